@@ -37,6 +37,7 @@ class Heartbeat:
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
     check: CheckReport = NO_CHECK
+    gives_up: bool = False
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -76,6 +77,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
         formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
         check=_check(body.get("check")),
+        gives_up=body.get("givesUp") is True,
     )
 
 

@@ -21,6 +21,8 @@ START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
+HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; echo done` do"
+
 
 class Fault(StrEnum):
     """Whose fault a failure is."""
@@ -47,6 +49,7 @@ class FailureRecord:
         rule: of `failurePolicy.rules`, which decides on it; None: none does.
         group_restarts: how often the job's pods had been replaced as a group when this one was made.
         oom_killed: the kubelet says that the pod's container was killed for lack of memory.
+        round: the round that a pod's workers were in when the pod ended; 0: none.
     """
 
     worker: str
@@ -63,6 +66,7 @@ class FailureRecord:
     rule: FailureRule | None = None
     group_restarts: int = 0
     oom_killed: bool = False
+    round: int = 0
 
     @property
     def kind(self) -> str:
@@ -148,14 +152,17 @@ def fault_of_worker(failure: Failure | None) -> Fault:
     return Fault.ECHO if echo else Fault.CODE
 
 
-def fault_of_pod(pod: PodView, *, spoken: bool) -> Fault | None:
+def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Fault | None:
     """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
+
+    Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it, hides torchrun's own code.
 
     Args:
         pod: a worker's.
         spoken: whether its agent has ever reported.
+        succeeded: whether its agent has reported success.
     """
-    if not pod.ended or pod.exit_code == 0:
+    if not pod.ended or (pod.exit_code == 0 and succeeded):
         return None
     if pod.exit_reason == OOM_KILLED:
         return Fault.CODE
@@ -176,13 +183,17 @@ def has_spoken(pod: PodView, observed: Observed) -> bool:
 
 
 def has_succeeded(worker: str, observed: Observed) -> bool:
-    """Whether a member of the current round has done its work."""
+    """Whether a member of the current round has done its work.
+
+    An agent reports that, and stays until it has heard that the job is over: its pod's exit code adds nothing, and may lie.
+    A stock worker has no agent.
+    """
     number = observed.round.number if observed.round else 0
     agent = observed.agents.get(worker)
     if agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == number:
         return True
     pod = observed.pods_by_name.get(worker)
-    return pod is not None and pod.succeeded
+    return pod is not None and pod.stock and pod.succeeded
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
@@ -222,11 +233,18 @@ def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
     return min((f for f in failures if f.fault is not Fault.ECHO), key=lambda f: (f.failed_at, f.worker), default=None)
 
 
-def describe_end(pod: PodView) -> str:
-    """How a pod's container ended, to follow the pod's name in a sentence."""
+def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
+    """How a pod's container ended, to follow the pod's name in a sentence.
+
+    Args:
+        pod: one that has ended.
+        succeeded: whether its agent has reported success.
+    """
     reason = pod.exit_reason or pod.phase
     if reason == OOM_KILLED:
         return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
     if pod.exit_code is None:
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
+    if pod.exit_code == 0 and not (succeeded or pod.stock):
+        return f"has ended with exit code 0, but its agent has not reported success; {HIDDEN_CODE}"
     return f"has ended with exit code {pod.exit_code} ({reason})"

@@ -83,6 +83,11 @@ class PodView:
         """Whether its training container has exited with 0 by itself: exit code 0 after SIGTERM is no success."""
         return self.exit_code == 0 and (self.ended_before_deletion or not self.deleting)
 
+    @property
+    def stock(self) -> bool:
+        """Whether stock torchrun runs in it, so that no agent tells how it has ended."""
+        return self.rendezvous > 0
+
     def newer_than(self, other: "PodView | None") -> bool:
         """Whether it was created after another one, None: there is none. Of two that were created at once, the ended one is older."""
         return other is None or (self.creation_time, not self.ended) > (other.creation_time, not other.ended)
@@ -183,6 +188,7 @@ class AgentView:
     started_at: float | None = None  # when all its processes of the round had been started; None: not known
     formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
     check: CheckReport = NO_CHECK  # of its node
+    gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
 
 
 @dataclass(frozen=True, slots=True)

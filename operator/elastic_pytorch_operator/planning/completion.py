@@ -80,6 +80,9 @@ def decide_ending(
         if len(done) == round_.size:
             text = f"all {round_.size} workers of round {round_.number} have succeeded"
             return Ending(True, names.WORKERS_SUCCEEDED, text), None
+    first = round_ is None and not job.status.get("round")
+    if first and not job.stock and (text := _never_joined(observed)):
+        return Ending(False, names.NEVER_JOINED, text), None
     if budget.fatal is not None:
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
@@ -97,13 +100,11 @@ def decide_ending(
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
-    if round_ is None and not job.status.get("round"):
+    if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
         why = why or why_given_up(starts, job.wanted)
         if why:
             return Ending(False, names.CANNOT_START, why), None
-        if not job.stock and (text := _never_joined(observed)):
-            return Ending(False, names.NEVER_JOINED, text), None
         return None, earliest(recheck, deadline_at)
     return None, deadline_at
 
@@ -118,8 +119,8 @@ def _never_joined(observed: Observed) -> str:
         if pod.exit_code == 0 and not (pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)):
             return (
                 f"{pod.name} has ended with exit code 0 and never joined the job: its `command` starts neither the agent nor "
-                'torchrun. Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
-                '(command: ["torchrun", "train.py"])'
+                "torchrun, or hides how that has failed (see its log). Remove `command` and name the script in `args` "
+                '(args: ["train.py"]), or start it by torchrun (command: ["torchrun", "train.py"])'
             )
     return ""
 

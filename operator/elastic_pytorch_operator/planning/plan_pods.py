@@ -17,9 +17,7 @@ def missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, 
 
     None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
     """
-    ending = any(pod.succeeded for pod in observed.pods) or any(
-        agent.state is AgentState.SUCCEEDED for agent in observed.agents.values()
-    )
+    ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
     gang = plan_pod_group(job, observed, memory.failed)
     pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)

@@ -206,11 +206,10 @@ def _count_failures(
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]
-    budget = budget.after_pods(pods, there, observed.now, back_off=crashed)
     if observed.round is not None and cause is not None:
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
         budget = budget.after_round(observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only)
-    return budget
+    return budget.after_pods(pods, there, observed.now, back_off=crashed)
 
 
 def _decide_round(

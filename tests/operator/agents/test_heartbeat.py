@@ -47,6 +47,11 @@ def test_good_heartbeat() -> None:
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
 
 
+@pytest.mark.parametrize(("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)])
+def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
+    assert parse_heartbeat(GOOD | told).gives_up is gives_up
+
+
 @pytest.mark.parametrize("check", [None, {"number": 0}])
 def test_agent_that_has_made_no_check(check: Any) -> None:
     assert parse_heartbeat(GOOD | {"check": check}).check == CheckReport()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import Fault, fault_of_pod, fault_of_worker, record_of, root_cause
+from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_pod, fault_of_worker, record_of, root_cause
 from elastic_pytorch_operator.model.observed import Failure, PodView
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
@@ -105,7 +105,12 @@ REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
     ("pod", "spoken", "fault"),
     [
         (a_pod(0), True, None),
-        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, None),
+        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, "code"),
+        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), False, "code"),
+        (a_dead_pod(0, exit_code=0, deleting=True), True, "place"),
+        (a_dead_pod(0, exit_code=0, deleting=True, ended_before_deletion=True), True, "code"),
+        (a_dead_pod(0, exit_code=0, disrupted=True), True, "place"),
+        (a_dead_pod(0, exit_code=0, exit_reason="OOMKilled"), True, "code"),
         (a_dead_pod(0, exit_code=1), True, "code"),
         (a_dead_pod(0, exit_code=1), False, "code"),
         (a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), True, "code"),
@@ -122,6 +127,25 @@ REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
 )
 def test_fault_of_a_pod(pod: PodView, spoken: bool, fault: str | None) -> None:
     assert fault_of_pod(pod, spoken=spoken) == fault
+
+
+def test_exit_code_0_is_no_fault_once_the_agent_has_reported_success() -> None:
+    done = a_dead_pod(0, exit_code=0)
+    assert fault_of_pod(done, spoken=True, succeeded=True) is None
+    assert fault_of_pod(a_dead_pod(0, exit_code=1), spoken=True, succeeded=True) is Fault.CODE
+
+
+@pytest.mark.parametrize(
+    ("pod", "succeeded", "words"),
+    [
+        (a_dead_pod(0, exit_code=0), False, "but its agent has not reported success; its `command` may hide"),
+        (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, "exit code 0 (Completed)"),
+        (a_dead_pod(0, exit_code=0, exit_reason="Completed", rendezvous=1), False, "exit code 0 (Completed)"),
+        (a_dead_pod(0, exit_code=3), False, "exit code 3 (Error)"),
+    ],
+)
+def test_end_of_a_pod_in_words(pod: PodView, succeeded: bool, words: str) -> None:
+    assert words in describe_end(pod, succeeded=succeeded)
 
 
 @pytest.mark.parametrize(

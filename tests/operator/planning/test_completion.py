@@ -40,8 +40,24 @@ def group(*states: str, **fields: Any) -> Observed:
         ("one has returned early", group("succeeded", "running"), False),
         ("nobody has", group("running", "running"), False),
         (
+            "exit code 0 of all, which no agent has called success",
+            observed(
+                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1)
+            ),
+            False,
+        ),
+        (
             "the agents have exited already",
-            observed([a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            observed(
+                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)],
+                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
+                round=a_round(0, 1),
+            ),
+            True,
+        ),
+        (
+            "stock torchruns have ended, which have no agents",
+            observed([a_dead_pod(0, exit_code=0, rendezvous=1), a_dead_pod(1, exit_code=0, rendezvous=1)], round=a_round(0, 1)),
             True,
         ),
         (
@@ -63,14 +79,18 @@ def group(*states: str, **fields: Any) -> Observed:
             "exit 0, and deleted later",
             observed(
                 [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True, ended_before_deletion=True)],
-                [an_agent("w0", "succeeded")],
+                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
                 round=a_round(0, 1),
             ),
             True,
         ),
         (
             "exit 0, and a sidecar runs",
-            observed([a_pod(0, exit_code=0, sidecar_runs=True), a_dead_pod(1, exit_code=0)], round=a_round(0, 1)),
+            observed(
+                [a_pod(0, exit_code=0, sidecar_runs=True), a_pod(1)],
+                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
+                round=a_round(0, 1),
+            ),
             True,
         ),
         (

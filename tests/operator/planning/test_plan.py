@@ -378,7 +378,7 @@ LISTENING = {"listening_since": NOW - 1, "arrived_at": 0.0}
         ("all are there", [a_pod(0), a_pod(1), a_pod(2)], {}, []),
         ("they are enough, of other indices", [a_pod(0), a_pod(2), a_pod(3)], {}, []),
         ("a pod goes", [a_pod(0), a_pod(1, deleting=True), a_pod(2)], {}, [1]),
-        ("a worker has succeeded", [a_pod(0), a_dead_pod(2, exit_code=0)], {}, []),
+        ("a pod has ended with exit code 0", [a_pod(0), a_dead_pod(2, exit_code=0)], {}, [1]),
         ("a loss fails the job", [a_pod(0), a_pod(2)], {"failurePolicy": {"onPodLoss": "FailJob"}}, []),
         ("the job is suspended", [a_pod(0), a_pod(2)], {"suspend": True}, []),
     ],

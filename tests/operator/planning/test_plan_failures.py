@@ -172,6 +172,22 @@ def test_command_that_never_joins_fails_the_job() -> None:
     assert "torchrun" in condition["message"]
 
 
+@pytest.mark.parametrize("apart_seconds", [0.0, 0.5, 2.0])
+def test_pods_that_end_with_exit_code_0_without_success_fail_the_job(apart_seconds: float) -> None:
+    """As of a shell that hides how torchrun has ended."""
+    simulation = running(failurePolicy={"maxFailures": 1})
+    began = simulation.now
+    while simulation.job.status["state"] not in ("Failed", "Complete") and simulation.now < began + 120:
+        for worker in simulation.members:
+            if not simulation.pods[worker].ended:
+                simulation.end_pod(worker, exit_code=0, reason="Completed")
+            simulation.settle(apart_seconds)
+        simulation.settle(0.25)
+    assert simulation.job.status["state"] == "Failed"
+    assert simulation.job.status["failures"] == 2
+    assert "its agent has not reported success" in find_condition(simulation.job.status, "Failed")["message"]  # type: ignore[index]
+
+
 def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
     simulation = running(failurePolicy={"onPodLoss": "FailJob"})
     lost = simulation.round.workers[1]  # type: ignore[union-attr]

@@ -93,6 +93,8 @@ class Budget:
     def after_pods(self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool) -> "Budget":
         """The budget once pods are known to have failed. Those that become known together count as one.
 
+        So do those of one round, with the failure of that round: if a rule asks for nothing else, a round counts once.
+
         Args:
             failed: pods that have failed and are still there.
             there: the UIDs of all pods that are still there.
@@ -100,10 +102,17 @@ class Budget:
             back_off: the job is to wait before they are replaced.
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
-        new = [record for record in failed if record.pod_uid not in self.counted_pods]
+        new = [
+            record
+            for record in failed
+            if record.pod_uid not in self.counted_pods
+            and (record.rule is not None or not 0 < record.round <= self.counted_round)
+        ]
         budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
         if not new:
             return budget
+        counted_round = max((record.round for record in new if record.rule is None), default=0)
+        budget = replace(budget, counted_round=max(self.counted_round, counted_round))
         cause = min(
             new, key=lambda record: (GRAVITY.index(action_on(record) or FailureAction.IGNORE), record.failed_at, record.worker)
         )

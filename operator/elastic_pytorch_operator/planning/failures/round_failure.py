@@ -1,6 +1,7 @@
 """Why a round has failed: the one failure that explains the others, found once every member of the round has reported or is lost.
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
+- A member whose own torchrun has given up has reported all that it knows: it is there, whether or not its pod has ended since.
 - With every member there, the earliest failure that is not an echo of another is the cause.
 - Echoes of a member that has not taken the round up, since it is on its way to a step boundary of the one before, count nothing.
 - With every member there and nothing but echoes, the first one is the cause, and it is the job's own fault: a network that
@@ -44,7 +45,7 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
     round_ = observed.round
     if round_ is None or round_.size == 0:
         return RoundFailure()
-    present = [c for c in candidates if c.worker in round_.ranks and c.liveness is Liveness.READY]
+    present = [c for c in candidates if c.worker in round_.ranks and (c.liveness is Liveness.READY or _has_given_up(c))]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()
@@ -58,10 +59,14 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
         return RoundFailure(cause=cause)
     if never_formed(round_.number, present):
         return RoundFailure()
-    if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present):
+    if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present if not c.gives_up):
         return RoundFailure(open=True)
     first = min(records, key=lambda record: (record.failed_at, record.worker))
     return RoundFailure(cause=replace(first, fault=Fault.CODE), echoes_only=True)
+
+
+def _has_given_up(candidate: Candidate) -> bool:
+    return candidate.failed and candidate.gives_up and candidate.liveness is Liveness.GONE
 
 
 def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:

@@ -17,8 +17,9 @@ from elastic_pytorch_operator.model.failure import (
     fault_of_pod,
     has_spoken,
     has_succeeded,
+    record_of,
 )
-from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
 
@@ -36,12 +37,43 @@ def rule_on_worker(cause: FailureRecord, observed: Observed, rules: Sequence[Fai
 def ended_pods(observed: Observed) -> list[FailureRecord]:
     """The pods that have ended, other than with success, each with whose fault that is."""
     records = []
+    explained = any(pod.ended for pod in observed.pods) and _has_lost_member(observed)
     for pod in observed.pods:
-        fault = fault_of_pod(pod, spoken=has_spoken(pod, observed))
-        if fault is not None:
+        fault = fault_of_pod(pod, spoken=has_spoken(pod, observed), succeeded=has_succeeded(pod.name, observed))
+        if fault is None:
+            continue
+        agent = observed.agents.get(pod.name)
+        told = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
+        if told is None:
             message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
-            records.append(_record(pod, pod.exit_code, message, observed.now, fault))
+            told = _record(pod, pod.exit_code, message, observed.now, fault)
+        trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
+        records.append(replace(told, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0))
     return records
+
+
+def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> FailureRecord | None:
+    """Why the torchrun of a pod that has ended gave up, if its agent has told.
+
+    Args:
+        agent: of the pod.
+        observed: the group.
+        explained: a lost member of the group explains echoes in it.
+    """
+    if agent.state is not AgentState.FAILED or not agent.gives_up:
+        return None
+    record, round_ = record_of(agent), observed.round
+    over = round_ is None or round_.number != agent.round
+    return record if explained or over or record.fault is not Fault.ECHO else replace(record, fault=Fault.CODE)
+
+
+def _has_lost_member(observed: Observed) -> bool:
+    """Whether a member of the group is gone or goes, other than by giving up."""
+    if observed.round is None:
+        return False
+    heard_out = {name for name, agent in observed.agents.items() if agent.gives_up}
+    here = {pod.name for pod in observed.pods if not (pod.ended or pod.deleting)}
+    return len(observed.ranks.keys() & (here | heard_out)) < observed.round.size
 
 
 def judge_pods(

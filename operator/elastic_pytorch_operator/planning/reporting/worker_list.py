@@ -84,7 +84,7 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> st
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             return "Succeeded"
         return "Running" if round_ is not None and candidate.worker in round_.ranks else "Ready"
-    if observed.pods_by_name[candidate.worker].exit_code == 0:
+    if candidate.succeeded and observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"
     if candidate.unchecked:
         return "Checking"

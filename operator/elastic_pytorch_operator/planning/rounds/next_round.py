@@ -131,11 +131,11 @@ def next_round(
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
     present = [by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY]
-    stay = [candidate for candidate in present if not differs(candidate, processes)]
+    stay = [candidate for candidate in present if not (candidate.gives_up or differs(candidate, processes))]
     taken = {candidate.index for candidate in stay}
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        ready = candidate.liveness is Liveness.READY and not differs(candidate, processes)
+        ready = candidate.liveness is Liveness.READY and not (candidate.gives_up or differs(candidate, processes))
         if candidate.worker not in members and ready and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)

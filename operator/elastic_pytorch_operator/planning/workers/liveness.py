@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker
+from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker, has_succeeded
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
 from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
@@ -46,6 +46,8 @@ class Candidate:
         recheck_at: when its liveness may change without any further event; None: never.
         unchecked: it would be ready, but its node has not passed its check.
         unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
+        gives_up: its torchrun has failed as often as its own budget allows, and ends.
+        succeeded: it has done its work.
     """
 
     worker: str
@@ -68,6 +70,8 @@ class Candidate:
     recheck_at: float | None = None
     unchecked: bool = False
     unheard: bool = False
+    gives_up: bool = False
+    succeeded: bool = False
 
 
 def assess_workers(
@@ -127,6 +131,8 @@ def assess_workers(
                 created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
                 unheard=assessment.unheard,
+                gives_up=agent.gives_up if agent else False,
+                succeeded=has_succeeded(name, observed),
             )
         )
     return tuple(candidates)
@@ -167,7 +173,7 @@ def _assess(
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
-        return _Assessment(Liveness.GONE, describe_end(pod))
+        return _Assessment(Liveness.GONE, describe_end(pod, succeeded=has_succeeded(pod.name, observed)))
     node, node_until = observed.nodes.get(pod.node), math.inf
     if node is not None and (node.removed or not (node.ready or outage or (stock and not pod.deleting))):
         node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now

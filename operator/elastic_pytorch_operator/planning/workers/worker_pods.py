@@ -69,7 +69,8 @@ def plan_replicas(
     live = [pod for pod in serving if pod.name not in misplaced]
     victims = _choose_victims(live, nodes, liveness_of, round_, wanted)
     members = round_.ranks if round_ else {}
-    done = {pod.name for pod in pods if pod.succeeded and pod.name in members}
+    succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
+    done = {pod.name for pod in pods if pod.succeeded and pod.name in members and pod.name in succeeded}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
     free = [index for index in range(wanted + len(kept)) if index not in taken]

@@ -46,6 +46,29 @@ def test_pods_that_fail_together_count_as_one() -> None:
     assert Budget().after_pods([DEAD_POD, replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, back_off=True).failures == 1
 
 
+@pytest.mark.parametrize(
+    ("pods", "failures", "last"),
+    [
+        ([replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=3)], 1, "w0"),
+        ([replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=4)], 2, "w1"),
+        ([DEAD_POD, replace(DEAD_POD, pod_uid="2", worker="w1")], 2, "w1"),  # in no round: each failed to join
+    ],
+)
+def test_pods_of_one_round_count_once_whenever_they_end(pods: list[FailureRecord], failures: int, last: str) -> None:
+    budget = Budget()
+    for number, _ in enumerate(pods, start=1):
+        budget = budget.after_pods(pods[:number], ["1", "2"], NOW, back_off=False)
+    assert (budget.failures, budget.last and budget.last.worker) == (failures, last)
+
+
+def test_pod_and_the_round_that_it_failed_in_count_once() -> None:
+    pod = replace(DEAD_POD, round=3)
+    assert failed(Budget(), 3).after_pods([pod], ["1"], NOW, back_off=True).failures == 1
+    assert failed(Budget().after_pods([pod], ["1"], NOW, back_off=True), 3).failures == 1
+    fatal = replace(pod, rule=parse_rules([on_codes("FailJob", 1)])[0])
+    assert failed(Budget(), 3).after_pods([fatal], ["1"], NOW, back_off=True).fatal == fatal, "but its rule holds"
+
+
 def test_dead_pod_counts_once_whatever_fails_in_thousands_of_workers_after_it() -> None:
     budget = Budget().after_pods([DEAD_POD], ["1"], NOW, back_off=False)
     for number in range(1, 20):

@@ -1,6 +1,7 @@
 """Which of a round's failures explains the others: a table of situations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from elastic_pytorch_operator.model.failure import Fault
@@ -8,7 +9,7 @@ from elastic_pytorch_operator.model.observed import AgentView, Failure, NodeView
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, a_failure, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
 
 ECHO = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 5)
 LATER_ECHO = a_failure("torch.distributed.DistBackendError: NCCL error", failed_at=NOW - 4)
@@ -49,6 +50,40 @@ def test_with_every_member_there(situation: str, agents: list[AgentView], worker
     found = judge(agents)
     assert not found.open, situation
     assert (found.cause and found.cause.worker, found.cause and found.cause.fault) == (worker, fault), situation
+
+
+ENDED = [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=1), a_dead_pod(2, exit_code=0)]
+
+
+def gave_up(worker: str, failure: Failure) -> AgentView:
+    return replace(failed(worker, failure), gives_up=True)
+
+
+@pytest.mark.parametrize(
+    ("situation", "agents", "pods", "worker"),
+    [
+        ("all", [gave_up("w0", ECHO), gave_up("w1", BOOM), gave_up("w2", ECHO)], ENDED, "w1"),
+        (
+            "the one that raised",
+            [failed("w0", ECHO), gave_up("w1", BOOM), an_agent("w2")],
+            [a_pod(0), ENDED[1], a_pod(2)],
+            "w1",
+        ),
+        ("all, and each saw but echoes", [gave_up("w0", ECHO), gave_up("w1", ECHO), gave_up("w2", LATER_ECHO)], ENDED, "w0"),
+        (
+            "one, as another was killed",
+            [gave_up("w0", ECHO), an_agent("w1"), an_agent("w2")],
+            [ENDED[0], ENDED[1], a_pod(2)],
+            None,
+        ),
+    ],
+)
+def test_torchruns_that_gave_up_are_heard_although_their_pods_have_ended(
+    situation: str, agents: list[AgentView], pods: list[PodView], worker: str | None
+) -> None:
+    found = judge(agents, pods)
+    assert not found.open, situation
+    assert (found.cause and found.cause.worker) == worker, situation
 
 
 def test_peer_that_has_returned_is_the_cause_of_echoes() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault
-from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
 from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
-from tests.operator.builders import NOW, a_dead_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 
 GOING: dict[str, Any] = {"deleting": True, "conditions": frozenset({DISRUPTED})}
@@ -31,8 +31,11 @@ def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count()
         a_dead_pod(2, ended_before_takeover=True),
         a_dead_pod(3, exit_code=128, exit_reason="StartError"),
         a_dead_pod(4, exit_code=0),
+        a_dead_pod(5, exit_code=0),
+        a_dead_pod(6, exit_code=0, ended_before_takeover=True),
     ]
-    assert judge(observed(pods)) == [("w0", None)]
+    seen = observed(pods, [an_agent("w4", "succeeded"), an_agent("w5")], round=a_round(4, 5))
+    assert judge(seen) == [("w0", None), ("w5", None)]
 
 
 def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
@@ -51,7 +54,18 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
             observed([a_dead_pod(0, exit_code=None, conditions=frozenset({DISRUPTED}))]),
             [("w0", 0)],
         ),
-        ("it ended with success", observed([a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))]), []),
+        (
+            "it ended with success",
+            observed(
+                [a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))], [an_agent("w0", "succeeded")], round=a_round(0)
+            ),
+            [],
+        ),
+        (
+            "the kubelet has evicted it, and a shell has hidden torchrun's exit code",
+            observed([a_dead_pod(0, exit_code=0, disrupted=True, conditions=frozenset({DISRUPTED}))], [an_agent("w0")]),
+            [("w0", 0)],
+        ),
         ("it ended since it was deleted", observed([a_dead_pod(0, exit_code=42, deleting=True)]), []),
         (
             "it was deleted since it had ended",
@@ -102,6 +116,37 @@ def test_rule_that_decides_on_a_process(exit_code: int | None, index: int | None
     cause = FailureRecord("w0", 0, exit_code, "", "boom", NOW, Fault.CODE)
     found = rule_on_worker(cause, observed([a_pod(0, group_restarts=3, conditions=frozenset({DISRUPTED}))]), rules)
     assert (found.rule.index if found.rule else None, found.group_restarts) == (index, 3)
+
+
+BOOM, ECHO = a_failure(traceback="in step 10"), a_failure("RuntimeError: gloo: Connection closed by peer")
+ENDED = a_dead_pod(0, exit_code=0)
+
+
+def gave_up(worker: str, failure: Failure | None, **fields: Any) -> AgentView:
+    return an_agent(worker, "failed", failure=failure, gives_up=True, **fields)
+
+
+@pytest.mark.parametrize(
+    ("situation", "agents", "others", "fault", "words", "round_"),
+    [
+        ("the shell hides the code of a torchrun that gave up", [gave_up("w0", BOOM)], [a_pod(1)], "code", "in step 10", 1),
+        ("torchrun was killed alone", [an_agent("w0")], [a_pod(1)], "code", "has not reported success", 1),
+        ("the agent has failed, but its torchrun would go on", [an_agent("w0", "failed", failure=BOOM)], [], "code", "hide", 1),
+        ("it was not in a round", [an_agent("w0", "ready")], [a_pod(1)], "code", "has not reported success", 0),
+        ("its agent has never spoken", [], [a_pod(1)], "code", "has not reported success", 0),
+        ("it gave up as a peer was lost", [gave_up("w0", ECHO)], [a_dead_pod(1, exit_code=137)], "echo", "closed by peer", 1),
+        ("it gave up as a peer has gone", [gave_up("w0", ECHO)], [], "echo", "closed by peer", 1),
+        ("a peer that is there is no excuse", [gave_up("w0", ECHO)], [a_pod(1)], "code", "closed by peer", 1),
+        ("its peer gave up, too", [gave_up("w0", ECHO), gave_up("w1", ECHO)], [a_dead_pod(1)], "code", "closed by peer", 1),
+        ("the group is another by now", [gave_up("w0", ECHO, round_=0)], [a_pod(1)], "echo", "closed by peer", 0),
+    ],
+)
+def test_end_with_exit_code_0(
+    situation: str, agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int
+) -> None:
+    found = ended_pods(observed([ENDED, *others], agents, round=a_round(0, 1)))[0]
+    assert (found.pod_uid, found.fault, found.round) == ("uid-w0", fault, round_), situation
+    assert words in found.message, situation
 
 
 def test_member_is_excused_until_the_group_does_without_it() -> None:

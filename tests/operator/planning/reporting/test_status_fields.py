@@ -36,7 +36,18 @@ from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPE
         pytest.param(a_pod(0), None, False, {"node": "node-0", "state": "Starting"}, id="its agent has not spoken"),
         pytest.param(a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}, id="lost"),
         pytest.param(
-            a_dead_pod(0, exit_code=0), None, True, {"rank": 0, "node": "node-0", "state": "Succeeded"}, id="has exited with 0"
+            a_dead_pod(0, exit_code=0),
+            an_agent("w0", "succeeded"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Succeeded"},
+            id="has exited with 0",
+        ),
+        pytest.param(
+            a_dead_pod(0, exit_code=0),
+            an_agent("w0"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Lost"},
+            id="has exited with 0, which its agent did not call success",
         ),
     ],
 )

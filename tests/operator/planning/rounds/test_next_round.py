@@ -113,6 +113,13 @@ def failed(index: int, **fields: Any) -> Candidate:
         ),
         ("a worker failed, all have spoken: the same group", [failed(0), *ready(1, 2)], ["w0", "w1", "w2"], "WorkerFailed"),
         ("a worker failed because a peer is gone", [failed(0), failed(1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        (
+            "a torchrun gives up: the group goes on without it",
+            [failed(0, gives_up=True), *ready(1, 2)],
+            ["w2", "w1"],
+            "WorkerFailed",
+        ),
+        ("all give up: no round for them", [failed(i, gives_up=True) for i in range(3)], [], "BelowMinimum"),
         ("nobody is left: everybody stops", [candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,

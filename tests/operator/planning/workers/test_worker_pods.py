@@ -54,8 +54,10 @@ def test_pod_that_lingers_is_not_deleted_twice() -> None:
 
 def test_member_that_has_succeeded_stays_while_its_round_does() -> None:
     done = replace(LINGERING, exit_code=0)
-    seen = observed([a_pod(0), done], [an_agent("w0")], round=a_round(0, 1))
+    seen = observed([a_pod(0), done], [an_agent("w0"), an_agent("w1", "succeeded")], round=a_round(0, 1))
     assert decide(seen, 2) == Replicas()
+    hidden = observed([a_pod(0), done], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1))
+    assert decide(hidden, 2) == Replicas(create=(1,), discard=(done,)), "an exit code alone is no success"
     deleted_by_others = replace(done, deleting=True, ended_before_deletion=True)
     assert decide(replace(seen, pods=(seen.pods[0], deleted_by_others)), 2) == Replicas()
     next_round = replace(seen, round=a_round(0, number=2))
