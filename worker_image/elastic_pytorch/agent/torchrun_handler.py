@@ -1,16 +1,19 @@
 """Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, with torchrun's own agent.
 
-Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: neither how
-a worker failed nor SIGTERM. Workers start cold, and torchrun's own `--max-restarts` counts.
+Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: not SIGTERM,
+and only at torchrun's end how a worker failed. Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
 import contextlib
 import os
 import sys
+import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
@@ -18,6 +21,9 @@ from elastic_pytorch.agent.connect import prepare_client
 from elastic_pytorch.agent.limits import raise_open_files
 from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
+from elastic_pytorch.failures.failure import Failure, bounded, describe
+from elastic_pytorch.failures.local_failures import LocalFailures
+from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
@@ -28,6 +34,7 @@ from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
 BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet when their workers have succeeded
+FLUSH_SECONDS = 2.0  # for the last heartbeat: nothing else tells why
 
 
 def handler_creator() -> RendezvousHandlerCreator:
@@ -94,12 +101,53 @@ class TorchrunRendezvous(OperatorRendezvous):
     ) -> None:
         super().__init__(client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
+        self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
         """Waits for a round. If torchrun calls it again while the last round is the newest, the workers have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.tell(state="failed")
-        return super().next_rendezvous()
+        info = super().next_rendezvous()
+        self._oom_kills.happened()  # what was killed before was not a worker of this round
+        return info
+
+    def shutdown(self) -> bool:
+        """Called by torchrun as it ends. Reports why, if its workers have failed more often than it may restart them."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and self.taken.number:
+            failure = self._why(error)
+            logger.warning("torchrun gives up: %s", failure.summary())
+            self._client.tell(state="failed", failure=failure, gives_up=True)
+            self._client.flush(FLUSH_SECONDS)
+        return super().shutdown()
+
+    def _why(self, error: Exception) -> Failure:
+        if not isinstance(error, ChildFailedError):
+            return bounded(
+                Failure(
+                    local_rank=0,
+                    rank=self.taken.rank or 0,
+                    pid=os.getpid(),
+                    exit_code=1,
+                    observed=time.monotonic(),
+                    exception=type(error).__name__,
+                    message=f"{type(error).__name__}: {error}",
+                    traceback="".join(traceback.format_exception(error)),
+                )
+            )
+        failures, oom_killed = LocalFailures(), self._oom_kills.happened()
+        for rank, failed in error.failures.items():
+            failures.add(
+                describe(
+                    local_rank=failed.local_rank,
+                    rank=rank,
+                    pid=failed.pid,
+                    exit_code=failed.exitcode,
+                    error_file=failed.error_file,
+                    oom_killed=oom_killed,
+                )
+            )
+        return failures.in_order()[0]
 
     def make_store(self, rank: int, size: int) -> HashStore:
         """Returns a store that recognises success by the agent's arrival at torchrun's exit barrier."""

@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +109,14 @@ def describe(
         message = _describe_exit(exit_code, words)
         traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
     exception = last_words.EXCEPTION.match(message) if traceback else None
-    return Failure(
-        local_rank=local_rank,
-        rank=rank,
-        pid=pid,
-        exit_code=exit_code,
-        observed=observed,
-        exception=exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else "",
-        message=_head(message, MAX_MESSAGE_BYTES),
-        traceback=_tail(traceback, MAX_TRACEBACK_BYTES),
-    )
+    known = exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else ""
+    return bounded(Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback))
+
+
+def bounded(failure: Failure) -> Failure:
+    """A failure whose texts are as short as those that `describe` makes."""
+    message, traceback = _head(failure.message, MAX_MESSAGE_BYTES), _tail(failure.traceback, MAX_TRACEBACK_BYTES)
+    return replace(failure, message=message, traceback=traceback)
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:

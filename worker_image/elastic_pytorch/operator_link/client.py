@@ -32,6 +32,7 @@ class ReportedState:
     world_size: int = 0
     restarts: int = 0
     failure: Failure | None = None
+    gives_up: bool = False  # the torchrun that this agent is a part of has failed as often as its own budget allows, and ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +235,5 @@ class OperatorClient:
             "progress": self._progress(),
             "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
             "check": self._checked.to_json(),
+            "givesUp": reported.gives_up,
         }

@@ -11,7 +11,6 @@ import ctypes
 import gc
 import importlib.machinery
 import io
-import json
 import logging
 import multiprocessing
 import multiprocessing.process
@@ -21,13 +20,13 @@ import runpy
 import signal
 import sys
 import threading
-import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from elastic_pytorch.failures.error_file import words_of, write_error_file
 from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 from elastic_pytorch.processes.held_exit import watch_exit
 from elastic_pytorch.processes.parent_death import die_with_parent
@@ -39,7 +38,6 @@ SCRIPT = "script"
 MODULE = "module"
 INTERRUPTED = 128 + signal.SIGINT
 OUTPUT_LOST = 120  # Python's own
-MAX_END = 16_384  # characters of each end of a text in the error file, where one may take six bytes
 SAME_SEED = 67280421310721  # with which torch before 2.15 begins in each process
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
@@ -87,7 +85,7 @@ def _run(mode: str, target: str) -> None:
         source = Path(path).read_bytes()
     except OSError as error:
         message = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
-        _record(type(error).__name__, message, "")
+        write_error_file(type(error).__name__, message, "")
         print(f"{sys.executable}: {message}", file=sys.stderr)
         raise SystemExit(2) from None
     main.__file__ = path
@@ -152,7 +150,7 @@ def _outcome(run: Callable[[], Any]) -> int:
             frames = frames.tb_next
         error.__traceback__ = frames
         if not isinstance(error, KeyboardInterrupt):  # before the hook, which may end the process
-            _record(type(error).__name__, _words(error), "".join(traceback.format_exception(error)))
+            write_error_file(type(error).__name__, words_of(error), "".join(traceback.format_exception(error)))
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
         code = _print(error)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else code
@@ -186,36 +184,13 @@ def _exit_code(code: object) -> int:
     if isinstance(code, int):
         return code & 0xFF
     _complain(code)
-    _record("SystemExit", _words(code), "")
+    write_error_file("SystemExit", words_of(code), "")
     return 1
 
 
 def _complain(words: object) -> None:
     with contextlib.suppress(Exception):  # a script may have closed stderr, or replaced it
         print(words, file=sys.stderr)
-
-
-def _words(error: object) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "<exception str() failed>"  # as tracebacks have it
-
-
-def _record(exception: str, message: str, callstack: str) -> None:
-    """Writes the error file, unless the script's own `@record` has."""
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    with contextlib.suppress(OSError):
-        if path and not (Path(path).exists() and Path(path).stat().st_size):
-            extra = {"py_callstack": _bounded(callstack), "timestamp": str(int(time.time()))}
-            words = f"{exception}: {message}" if message else exception
-            error = {"message": {"message": _bounded(words), "extraInfo": extra}}
-            Path(path).write_text(json.dumps(error), encoding="utf-8")
-
-
-def _bounded(text: str) -> str:
-    """A text's two ends, if the error file would be longer than the agent reads."""
-    return text if len(text) <= 2 * MAX_END else f"{text[:MAX_END]}…{text[-MAX_END:]}"
 
 
 def _finish(code: int) -> int:

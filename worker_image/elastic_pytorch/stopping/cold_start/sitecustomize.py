@@ -1,7 +1,7 @@
 """Imported by the Python of a worker that does not start warm, before its script: any Python, so plain and old-fashioned.
 
-Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped (stopping/answers.py), and say where it
-crashed; and takes itself out of the way.
+Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped (stopping/answers.py). Has it say where it
+crashed, and what it raised (failures/error_file.py). Then takes itself out of the way.
 """
 
 import faulthandler
@@ -17,12 +17,14 @@ except Exception:  # it is a courtesy
     pass
 
 here = __file__.rpartition(os.sep)[0]
-try:
-    answers = os.path.join(os.path.dirname(here), "answers.py")  # noqa: PTH118, PTH120
-    with open(answers) as source:  # noqa: PTH123
-        exec(compile(source.read() + "\nanswer_stops()\n", answers, "exec"), {"__name__": "answers"})
-except Exception:
-    pass
+package = os.path.dirname(os.path.dirname(here))  # noqa: PTH120
+for name, call in (("stopping/answers.py", "answer_stops()"), ("failures/error_file.py", "record_exceptions()")):
+    try:
+        path = os.path.join(package, name)  # noqa: PTH118
+        with open(path, encoding="utf-8") as source:  # noqa: PTH123
+            exec(compile(source.read() + "\n" + call + "\n", path, "exec"), {"__name__": call[:-2]})
+    except Exception:
+        pass
 
 sys.path[:] = [path for path in sys.path if path != here]
 rest = os.environ.get("PYTHONPATH", "").split(os.pathsep)

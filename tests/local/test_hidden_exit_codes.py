@@ -1,0 +1,64 @@
+"""A shell that hides how the user's own torchrun has ended: the job is not complete unless the agents have said so."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from elastic_pytorch_operator.local.kubelet import processes_of
+
+from tests.local.local_jobs import LocalJob, local_job
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """\
+import os, sys, time
+if sys.argv[1] == "raise" and os.environ["RANK"] == "0":
+    raise ValueError("nan in step 10")
+while sys.argv[1] != "succeed":
+    time.sleep(0.1)
+"""
+WRAPPERS = {
+    "tee": "{torchrun} 2>&1 | tee {log}",
+    "echo": "{torchrun}; echo done",
+    "true": "{torchrun} || true",
+    "python": "python3 -c 'import subprocess, sys; subprocess.run(sys.argv[1:])' {torchrun}",
+}
+
+
+def job_of(tmp_path: Path, wrapper: str, options: str, way: str, replicas: int = 2) -> dict[str, object]:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    shell = WRAPPERS[wrapper].format(torchrun=f"torchrun {options} {script} {way}", log=tmp_path / "train.log")
+    container = {"name": "pytorch", "image": "any", "command": ["bash", "-c", shell]}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
+    return {"backend": "operator", "template": template, "replicas": replicas, "failurePolicy": {"maxFailures": 0}}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+async def test_script_that_raises_fails_the_job_and_is_told(tmp_path: Path, wrapper: str) -> None:
+    async with local_job(tmp_path / "job", **job_of(tmp_path, wrapper, "--max-restarts=0", "raise")) as job:
+        assert await job.until_ended() == "Failed"
+        assert (job.status["failures"], job.status["totalFailures"]) == (1, 1)
+        assert "ValueError: nan in step 10" in job.status["rootCause"]["message"]
+        assert job.status["rootCause"]["exitCode"] == 1
+
+
+async def test_work_that_is_done_is_complete(tmp_path: Path) -> None:
+    async with local_job(tmp_path / "job", **job_of(tmp_path, "tee", "--max-restarts=0", "succeed")) as job:
+        assert await job.until_ended() == "Complete"
+
+
+async def test_torchrun_that_is_killed_alone_has_not_succeeded(tmp_path: Path) -> None:
+    async with local_job(tmp_path / "job", **job_of(tmp_path, "echo", "", "wait", replicas=1)) as job:
+        await job.until(lambda: job.status.get("worldSize") == 1, "a group")
+        os.kill(torchrun_of(job), signal.SIGKILL)
+        assert await job.until_ended() == "Failed"
+        assert "its agent has not reported success" in job.failed
+
+
+def torchrun_of(job: LocalJob) -> int:
+    [pod] = job.pods()
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in processes_of(pod["metadata"]["name"])}
+    [found] = [pid for pid, line in words.items() if len(line) > 1 and line[1].endswith(b"/torchrun")]
+    return found

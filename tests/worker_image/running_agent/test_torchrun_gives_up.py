@@ -1,0 +1,65 @@
+"""A user's own torchrun that has used up a budget of its own tells the operator why, whatever a shell makes of its exit code."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torch_features import needs_torchrun_handlers
+from tests.worker_image.agents import Agent
+from tests.worker_image.scripted_operator import Heard, ScriptedOperator
+
+Start = Callable[..., Agent]
+
+pytestmark = [pytest.mark.torch, pytest.mark.process, needs_torchrun_handlers]
+
+TORCHRUN = f"{shlex.quote(sys.executable)} -m torch.distributed.run"
+JOINING = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
+RAISES = "raise ValueError('nan in step 10')\n"
+HOOKED = "import sys\nsys.excepthook = lambda *_: print('my own words', file=sys.stderr)\n" + RAISES
+FORKS = "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the child')\nos.waitpid(child, 0)\nraise SystemExit(3)\n"
+
+
+def told_by(operator: ScriptedOperator, agents: Start, shell: str) -> tuple[Heard, int]:
+    """What a worker with a command tells of its failure, and the exit code of its container."""
+    agent = agents("w0", shell, command=["bash", "-c"], **JOINING)
+    operator.wait_for("ready", "w0")
+    number = operator.declare("w0")
+    operator.wait_for("failed", "w0", number=number)
+    code = agent.wait()
+    heard = operator.last("w0")
+    assert heard is not None
+    return heard, code
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (RAISES, {"message": "ValueError: nan in step 10", "exception": "ValueError", "exitCode": 1}),
+        (HOOKED, {"message": "exited with code 1", "exitCode": 1}),
+        (FORKS, {"message": "exited with code 3", "exitCode": 3}),
+        ("import os\nos.kill(os.getpid(), 11)\n", {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11}),
+    ],
+    ids=["raises", "own hook", "child raises", "crashes"],
+)
+def test_failure_is_told_although_the_shell_hides_it(
+    operator: ScriptedOperator, agents: Start, tmp_path: Path, source: str, told: dict[str, Any]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source)
+    heard, code = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 {script} | tee {tmp_path / 'train.log'}")
+    assert code == 0
+    assert heard.givesUp
+    assert {name: heard.failure[name] for name in told} == told
+    if source == RAISES:
+        assert heard.failure["traceback"].startswith("Traceback (most recent call last):")
+        assert f'File "{script}", line 1' in heard.failure["traceback"]
+
+
+def test_program_that_cannot_be_started(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+    heard, _ = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 --no-python {tmp_path / 'nothing'} || true")
+    assert heard.givesUp
+    assert str(tmp_path / "nothing") in heard.failure["message"]
