@@ -10,15 +10,17 @@ _PEER = re.compile(r"connection (closed|reset) by (remote )?peer|dist(network|st
 # The same with a library's name before it. Only its first place counts: a text with a thousand of them must not be searched as often.
 _PEER_AFTER = {
     "gloo": re.compile(r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed"),
-    "nccl": re.compile(r"remote error|connection|aborted|timeout"),
+    "nccl": re.compile(r"remote error|remote process exited|connection|aborted|timeout|timed out"),
     "store": re.compile(r"timeout|timed out"),
 }
 # What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and heartbeat monitor, and C++ exceptions
-# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13).
+# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are those that
+# the library of torch 2.15 contains; no GPU has been there to hear them.
 _ABORTED = re.compile(
     r"watchdog caught collective operation timeout"
     r"|some nccl operations have failed or timed out"
-    r"|ncclremoteerror|remote process exited or there was a network error"
+    r"|nccl operation timed out|timeout watchdog (caught|detected)|nccl hit async error"
+    r"|ncclremoteerror|remote process exited"
     r"|heartbeat monitor (will be|timed out)|heartbeatmonitor::"
     r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
     re.IGNORECASE,

@@ -104,3 +104,23 @@ def test_reason_is_told_and_only_a_peers_failure_is_an_echo(exit_code: int, stde
         traceback=failure.traceback,
     )
     assert found is echo
+
+
+@pytest.mark.parametrize(
+    ("words", "echo"),
+    [
+        ("NCCL operation timed out", True),
+        (
+            "error - nccl hit async error: unhandled system error\nLast error:\nsocketProgress: Connection closed by remote peer",
+            True,
+        ),
+        ("Timeout watchdog caught exception: NCCL Async Error: remote process exited or there was a network error", True),
+        ("timeout - timeout watchdog detected operation timeout\nAborting process on rank 1", True),
+        ("NCCL AllReduce failed: ncclInvalidUsage", False),
+        ("NCCL operation failed", False),
+    ],
+)
+def test_words_of_the_newer_backend(words: str, echo: bool) -> None:
+    """As torch 2.15's library contains them (ProcessGroupNCCL2); they have not been heard on a GPU."""
+    found = is_echo(exit_code=-6, signal="SIGABRT", exception="", message="killed by SIGABRT", traceback=words)
+    assert found is echo

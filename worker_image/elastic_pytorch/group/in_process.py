@@ -37,6 +37,11 @@ _NCCL_VARIABLES = {
 }
 
 
+# What "nccl" means is decided when its first group is made, by this variable. Since torch 2.15 it means ProcessGroupNCCL2 by default,
+# whose abort and watchdog have not been run with what is done here.
+_CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"
+
+
 class GroupChanged(BaseException):
     """Raised by `State.commit` at the boundary at which the group stops. Not an Exception, so that scripts do not handle it as an error.
 
@@ -112,6 +117,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         if dist.is_initialized():
             raise RuntimeError("call init_process_group inside of the function that in_process decorates: it makes each group")
         os.environ.update(_NCCL_VARIABLES)
+        _choose_nccl()
         _depth += 1
         mark = names.mark()
         try:
@@ -157,6 +163,19 @@ def _watching() -> Iterator[GroupWatch]:
     finally:
         _watch.stop()
         _watch = None
+
+
+def _choose_nccl() -> None:
+    """Has "nccl" mean the implementation that has been run with `in_process`, unless the script's environment has chosen one."""
+    if _CHOICE_OF_NCCL in os.environ or not hasattr(distributed_c10d, "ProcessGroupNCCL2"):
+        return
+    os.environ[_CHOICE_OF_NCCL] = _PROVEN_NCCL
+    if torch.cuda.is_available():
+        logger.info(
+            "in_process uses ProcessGroupNCCL for nccl: ProcessGroupNCCL2, torch's new default, has not been tested with it; "
+            "set %s=1 to use it",
+            _CHOICE_OF_NCCL,
+        )
 
 
 def _checked(result: Result) -> Result:

@@ -146,7 +146,7 @@ def next_round(
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         if policy.preflight and reason in FAULTS:
             group, cause = (), f"{cause}; the nodes are checked first"
-        ranked = assign_ranks(members, group)
+        ranked = assign_ranks(members, group, current.store_port if current else 0)
         port = (ranked[0].port if ranked else 0) or policy.port
         order = order_of(current, candidates, number, now=now, stuck=bool(state.stalled) or state.finishing)
         return Decision(
@@ -227,14 +227,16 @@ def _may_train_unheard(
     return 0 < missing == current.size - len(current.members) <= unheard and not any(c.failed for c in present)
 
 
-def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate]) -> list[Candidate]:
+def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate], store_port: int = 0) -> list[Candidate]:
     """Puts a group in rank order.
 
-    A member of the round before keeps its rank if that is below the group's size; the others fill the gaps by index.
+    A member of the round before keeps its rank if that is below the group's size; the others fill the gaps by index. Rank 0 changes its
+    place with rank 1 if its agent has not told its next port yet: new processes of the others might reach the store that is about to end.
 
     Args:
         before: the ranks of the round before, by worker.
         group: the new group, in any order.
+        store_port: of the round before; 0: there was none.
     """
     ranks: list[Candidate | None] = [None] * len(group)
     rest = []
@@ -245,7 +247,10 @@ def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate]) -> list[
         else:
             rest.append(candidate)
     newcomers = iter(sorted(rest, key=lambda candidate: (candidate.index, candidate.worker)))
-    return [candidate if candidate is not None else next(newcomers) for candidate in ranks]
+    ranked = [candidate if candidate is not None else next(newcomers) for candidate in ranks]
+    if len(ranked) > 1 and before.get(ranked[0].worker) == 0 and ranked[0].port == store_port:
+        ranked[:2] = reversed(ranked[:2])
+    return ranked
 
 
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:

@@ -251,3 +251,21 @@ def test_group_whose_workers_are_replaced_stops() -> None:
     assert decision.round is not None
     assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
     assert decide(a_round(number=2), ready(0, 1, 2), replaced="a rule says so").round is not None, "and forms again"
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [(29600, (["w0", "w1"], 29600)), (GROUP.store_port, (["w1", "w0"], 29511))],
+    ids=["another port has been reported", "it serves the store of the present round at its port"],
+)
+def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
+    """A new process would reach the store of a process that is about to end."""
+    decision = decide(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
+    assert decision.round is not None
+    assert (list(decision.round.workers), decision.round.store_port) == expected
+
+
+def test_only_worker_serves_its_own_store() -> None:
+    decision = decide(GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")])
+    assert decision.round is not None
+    assert decision.round.store_port == GROUP.store_port
