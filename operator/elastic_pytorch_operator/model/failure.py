@@ -21,6 +21,7 @@ START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
+OOM_GROUP = "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills one process only"
 HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; echo done` do"
 
 
@@ -242,7 +243,8 @@ def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
     """
     reason = pod.exit_reason or pod.phase
     if reason == OOM_KILLED:
-        return "ran out of memory (OOMKilled); raise its memory limit or make it use less"
+        state = "" if pod.stock else " and the state in its memory"
+        return f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory limit or make it use less. {OOM_GROUP}"
     if pod.exit_code is None:
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
     if pod.exit_code == 0 and not (succeeded or pod.stock):

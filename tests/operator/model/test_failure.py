@@ -142,6 +142,13 @@ def test_exit_code_0_is_no_fault_once_the_agent_has_reported_success() -> None:
         (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, "exit code 0 (Completed)"),
         (a_dead_pod(0, exit_code=0, exit_reason="Completed", rendezvous=1), False, "exit code 0 (Completed)"),
         (a_dead_pod(0, exit_code=3), False, "exit code 3 (Error)"),
+        (
+            a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"),
+            False,
+            "all its processes and the state in its memory are gone",
+        ),
+        (a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), False, "With `singleProcessOOMKill: true` of the kubelet"),
+        (a_dead_pod(0, exit_code=1, exit_reason="OOMKilled", rendezvous=1), False, "(OOMKilled): all its processes are gone;"),
     ],
 )
 def test_end_of_a_pod_in_words(pod: PodView, succeeded: bool, words: str) -> None:

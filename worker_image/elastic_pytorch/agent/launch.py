@@ -23,6 +23,7 @@ from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.failures.failure import write_termination_message
+from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
@@ -67,6 +68,7 @@ def launch(
     options, config, command, command_arguments = _prepare(argv, settings)
     pod_server.start()  # after the fork of the forkserver, which must not inherit its sockets
     logger.info("warm after %.2f s", time.monotonic() - began)
+    tell_group_kill()
 
     wakeup = Wakeup()
     tails = StderrTails()

@@ -1,9 +1,28 @@
 """Detects kills by the kernel's OOM killer: the container's cgroup counts them."""
 
+import contextlib
 from pathlib import Path
+
+from elastic_pytorch.log import logger
 
 # cgroup v2, and v1 as containers see it.
 COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+
+GROUP_SETTING = Path("/sys/fs/cgroup/memory.oom.group")
+
+
+def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
+    """Logs that the kernel kills the whole container when it runs out of memory, where that is so: this agent could not tell any more.
+
+    Args:
+        setting: the file of the container's cgroup that says so. Cgroup v1 has none.
+    """
+    with contextlib.suppress(OSError):
+        if setting.read_text().strip() == "1":
+            logger.info(
+                "if this container runs out of memory, the kernel kills all its processes, and the state in its memory is lost "
+                "(memory.oom.group is 1); with singleProcessOOMKill: true of the kubelet, it kills one process only"
+            )
 
 
 class OomKills:

@@ -45,7 +45,9 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
         agent = observed.agents.get(pod.name)
         told = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
         if told is None:
-            message = pod.exit_message.strip() or f"the container {describe_end(pod)}"
+            message = pod.exit_message.strip()
+            if pod.exit_reason == OOM_KILLED or not message:  # the end of its log does not tell of a kill
+                message = f"the container {describe_end(pod)}\n{message}".strip()
             told = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
         records.append(replace(told, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0))

@@ -149,6 +149,15 @@ def test_end_with_exit_code_0(
     assert words in found.message, situation
 
 
+def test_container_that_ran_out_of_memory_is_told_before_the_end_of_its_log() -> None:
+    killed = a_dead_pod(0, exit_code=137, exit_reason="OOMKilled", exit_message="STEP 11 loss=2.3\n")
+    [record] = ended_pods(observed([killed], [an_agent("w0")], round=a_round(0)))
+    assert record.kind == "OutOfMemory"
+    first, last = record.message.splitlines()
+    assert first.startswith("the container ran out of memory (OOMKilled): all its processes")
+    assert last == "STEP 11 loss=2.3"
+
+
 def test_member_is_excused_until_the_group_does_without_it() -> None:
     rule = parse_rules([on_condition("Ignore")])[0]
     record = FailureRecord("w0", None, None, "", "lost", NOW, Fault.PLACE, "uid-w0", rule=rule)
