@@ -1,5 +1,6 @@
 """The pods of a job whose group stock torchrun forms: workers that need nothing of this project's, and the pod of their c10d store."""
 
+import re
 from collections.abc import Sequence
 
 from elastic_pytorch_operator.api import names
@@ -40,6 +41,13 @@ signal.sigwait(stops)
 STORE_GRACE_SECONDS = 2
 # What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
 STORE_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+# As a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger, resourcequota).
+ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
+STORE_WAY_OUT = (
+    "it is the pod of the rendezvous' store, which requests cpu 50m and memory 256Mi, with a memory limit of 2Gi: leave cpu and memory out "
+    "of the training container's resources, so that a LimitRange gives both its defaults, or set rendezvous.backend to operator, which "
+    "needs no store"
+)
 # What a store's pod takes over from the template: where it may run, from which registry, as whom.
 STORE_TAKES = (
     "imagePullSecrets",
@@ -134,6 +142,11 @@ def _store_resources(training: Manifest) -> MutableManifest:
     return {
         kind: {name: amount for name, amount in amounts.items() if name in named} for kind, amounts in STORE_RESOURCES.items()
     }
+
+
+def explain_refusal(message: str) -> str:
+    """The API server's refusal of a store's pod, with the way out if it is about resources: no template names those of the store."""
+    return f"{message}; {STORE_WAY_OUT}" if ABOUT_RESOURCES.search(message) else message
 
 
 def run_id(job: Job, rendezvous: int) -> str:

@@ -17,7 +17,7 @@ from elastic_pytorch_operator.api.times import write_micro_time, write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import explain_refusal, stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
 from elastic_pytorch_operator.manifests.workload import workload_name
 from elastic_pytorch_operator.model.actions import (
@@ -259,7 +259,8 @@ class Executor:
             return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:
             # The suffix differs each time: without it the message stays the same, and is not written again.
-            error.args = (str(error).replace(f"-{suffix}", ""),)
+            message = str(error).replace(f"-{suffix}", "")
+            error.args = (explain_refusal(message) if isinstance(action, CreateStore) else message,)
             raise
 
     async def _delete_pod(self, job: Job, action: DeletePod) -> None:

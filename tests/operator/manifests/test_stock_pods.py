@@ -4,7 +4,7 @@ import ast
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.manifests.stock_pods import STORE_PROGRAM, run_id, stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import STORE_PROGRAM, explain_refusal, run_id, stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import headless_service
 from elastic_pytorch_operator.spec.job import Job
 
@@ -115,6 +115,27 @@ def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     assert "volumes" not in spec
     assert "hostNetwork" not in spec, "it has an address and a port of its own"
     assert pod["metadata"]["annotations"] == {"elasticpytorch.dev/training-container": container["name"]}
+
+
+RATIO = "memory max limit to request ratio per Container is 3, but provided ratio is 8.000000"
+
+
+@pytest.mark.parametrize(
+    ("message", "explained"),
+    [
+        (f'pods "lm-store" is forbidden: {RATIO}', True),
+        ('pods "lm-store" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi', True),
+        ('pods "lm-store" is forbidden: [minimum memory usage per Pod is 512Mi, but request is 268435456, no]', True),
+        ('pods "lm-store" is forbidden: failed quota: team: must specify limits.cpu for: pytorch', True),
+        ('pods "lm-store" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9', False),
+        ('admission webhook "images" denied the request: torch:1 is not signed', False),
+    ],
+)
+def test_refusal_of_the_store_for_its_resources_is_told_with_the_way_out(message: str, explained: bool) -> None:
+    told = explain_refusal(message)
+    assert told.startswith(message)
+    assert ("leave cpu and memory out of the training container's resources" in told) is explained
+    assert ("memory 256Mi" in told) is explained
 
 
 def test_store_is_reached_by_a_name_of_its_own() -> None:

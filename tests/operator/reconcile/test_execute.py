@@ -1,9 +1,11 @@
 """What the executor knows of the objects that it has written."""
 
+import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.model.actions import CreateService
+from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, CreateStore
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.spec.job import parse_job
 
@@ -25,6 +27,19 @@ async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() ->
         forgotten.append(sum(not executor.has_service(job.uid) for job in jobs) - sum(forgotten))
     assert sum(forgotten) == 200
     assert max(forgotten) < 40, "not all at once"
+
+
+@pytest.mark.parametrize(("action", "explained"), [(CreateStore(1), True), (CreatePod(0, rendezvous=1), False)])
+async def test_user_is_told_that_a_refused_pod_is_the_operators_own(action: Action, explained: bool) -> None:
+    cluster = FakeCluster()
+    executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
+    job = parse_job(a_manifest(rendezvous={"backend": "c10d"}))
+    cluster.fail_next("create_pod", 403, "forbidden: minimum cpu usage per Container is 100m, but request is 50m")
+    (write,) = executor.writes(job, [action])
+    with pytest.raises(ClusterError) as refused:
+        await write.send()
+    assert refused.value.words.startswith("the API server refuses: forbidden: minimum cpu usage")
+    assert ("pod of the rendezvous' store" in refused.value.words) is explained
 
 
 async def test_what_is_known_of_jobs_that_are_gone_is_forgotten() -> None:
