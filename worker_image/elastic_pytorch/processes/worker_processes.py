@@ -10,7 +10,9 @@ from functools import partial
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.stopping.answers import ANSWER_SIGNAL
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
+from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.wakeup import Wakeup
 
 KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
@@ -34,9 +36,7 @@ class WorkerProcesses:
         self.pids: dict[int, int] = context.pids()
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
-        # A worker started through a subprocess gets signals with its whole group, as from torchrun. A warm one gets SIGTERM alone:
-        # its data loaders must live until it has saved.
-        self._signal_groups = isinstance(context, SubprocessContext)
+        self._may_be_programs = isinstance(context, SubprocessContext)
         if isinstance(context, SubprocessContext):
             for rank, handler in context.subprocess_handlers.items():
                 self._polls[rank] = handler.proc.poll
@@ -87,7 +87,7 @@ class WorkerProcesses:
             UnkillableError: a worker has outlived SIGKILL.
         """
         observer = StopObserver(self._running(), death_signal)
-        self._send(death_signal, groups=self._signal_groups)
+        self._ask_to_end(death_signal)
         killed: set[int] = set()
         while not self._running() <= killed and (left := deadline - time.monotonic()) > 0:
             self.wait(wakeup, min(left, OBSERVE_SECONDS))
@@ -100,7 +100,7 @@ class WorkerProcesses:
                         os.kill(pid, signal.SIGKILL)
         observer.close()
         if not self.all_exited():
-            self._send(signal.SIGKILL, groups=True)
+            self._kill_groups()
             self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)
         for pid in self.pids.values():  # remaining processes of their groups would obstruct the next workers
             with contextlib.suppress(OSError):
@@ -122,13 +122,42 @@ class WorkerProcesses:
         while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
             self.wait(wakeup, min(left, 0.25))
 
-    def _send(self, number: signal.Signals, *, groups: bool) -> None:
-        exited = self.exit_codes()
-        for rank, pid in self.pids.items():
-            if rank in exited:
-                continue
-            try:
-                (os.killpg if groups else os.kill)(pid, number)
-            except OSError:
-                with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
-                    os.kill(pid, number)
+    def _ask_to_end(self, death_signal: signal.Signals) -> None:
+        for pid in self._running():
+            told = told_to_end(pid, death_signal) if self._may_be_programs else [pid]
+            if told:
+                for process in told:
+                    with contextlib.suppress(OSError):
+                        os.kill(process, death_signal)
+            else:
+                _signal_group(pid, death_signal)
+
+    def _kill_groups(self) -> None:
+        for pid in self._running():
+            _signal_group(pid, signal.SIGKILL)
+
+
+def told_to_end(worker: int, death_signal: signal.Signals) -> list[int]:
+    """The processes of a worker that are to get the signal, if a script of it handles that: its data loaders must live until it has saved.
+
+    A shell in front of the script does not pass the signal on, so it is told, too.
+
+    Args:
+        worker: its process id.
+        death_signal: what asks it to end.
+
+    Returns:
+        Process ids; empty: no Python script of it handles the signal, so that its whole group is to get it, as from torchrun.
+    """
+    if handles(worker, death_signal, ANSWER_SIGNAL):  # a Python that was started to answer, so no shell
+        return [worker]
+    below = [process for child in children(worker) for process in told_to_end(child, death_signal)]
+    return [worker, *below] if below else []
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
+            os.kill(pid, number)

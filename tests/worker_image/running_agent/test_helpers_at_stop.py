@@ -1,0 +1,61 @@
+"""SIGTERM reaches a script that handles it before the processes that it has started, such as those of its data loaders."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+Start = Callable[..., Agent]
+HELPER = SCRIPTS / "helper.py"
+
+
+def has_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("start", ["warm", "cold", "program", "shell"])
+def test_helper_lives_until_the_script_has_saved(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str
+) -> None:
+    shell = tmp_path / "run.sh"
+    shell.write_text(f"#!/bin/sh\ntrap : TERM\n{sys.executable} {HELPER}\n")
+    shell.chmod(0o755)
+    ways = {
+        "warm": [HELPER],
+        "cold": ["--start-method=spawn", HELPER],
+        "program": ["--no-python", sys.executable, HELPER],
+        "shell": ["--no-python", shell],
+    }
+    agents("w0", *ways[start])
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    [begun] = events.wait(what="start")
+    operator.declare(orderly=True)
+    [saved] = events.wait(what="saved")
+    assert saved["helper_lives"]
+    until(lambda: has_gone(begun["helper"]), "the helper's end, once the script has ended")
+
+
+def test_whole_group_of_a_program_without_a_handler_is_stopped(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    shell = tmp_path / "run.sh"
+    child = tmp_path / "child"
+    shell.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n")
+    shell.chmod(0o755)
+    agents("w0", "--no-python", shell)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    until(child.exists, "the shell's child")
+    operator.declare(orderly=True)
+    until(lambda: has_gone(int(child.read_text())), "the end of the shell's child")
