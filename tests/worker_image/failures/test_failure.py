@@ -29,6 +29,20 @@ def test_an_error_file_says_what_was_raised(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("character", ["x", "\\", "\n", "ü", "\ud800", "😀", '"'])
+def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(tmp_path: Path, character: str) -> None:
+    """As torch's own `@record` writes it, which has no bound."""
+    error = tmp_path / "error.json"
+    words = "ValueError: missing keys: " + character * 2_000_000
+    extra = {"py_callstack": f"Traceback (most recent call last):\n  …\n{words}\n", "timestamp": "1795252352"}
+    error.write_text(json.dumps({"message": {"message": words, "extraInfo": extra}}))
+    facts = failed(1, error_file=str(error)).to_json()
+    assert facts["message"].startswith("ValueError: missing keys: ")
+    assert facts["exception"] == "ValueError"
+    assert len(facts["message"].encode()) >= 900
+    assert len(json.dumps(facts)) < 64 * 1024, "the operator takes a line"
+
+
 @pytest.mark.parametrize(
     ("exit_code", "signal", "message"),
     [

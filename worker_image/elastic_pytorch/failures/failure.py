@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import time
 from dataclasses import dataclass, replace
@@ -14,6 +15,9 @@ MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
+MAX_CUT_CHARACTERS = 16 * 1024  # of the message in an error file that is longer; one character of it may take twelve
+_MESSAGE = re.compile(r'\s*\{\s*"message":\s*(?:\{\s*"message":\s*)?"')  # in torch's format, or as a plain text
+_CHARACTERS = re.compile(r'(?:[^"\\\x00-\x1f]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')  # of a text in JSON
 OUT_OF_MEMORY = "OutOfMemory"  # reported as the exception of a worker that the kernel's OOM killer has killed
 
 
@@ -145,11 +149,15 @@ def _describe_exit(exit_code: int, words: str) -> str:
 def _read_error_file(path: str) -> tuple[str, str]:
     """Returns the message and the traceback of an error file; empty if it is missing or unreadable.
 
-    A script may write its own error file, so it can hold anything.
+    A script may write its own error file, so it can hold anything. Of one that is too long, the first words are returned for both.
     """
     try:
         with Path(path).open("rb") as file:
-            fields = json.loads(file.read(MAX_ERROR_FILE_BYTES))
+            text = file.read(MAX_ERROR_FILE_BYTES)
+            if file.read(1):
+                words = _first_words(text.decode(errors="replace"))
+                return words, words
+            fields = json.loads(text)
         message = fields["message"]
         if isinstance(message, dict):
             extra = message.get("extraInfo")
@@ -157,6 +165,17 @@ def _read_error_file(path: str) -> tuple[str, str]:
         return str(message), ""
     except (OSError, ValueError, KeyError, TypeError):
         return "", ""
+
+
+def _first_words(text: str) -> str:
+    """Returns the beginning of the message in an error file that is cut off; empty if it has none."""
+    begin = _MESSAGE.match(text)
+    if begin is None:
+        return ""
+    told = text[begin.end() : begin.end() + MAX_CUT_CHARACTERS]
+    whole = _CHARACTERS.match(told)
+    assert whole is not None  # it matches nothing, too
+    return str(json.loads(f'"{whole[0]}"'))
 
 
 def _age_of_file(path: str) -> float:
