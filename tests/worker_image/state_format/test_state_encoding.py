@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 import torch
+from elastic_pytorch.state_format.payload import payload_chunks, read_payload
 from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -296,3 +297,17 @@ def test_tensors_must_be_those_of_the_skeleton() -> None:
     for wrong in ([], tensors[:1], [*tensors, tensors[0]], tensors[::-1], [tensors[0], tensors[1].double()]):
         with pytest.raises(ValueError, match="tensor"):
             unflatten(skeleton, wrong)
+
+
+def test_a_payload_keeps_the_copies_that_it_is_made_of() -> None:
+    """A tensor that is on a GPU or not contiguous is copied, and nothing else refers to the copy."""
+    numbers = torch.arange(1_000_000).view(1000, 1000)
+    chunks = payload_chunks({"turned": numbers.t()})
+    others = [torch.full((1000, 1000), 7) for _ in range(4)]  # in the memory of the copy, if that were free
+    payload = b"".join(chunks)
+
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = payload[offset : offset + len(buffer)]
+
+    assert torch.equal(read_payload(read_into, len(payload))["turned"], numbers.t())
+    assert len(others) == 4

@@ -92,12 +92,14 @@ def _take_apart(
 
 
 def memory_of(tensor: torch.Tensor) -> memoryview:
-    """Returns the bytes of a contiguous tensor on the CPU."""
-    return memoryview((ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())).cast("B")
+    """Returns the bytes of a contiguous tensor on the CPU, which stay valid as long as the tensor is not resized."""
+    memory = (ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())
+    memory.tensor = tensor  # type: ignore[attr-defined] # its memory lasts as long as it
+    return memoryview(memory).cast("B")
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:
-    """Returns a state as the bytes that `read_payload` reads. They are valid while its tensors exist and do not change.
+    """Returns a state as the bytes that `read_payload` reads. They are valid while its tensors do not change.
 
     Raises:
         UnsupportedValue: something in it cannot be saved; the message says what, and where.
