@@ -11,6 +11,7 @@ from elastic_pytorch.progress.report import report
 if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
+    from elastic_pytorch.state.per_rank import PerRank
     from elastic_pytorch.state.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
     from elastic_pytorch.training.learning_rate import scale_learning_rate
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ElasticSampler",
     "Part",
+    "PerRank",
     "ShardedState",
     "State",
     "Step",
@@ -34,6 +36,7 @@ __all__ = [
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
     "Part": "elastic_pytorch.training.sampler",
+    "PerRank": "elastic_pytorch.state.per_rank",
     "ShardedState": "elastic_pytorch.state.sharded_state",
     "State": "elastic_pytorch.state.state",
     "Step": "elastic_pytorch.training.training_loop",

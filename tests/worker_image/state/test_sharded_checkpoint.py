@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state import sharded_checkpoint
+from elastic_pytorch.state import shared_folder
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.state.state import State
@@ -201,7 +201,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
     """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
-    sharded_checkpoint.SEEN_SECONDS, sharded_checkpoint.POLL_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    shared_folder.SEEN_SECONDS, shared_folder.POLL_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
     if dist.get_rank() == 0:
         other = folder
     elif seconds:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from elastic_pytorch.state.per_rank import PerRank
 from elastic_pytorch.state.sharded_state import ShardedState
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
@@ -56,3 +58,47 @@ def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="init_process_group"):
         ShardedState(tmp_path, every=4, model=nn.Linear(2, 2)).restore()
+
+
+class Place:
+    def __init__(self) -> None:
+        self.place = torch.full((3,), dist.get_rank())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.place = state["place"]
+
+
+def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
+    torch.manual_seed(0)
+    place = Place()
+    kept = PerRank(place) if by_rank else place
+    state = ShardedState(folder, every=2, total_steps=9, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    try:
+        state.restore()
+    except RuntimeError as error:
+        return str(error)
+    for _ in range(3):
+        place.place = place.place + 10
+        state.commit()
+    assert state.flush()
+    return place.place.tolist()
+
+
+def move_unmarked(folder: Path) -> Any:
+    return move(folder, by_rank=False)
+
+
+@pytest.mark.process
+def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path) -> None:
+    assert run_group(2, move, tmp_path) == [[30] * 3, [31] * 3]
+    assert run_group(2, move, tmp_path) == [[60] * 3, [61] * 3]
+    assert all(
+        refusal.startswith(
+            "the checkpoint does not fit the place of this script: 2 ranks have each committed a state of their own"
+        )
+        for refusal in run_group(1, move, tmp_path)
+    )
+    assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))

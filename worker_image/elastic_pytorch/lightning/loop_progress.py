@@ -10,6 +10,8 @@ from elastic_pytorch.lightning.framework import Callback, Trainer
 class LoopProgress:
     """The counters of a Trainer's loops, as something that a State can keep. The epoch and the place in it are the sampler's."""
 
+    rank_0_counts = True
+
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
 
@@ -55,6 +57,8 @@ class LoopProgress:
 
 class CallbackStates:
     """The states of a Trainer's callbacks, such as EarlyStopping and ModelCheckpoint, as something that a State can keep."""
+
+    rank_0_counts = True
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer

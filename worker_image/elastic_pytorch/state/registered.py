@@ -40,6 +40,43 @@ def innermost(each: Any) -> Any:
     return each
 
 
+class Registered:
+    """What a State keeps: objects with a `state_dict`, and plain values, which are its attributes.
+
+    Args:
+        registered: both, by name.
+
+    Raises:
+        ValueError: a name is not free.
+    """
+
+    def __init__(self, registered: dict[str, Any]) -> None:
+        taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
+        if taken:
+            raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
+        self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
+        self._values = {key: each for key, each in registered.items() if key not in self._objects}
+
+    def holds(self, each: object) -> bool:
+        """Whether an object is registered; a model may have been wrapped or compiled since."""
+        return any(innermost(known) is innermost(each) for known in self._objects.values())
+
+    def __getattr__(self, name: str) -> Any:
+        values = self.__dict__.get("_values", {})
+        if name not in values:
+            raise AttributeError(f"nothing of the name {name} is registered with this State")
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        values = self.__dict__.get("_values", {})
+        if name in values:
+            values[name] = value
+        elif name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            raise AttributeError(f"register {name} first: State(..., {name}=...)")
+
+
 def refuse_sharded(objects: dict[str, Any]) -> None:
     """Refuses a model or an optimizer that no rank has completely.
 

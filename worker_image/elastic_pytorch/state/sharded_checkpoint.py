@@ -5,9 +5,7 @@ must share the folder. Torch reads its own metadata file with pickle: load only 
 """
 
 import errno
-import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,10 +22,11 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.state.shared_folder import first_does, global_rank_of_first, until_seen
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load
-from elastic_pytorch.storage.checkpoint_folder import Superseded, newest, write
+from elastic_pytorch.storage.checkpoint_folder import newest, write
 from elastic_pytorch.storage.sharded_folder import (
     ShardFile,
     check_checksums,
@@ -45,10 +44,7 @@ from elastic_pytorch.storage.sharded_folder import (
 Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
 Tree = dict[Any, Any]
 
-_SUPERSEDED = -1  # beside the numbers of errno
 ENGINE = "engine"  # the sub-folder of what an engine writes by itself
-SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
-POLL_SECONDS = 0.5
 
 # A rank's findings about a checkpoint, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
@@ -83,13 +79,17 @@ def put_back(registered: dict[str, Any], states: Tree) -> None:
     """Loads states that `states_of` returned and `load_sharded` has filled into the registered objects.
 
     Raises:
+        RuntimeError: a state does not fit.
         ValueError: an optimizer's model is not registered.
     """
     for name, each in registered.items():
         if isinstance(each, Optimizer):
             set_optimizer_state_dict(_model_of(each, registered), each, states[name])
         else:
-            each.load_state_dict(states[name])
+            try:
+                each.load_state_dict(states[name])
+            except Exception as error:
+                raise RuntimeError(f"the checkpoint does not fit the {name} of this script: {error}") from error
 
 
 def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
@@ -130,7 +130,7 @@ def save_sharded(
         partial_path(folder, version, token).mkdir()
         return token
 
-    partial = partial_path(folder, version, _first_does(begin, group))
+    partial = partial_path(folder, version, first_does(begin, group))
     shards, rest = _taken_apart(tree)
     try:
         if shards or engine is None:
@@ -152,7 +152,7 @@ def save_sharded(
             publish(partial, folder, version, keep)
             return 0
 
-        _first_does(end, group)
+        first_does(end, group)
     except BaseException:
         if rank == 0:
             shutil.rmtree(partial, ignore_errors=True)
@@ -245,7 +245,7 @@ def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
         found.extend(sharded_checkpoints(folder))
         return len(found)
 
-    count = _first_does(look, group)
+    count = first_does(look, group)
     if not count:
         return []
     numbers = (
@@ -253,7 +253,7 @@ def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
         if found
         else torch.zeros(count, 2, dtype=torch.int64)
     )
-    dist.broadcast(numbers, _global_rank_of_first(group), group=group)
+    dist.broadcast(numbers, global_rank_of_first(group), group=group)
     versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
     return [(version, path_of(folder, version)) for version in versions]
 
@@ -274,7 +274,7 @@ def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | N
     # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
     if not _whole_for_all(look if rank == 0 else _nothing, path, group):
         return None
-    if not _whole_for_all(_nothing if rank == 0 else lambda: _until_seen(look), path, group):
+    if not _whole_for_all(_nothing if rank == 0 else lambda: until_seen(look), path, group):
         return None
     return content if _whole_for_all(check, path, group) else None
 
@@ -292,22 +292,6 @@ def _content(path: Path, version: StateVersion) -> Tree:
     content: Tree = load(file.path)[1]
     check_sizes(path, [ShardFile(*file) for file in content["files"]])
     return content
-
-
-def _until_seen(look: Callable[[], None]) -> None:
-    """Repeats an action until this rank sees what another one sees: storage may show a change later on another node.
-
-    Raises:
-        OSError: this rank still does not see it.
-    """
-    deadline = time.monotonic() + SEEN_SECONDS
-    while True:
-        try:
-            return look()
-        except (ValueError, FileNotFoundError, NotADirectoryError) as error:
-            if time.monotonic() >= deadline:
-                raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
-        time.sleep(POLL_SECONDS)
 
 
 def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
@@ -332,7 +316,7 @@ def _nothing() -> None:
     """Does nothing, while another rank reads."""
 
 
-# --- trees, and what all ranks must learn -----------------------------------------------------------------------------
+# --- trees ---------------------------------------------------------------------------------------------------------
 
 
 def _taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
@@ -364,32 +348,6 @@ def _name(keys: Keys) -> str:
 
 def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
     return {_name(keys): tensor for keys, tensor in shards.items()}
-
-
-def _first_does(action: Callable[[], int], group: Any) -> int:
-    """Runs an action on rank 0; all ranks return the number that it returns, or raise what it raises."""
-    problem: OSError | Superseded | None = None
-    outcome = torch.zeros(2, dtype=torch.int64)
-    if dist.get_rank(group) == 0:
-        try:
-            outcome[1] = action()
-        except OSError as error:
-            problem, outcome[0] = error, error.errno or errno.EIO
-        except Superseded as error:
-            problem, outcome[0] = error, _SUPERSEDED
-    dist.broadcast(outcome, _global_rank_of_first(group), group=group)
-    code, number = outcome.tolist()
-    if problem is not None:
-        raise problem
-    if code == _SUPERSEDED:
-        raise Superseded("rank 0 has found the folder claimed by a newer group")
-    if code:
-        raise OSError(code, f"{os.strerror(code)}, on rank 0")
-    return int(number)
-
-
-def _global_rank_of_first(group: Any) -> int:
-    return dist.get_global_rank(group, 0) if group is not None else 0
 
 
 def _plain(error: CheckpointException) -> OSError | RuntimeError:

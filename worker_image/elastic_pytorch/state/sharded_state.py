@@ -9,7 +9,9 @@ import torch.distributed as dist
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.progress.report import report
+from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.last_commits import unfinished
+from elastic_pytorch.state.per_rank import exchange_all
 from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
 from elastic_pytorch.state.sharded_checkpoint import (
@@ -24,7 +26,6 @@ from elastic_pytorch.state.state import State
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
-
 
 class ShardedState(State):
     """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
@@ -53,7 +54,6 @@ class ShardedState(State):
     ) -> None:
         super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
         self._path = Path(self._folder)
-        self._group: Any = None
         self._engine: Engine | None = None
         self._saved = StateVersion(0, 0)
 
@@ -66,7 +66,7 @@ class ShardedState(State):
             How many steps are done.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the folder cannot be read or written, or is not the same one for all ranks.
             RuntimeError: there is no process group; or the checkpoint does not fit the registered objects; or these are not the same on
                 all ranks, or are sharded in another way.
         """
@@ -75,7 +75,10 @@ class ShardedState(State):
         refuse_foreign_sharding(self._objects)
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
-        refuse_unlike(TorchGroup(self._group), {"State": self._identity.description, **describe(self._objects)})
+        group = TorchGroup(self._group)
+        refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
+        refuse_states_of_their_own(group, self._identity.key, self._objects)
+        exchange_all(self._objects.values(), self._group)
         generation = self._next_generation()
         if self._rank == 0:
             claim(self._folder, generation)
@@ -88,13 +91,8 @@ class ShardedState(State):
         if self._rank == 0:
             where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
             logger.info("going on from step %d, found in %s", self._step, where)
-        self._begin_steps(self._group)
+        self._begin_steps()
         return self._step
-
-    def leave_group(self) -> None:
-        """Drops the process group. A sharded model does not: create it again in each group."""
-        super().leave_group()
-        self._group = None
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
         """Writes the last commit if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
@@ -104,6 +102,7 @@ class ShardedState(State):
         """
         del timeout_seconds  # a peer that is lost ends the wait
         if self._saved.step != self._step:
+            exchange_all(self._objects.values(), self._group)
             self._write()
         return self._saved.step == self._step
 
@@ -137,7 +136,7 @@ class ShardedState(State):
         try:
             save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group, engine=self._engine)
         except (OSError, Superseded) as error:
-            logger.warning("no checkpoint: %s; training goes on", error)
+            logger.warning("step %d is not saved: %s", self._step, error)
             return
         self._saved = self._version
         report(checkpoint_step=self._step)

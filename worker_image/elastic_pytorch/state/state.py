@@ -17,20 +17,13 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.progress.report import report
 from elastic_pytorch.state import rng_state
+from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
+from elastic_pytorch.state.per_rank import exchange_all, keeps_by_rank
 from elastic_pytorch.state.plain_values import PlainValues
-from elastic_pytorch.state.registered import (
-    describe,
-    innermost,
-    is_stateful,
-    own_copy,
-    put_back,
-    refuse_sharded,
-    refuse_unlike,
-    unwrap,
-)
+from elastic_pytorch.state.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
 from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest
 from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -40,7 +33,7 @@ REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a los
 LAYOUT = 1
 
 
-class State:
+class State(Registered):
     """All that a training must not lose: registered once, committed each step, restored by each group.
 
     Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer, scheduler, scaler, sampler. Any other
@@ -85,12 +78,8 @@ class State:
     ) -> None:
         if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
-        taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
-        if taken:
-            raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
+        super().__init__(registered)
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
-        self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
-        self._values = {key: each for key, each in registered.items() if key not in self._objects}
         self._identity = names.give(folder, name)
         self._folder, self._name = self._identity.folder, self._identity.memory
         self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
@@ -101,6 +90,7 @@ class State:
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # by all ranks: the step of the last commit, not counting `flush`, which rank 0 may call alone
         self._rank, self._world = 0, 1
+        self._group: Any = None  # that sends CPU tensors
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
@@ -116,25 +106,6 @@ class State:
     def step(self) -> int:
         """How many steps are done."""
         return self._step
-
-    def holds(self, each: object) -> bool:
-        """Whether an object is registered; a model may have been wrapped or compiled since."""
-        return any(innermost(known) is innermost(each) for known in self._objects.values())
-
-    def __getattr__(self, name: str) -> Any:
-        values = self.__dict__.get("_values", {})
-        if name not in values:
-            raise AttributeError(f"nothing of the name {name} is registered with this State")
-        return values[name]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        values = self.__dict__.get("_values", {})
-        if name in values:
-            values[name] = value
-        elif name.startswith("_"):
-            super().__setattr__(name, value)
-        else:
-            raise AttributeError(f"register {name} first: State(..., {name}=...)")
 
     def restore(self) -> int:
         """Loads the newest state that any of the group's pods holds, or else the newest checkpoint, into the registered objects.
@@ -152,10 +123,12 @@ class State:
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
         refuse_sharded(self._objects)
-        gloo = cpu_group()
-        group: RankGroup = TorchGroup(gloo) if dist.is_initialized() else Alone()
+        self._group = cpu_group()
+        group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
         refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
+        refuse_states_of_their_own(group, self._identity.key, self._objects)
+        exchange_all(self._objects.values(), self._group)
         unfinished.discard(self)
         self._find_memory()
         self._commits.settle(wait=True)
@@ -167,10 +140,11 @@ class State:
         self._version, self._committed = StateVersion(found.generation, self._step), self._step
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, found.where)
+        exchange_all(self._objects.values(), self._group)
         self._write()
         self._commits.settle(wait=True)
         self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
-        self._begin_steps(gloo)
+        self._begin_steps()
         return self._step
 
     def commit(self, *, loss: Any = None) -> None:
@@ -213,16 +187,13 @@ class State:
         loss, self._loss = self._loss, None
         last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
         if due := last or self._interval.due(self._step, self._committed):
-            self._committed = self._step
-            self._write()
-            self._share_values()
+            self._commit_together()
         self._commits.end_step()
         stop = boundary.reached(lambda: agent is not None and agent.wanted())
         if stop and not due:
-            self._write()
-            self._share_values()
+            self._commit_together()
         if stop or last:
-            self._commits.settle(wait=True)
+            self._settle_last()
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
@@ -232,7 +203,7 @@ class State:
 
     def leave_group(self) -> None:
         """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
-        self._boundary = self._shared_values = None
+        self._boundary = self._shared_values = self._group = None
         unfinished.discard(self)  # the step may not have been done as a whole
 
     def close(self) -> None:
@@ -269,18 +240,21 @@ class State:
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
-        if self._version.step != self._step:
-            self._write()
+        self._commit_alone()
         self._commits.settle(wait=True)
         self._flush(now=True)
         done = agent_link.pod_client().drain(timeout_seconds, self._name)
         self._complain()
-        return done
+        return done and self._version.step == self._step
+
+    def _commit_alone(self) -> None:
+        """Commits the last step without the other ranks, unless these have a part of it: the log then tells what is not committed."""
+        if self._version.step != self._step and not keeps_by_rank(self._objects.values()):
+            self._write()
 
     def complete_at_exit(self) -> None:
         """Commits, without the other ranks, the last step of a loop that was left, as the process ends."""
-        if self._version.step != self._step:
-            self._write()
+        self._commit_alone()
 
     def _tree(self) -> dict[str, Any]:
         return {
@@ -310,11 +284,12 @@ class State:
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
         put_back(self._objects, states, found.where, found.mapped)
 
-    def _begin_steps(self, gloo: Any) -> None:
+    def _begin_steps(self) -> None:
         in_process.register_holder(self)
         self._interval.restart()
         if dist.is_initialized():
-            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, gloo), self._interval)
+            group = self._group
+            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval)
         else:
             self._boundary = StepBoundary(lambda _: Done(), self._interval)
         self._agent_link = agent_link.current()
@@ -336,7 +311,14 @@ class State:
             self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
             self._leave.atexit = False
 
-    def _share_values(self) -> None:
+    def _settle_last(self) -> None:
+        """Waits until the last commit of the group, or of the training, is complete."""
+        self._commits.settle(wait=True)
+
+    def _commit_together(self) -> None:
+        self._committed = self._step
+        exchange_all(self._objects.values(), self._group)
+        self._write()
         if self._shared_values is not None and self._shared_values.take_over(self._values):
             self._write()
 

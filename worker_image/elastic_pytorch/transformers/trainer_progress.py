@@ -27,6 +27,8 @@ class TrainerProgress:
         stopped: whether a callback has ended the training before its last step.
     """
 
+    rank_0_counts = True
+
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._log: list[str] = []

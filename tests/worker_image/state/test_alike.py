@@ -1,0 +1,120 @@
+"""An object that each rank has begun in another way is refused by name, rather than replaced by rank 0's."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from elastic_pytorch.state.alike import digest_of
+from elastic_pytorch.state.state import State
+from elastic_pytorch.training.sampler import ElasticSampler
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import StepLR
+
+from tests.worker_image.torch_group import run_group
+
+pytestmark = pytest.mark.torch
+
+
+class Shards:
+    """A stream's place, as a streaming dataset keeps it: the shards of this rank in a shuffled order."""
+
+    def __init__(self, rank: int) -> None:
+        self.shards = list(range(rank, 40, 2))
+        random.Random(7).shuffle(self.shards)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"shards": self.shards}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.shards = state["shards"]
+
+
+def outcome_of_restore(**registered: Any) -> str:
+    try:
+        State(None, **registered).restore()
+    except RuntimeError as error:
+        return str(error)
+    return "restored"
+
+
+def restore_shards() -> str:
+    return outcome_of_restore(model=nn.Linear(2, 2), loader=Shards(dist.get_rank()))
+
+
+@pytest.mark.process
+def test_a_state_of_a_rank_s_own_is_refused_by_name_on_all_ranks() -> None:
+    for message in run_group(2, restore_shards):
+        assert message.startswith("loader begins with another state on rank 1 than on rank 0")
+        assert "elastic.PerRank(loader)" in message
+        assert "ElasticSampler" in message
+
+
+def restore_twice() -> str:
+    """The second time, rank 1 has gone on alone: what it holds is no beginning."""
+    shards = Shards(0)
+    state = State(None, model=nn.Linear(2, 2), loader=shards)
+    state.restore()
+    if dist.get_rank() == 1:
+        shards.shards = []
+    state.leave_group()
+    try:
+        state.restore()
+    except RuntimeError as error:
+        return str(error)
+    return "restored"
+
+
+@pytest.mark.process
+def test_what_has_changed_since_the_first_load_is_no_beginning() -> None:
+    assert run_group(2, restore_twice) == ["restored", "restored"]
+
+
+def restore_models() -> str:
+    """Models that each rank has begun by chance, and what comes with them."""
+    torch.manual_seed(dist.get_rank())
+    model = nn.Linear(2, 2)
+    optimizer = AdamW(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    scheduler = StepLR(optimizer, 2)
+    return outcome_of_restore(model=model, optimizer=optimizer, scheduler=scheduler, sampler=ElasticSampler(100, 5))
+
+
+@pytest.mark.process
+def test_models_begin_as_rank_0_s_does() -> None:
+    assert run_group(2, restore_models) == ["restored", "restored"]
+
+
+def restore_one_more() -> str:
+    more = {"loader": Shards(0)} if dist.get_rank() == 0 else {}
+    return outcome_of_restore(model=nn.Linear(2, 2), **more)
+
+
+@pytest.mark.process
+def test_an_object_that_another_rank_lacks_is_refused() -> None:
+    assert all(message.startswith("only rank 0 has loader, and rank 1 does not") for message in run_group(2, restore_one_more))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": 1, "b": [2, 3]}, {"b": [2, 3], "a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"seen": {"x", "y", "z"}}, {"seen": {"z", "y", "x"}}, True),
+        ({"seen": {"x"}}, {"seen": {"y"}}, False),
+        ({1: "x", 2: "y"}, {2: "y", 1: "x"}, True),
+        ({"a": torch.ones(2), "b": torch.zeros(3)}, {"b": torch.zeros(3), "a": torch.ones(2)}, True),
+        ({"a": torch.ones(2)}, {"a": torch.zeros(2)}, False),
+        ({"a": torch.ones(2)}, {"a": torch.ones(2, 1)}, False),
+        ({"a": torch.tensor([float("nan")])}, {"a": torch.tensor([float("nan")])}, True),
+        ({"a": torch.ones(4)[::2]}, {"a": torch.ones(2)}, True),
+        ({"on": torch.device("cuda:0")}, {"on": torch.device("cuda:1")}, True),
+        ({"a": torch.ones(0)}, {"a": torch.ones(0)}, True),
+        ({"a": torch.ones(2, dtype=torch.bfloat16)}, {"a": torch.ones(2, dtype=torch.float16)}, False),
+    ],
+)
+def test_a_digest_is_of_the_content(one: Any, other: Any, same: bool) -> None:
+    assert (digest_of(one) == digest_of(other)) is same

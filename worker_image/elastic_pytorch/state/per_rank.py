@@ -1,0 +1,103 @@
+"""Objects whose state differs from rank to rank: the states of all ranks are kept, and each rank gets its own."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.state_format.payload import payload_chunks, read_payload
+
+Kept = TypeVar("Kept")
+Reshard = Callable[[list[Any], int, int], Any]
+
+
+class PerRank(Generic[Kept]):
+    """Has a State keep an object by rank, such as the place in a stream of which each rank reads its own shards.
+
+        state = elastic.State(folder, model=model, optimizer=optimizer, loader=elastic.PerRank(loader))
+
+    Where rank and world size are the same as at the commit, the object gets its state back. With each commit all ranks exchange their
+    states, and each pod keeps all of them: it is for states of kilobytes.
+
+    Args:
+        each: what has a `state_dict` and a `load_state_dict`; not a model or an optimizer.
+        reshard: called in a group of another size, with the states of all ranks of the group that has committed them, this rank, and the
+            world size. Returns this rank's state. None: a group of another size cannot go on.
+
+    Attributes:
+        each: the object.
+
+    Raises:
+        TypeError: the object cannot be kept by rank.
+    """
+
+    def __init__(self, each: Kept, *, reshard: Reshard | None = None) -> None:
+        if isinstance(each, (torch.nn.Module, torch.optim.Optimizer)) or hasattr(each, "advance"):
+            raise TypeError(
+                f"PerRank({type(each).__name__}): a model, an optimizer or an ElasticSampler is the same on all ranks"
+            )
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(f"PerRank({type(each).__name__}): it needs a state_dict and a load_state_dict")
+        self.each = each
+        self._reshard = reshard
+        self._rank, self._world = 0, 1
+        self._states: list[Any] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the states of all ranks, as they were at the last `exchange`."""
+        return {"states": self._states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Loads this rank's state.
+
+        Raises:
+            RuntimeError: a group of another size has committed it, and there is no `reshard`.
+        """
+        states = state["states"]
+        if len(states) == self._world:
+            own = states[self._rank]
+        elif self._reshard is not None:
+            own = self._reshard(states, self._rank, self._world)
+        else:
+            raise RuntimeError(
+                f"{len(states)} ranks have each committed a state of their own, and this group has {self._world}. Give PerRank a "
+                "reshard(states, rank, world_size) that returns a rank's state, or keep the group's size"
+            )
+        self.each.load_state_dict(own)  # type: ignore[attr-defined]
+
+    def exchange(self, group: Any) -> None:
+        """Takes the states of all ranks, for the next commit. Collective.
+
+        Args:
+            group: of a backend that sends CPU tensors; None: the default group.
+
+        Raises:
+            UnsupportedValue: a state is not plain data.
+        """
+        self._rank, self._world = (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
+        payload = b"".join(payload_chunks(self.each.state_dict()))  # type: ignore[attr-defined]
+        payloads: list[Any] = [payload]
+        if self._world > 1:
+            payloads = [None] * self._world
+            dist.all_gather_object(payloads, payload, group=group)
+        self._states = [_tree_of(each) for each in payloads]
+
+
+def exchange_all(objects: Iterable[Any], group: Any) -> None:
+    """Has all ranks exchange the states of what is kept by rank. Collective, if there is any."""
+    for each in objects:
+        if isinstance(each, PerRank):
+            each.exchange(group)
+
+
+def keeps_by_rank(objects: Iterable[Any]) -> bool:
+    """Whether any object is kept by rank, so that no rank can commit alone."""
+    return any(isinstance(each, PerRank) for each in objects)
+
+
+def _tree_of(payload: bytes) -> Any:
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = payload[offset : offset + len(buffer)]
+
+    return read_payload(read_into, len(payload))

@@ -1,0 +1,105 @@
+"""A folder that all ranks must share: rank 0 acts in it and tells the others, and each sees what another one has written."""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.storage.checkpoint_folder import Superseded
+from elastic_pytorch.storage.sharded_folder import new_token
+
+SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
+POLL_SECONDS = 0.5
+
+_SUPERSEDED = -1  # beside the numbers of errno
+_TOKEN = ".seen-by-all-ranks-"
+
+
+def refuse_unshared(folder: Path, group: Any) -> None:
+    """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
+
+    Raises:
+        OSError: on all ranks alike: a rank does not see it in time, or rank 0 cannot write it.
+    """
+
+    def leave_token() -> int:
+        token = new_token()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{_TOKEN}{token:016x}").write_bytes(b"")
+        except OSError as error:
+            raise OSError(
+                error.errno or errno.EIO,
+                f"rank 0 cannot write to {folder}, so no checkpoint could be saved: {error.strerror}. Mount a volume there that is "
+                "writable and has room",
+            ) from error
+        return token
+
+    path = folder / f"{_TOKEN}{first_does(leave_token, group):016x}"
+    try:
+        until_seen(path.stat)
+        lacks = 0
+    except OSError:
+        lacks = 1
+    try:
+        seen_by = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
+        seen_by[dist.get_rank(group)] = lacks
+        dist.all_reduce(seen_by, group=group)
+    finally:
+        if dist.get_rank(group) == 0:
+            path.unlink(missing_ok=True)
+    if blind := seen_by.nonzero().flatten().tolist():
+        raise OSError(
+            errno.ENOENT,
+            f"{folder} is not one folder for all ranks: rank {blind[0]} does not see what rank 0 has written there, so no checkpoint could "
+            "be whole. Mount a volume there that all pods share (accessModes: ReadWriteMany)",
+        )
+
+
+def until_seen(look: Callable[[], object]) -> None:
+    """Repeats an action until this rank sees what another one sees: storage may show a change later on another node.
+
+    Raises:
+        OSError: this rank still does not see it.
+    """
+    deadline = time.monotonic() + SEEN_SECONDS
+    while True:
+        try:
+            look()
+            return
+        except (ValueError, FileNotFoundError, NotADirectoryError) as error:
+            if time.monotonic() >= deadline:
+                raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
+        time.sleep(POLL_SECONDS)
+
+
+def first_does(action: Callable[[], int], group: Any) -> int:
+    """Runs an action on rank 0; all ranks return the number that it returns, or raise what it raises."""
+    problem: OSError | Superseded | None = None
+    outcome = torch.zeros(2, dtype=torch.int64)
+    if dist.get_rank(group) == 0:
+        try:
+            outcome[1] = action()
+        except OSError as error:
+            problem, outcome[0] = error, error.errno or errno.EIO
+        except Superseded as error:
+            problem, outcome[0] = error, _SUPERSEDED
+    dist.broadcast(outcome, global_rank_of_first(group), group=group)
+    code, number = outcome.tolist()
+    if problem is not None:
+        raise problem
+    if code == _SUPERSEDED:
+        raise Superseded("rank 0 has found the folder claimed by a newer group")
+    if code:
+        raise OSError(code, f"{os.strerror(code)}, on rank 0")
+    return int(number)
+
+
+def global_rank_of_first(group: Any) -> int:
+    """Returns the rank in the default group of a group's first."""
+    return dist.get_global_rank(group, 0) if group is not None else 0
