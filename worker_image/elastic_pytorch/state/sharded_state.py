@@ -1,6 +1,7 @@
 """The state of a training whose model is sharded over the ranks, so that no rank has it completely (FSDP2's fully_shard)."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ from elastic_pytorch.state.sharded_checkpoint import (
     save_sharded,
     states_of,
 )
+from elastic_pytorch.state.shared_folder import first_does, refuse_unshared
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
+
+LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
+RETRY_SECONDS = 1.0
+
 
 class ShardedState(State):
     """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
@@ -78,6 +84,7 @@ class ShardedState(State):
         group = TorchGroup(self._group)
         refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
         refuse_states_of_their_own(group, self._identity.key, self._objects)
+        refuse_unshared(self._path, self._group)
         exchange_all(self._objects.values(), self._group)
         generation = self._next_generation()
         if self._rank == 0:
@@ -140,6 +147,22 @@ class ShardedState(State):
             return
         self._saved = self._version
         report(checkpoint_step=self._step)
+
+    def _settle_last(self) -> None:
+        """Saves again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over.
+
+        Raises:
+            OSError: on all ranks alike: it cannot be saved.
+        """
+        deadline = time.monotonic() + LAST_SAVE_SECONDS
+        while self._saved.step != self._step:
+            if not first_does(lambda: int(time.monotonic() < deadline), self._group):
+                raise OSError(
+                    f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it: free "
+                    f"or repair the volume. The last checkpoint is of step {self._saved.step}"
+                )
+            time.sleep(RETRY_SECONDS)
+            self._write()
 
     def _flush(self, *, now: bool) -> None:
         """Does nothing: there is no memory to be written to the disk."""
