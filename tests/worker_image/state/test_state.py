@@ -191,3 +191,24 @@ def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_p
     optimizer.memory = False
     with pytest.raises(torch.cuda.OutOfMemoryError):
         state.restore()
+
+
+def fine_tune(folder: Path, steps: int) -> tuple[bool, float]:
+    """Whether a group reads the pretrained weights, and what a weight is at its end."""
+    model = torch.nn.Linear(1, 1)
+    state = elastic.State(folder, every=1, model=model)
+    if first := state.restore() == 0:
+        torch.nn.init.constant_(model.weight, 100.0)
+    for _ in range(steps):
+        with torch.no_grad():
+            model.weight += 1
+        state.commit()
+    state.flush()
+    state.close()
+    return first, model.weight.item()
+
+
+def test_pretrained_weights_are_read_until_a_step_is_kept_and_not_after(tmp_path: Path) -> None:
+    assert fine_tune(tmp_path, 0) == (True, 100.0)  # a group that ends before its first step
+    assert fine_tune(tmp_path, 2) == (True, 102.0)
+    assert fine_tune(tmp_path, 1) == (False, 103.0)
