@@ -247,6 +247,7 @@ def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(monkeypatch:
 
 def test_without_its_agent_there_is_no_side_process_in_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(LOCAL_SOCKET, "/nothing/listens/here")
+    monkeypatch.setattr(pod_client, "AGAIN_SECONDS", 0.1)
     with pytest.raises(ConnectionError, match=r"this pod's agent does not answer at /nothing/listens/here: .*No such file"):
         PodClient.connect()
     path = str(tmp_path / "mute")

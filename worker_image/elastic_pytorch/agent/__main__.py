@@ -1,7 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, a worker has outlived SIGKILL; 143, SIGTERM
-has ended the agent.
+Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the pod is of no more use: a worker has
+outlived SIGKILL, or none can be started for want of a temporary folder; 143, SIGTERM has ended the agent.
 """
 
 import signal
@@ -13,7 +13,6 @@ if __name__ == "__main__":
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
+from elastic_pytorch.processes.temporary_folder import find_temporary_folder
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     start_logging()
     termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     _forget_working_directory()
-    _find_temporary_directory()
+    find_temporary_folder()
     limit_threads(argv)
     raise_open_files()
     progress = ProgressReceiver()
@@ -78,15 +78,6 @@ def _forget_working_directory() -> None:
     # Python 3.10 has no -P, with which it is never added.
     if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
         del sys.path[0]
-
-
-def _find_temporary_directory() -> None:
-    """Provides a temporary directory: with a read-only root there may be no /tmp, and torch and multiprocessing need one."""
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        if Path("/dev/shm").is_dir():
-            os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ are overridden with open signatures, as they differ between releases.
 
 import signal
 import socket
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,11 @@ from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
+from elastic_pytorch.processes.temporary_folder import (
+    TemporaryFolderError,
+    is_of_temporary_folder,
+    make_temporary_folder_again,
+)
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
@@ -127,10 +133,17 @@ class ElasticAgent(LocalElasticAgent):
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
+        make_temporary_folder_again()
         try:
             pids: dict[int, Any] = super()._start_workers(worker_group, *args, **kwargs)
-        except OSError as error:  # most likely a program that does not exist
-            self._start_error = error
+        except OSError as error:
+            entrypoint = worker_group.spec.entrypoint
+            program = entrypoint if isinstance(entrypoint, str) else ""
+            if is_of_temporary_folder(error, tempfile.gettempdir(), program):
+                raise TemporaryFolderError(
+                    f"no worker can be started: {error}; the folder is {tempfile.gettempdir()}"
+                ) from error
+            self._start_error = error  # most likely a program that does not exist
             return {}
         finally:
             self._signals.install()  # torch has just installed its own

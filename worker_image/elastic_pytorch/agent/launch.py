@@ -32,6 +32,7 @@ from elastic_pytorch.processes import group_formation, warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
 from elastic_pytorch.processes.stderr_tail import StderrTails
+from elastic_pytorch.processes.temporary_folder import TemporaryFolderError
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError
 from elastic_pytorch.progress.receiver import ProgressReceiver
@@ -40,7 +41,7 @@ from elastic_pytorch.wakeup import Wakeup
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
-UNKILLABLE = 128 + signal.SIGKILL  # the exit code beside a worker that outlives SIGKILL: one that is never the job's failure
+OF_NO_MORE_USE = 128 + signal.SIGKILL  # the exit code of a pod that must be replaced: one that is never the job's failure
 
 
 def launch(
@@ -142,10 +143,11 @@ def launch(
         return 128 + error.sigval
     except UnkillableError as error:
         # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
-        reason = f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use"
-        logger.error("end: %s", reason)
-        write_termination_message(settings.termination_log, reason)
-        os._exit(UNKILLABLE)
+        _tell_end(settings, f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use")
+        os._exit(OF_NO_MORE_USE)
+    except TemporaryFolderError as error:
+        _tell_end(settings, str(error))
+        return OF_NO_MORE_USE
     finally:
         wait_for_disk(pod_server, signals, settings.grace_seconds)
         client.stop()
@@ -157,6 +159,11 @@ def launch(
     if agent.failure is not None:
         write_termination_message(settings.termination_log, agent.failure.message, agent.failure.traceback)
     return 1
+
+
+def _tell_end(settings: Settings, reason: str) -> None:
+    logger.error("end: %s", reason)
+    write_termination_message(settings.termination_log, reason)
 
 
 def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:

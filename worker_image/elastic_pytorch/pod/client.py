@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
 from elastic_pytorch.state_format.state_version import StateVersion
 
+AGAIN_SECONDS = 5.0  # for a socket that was removed to be made again
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # between two starts of a server that keeps ending
 
@@ -302,7 +303,7 @@ def connect_to_agent(path: str) -> socket.socket:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)
-        link.connect(path)
+        _connect(link, path)
         if json.loads(link.recv(MAX_MESSAGE_BYTES)) != {"storage": "hello"}:
             raise OSError("not our server")
         link.setblocking(False)
@@ -310,6 +311,19 @@ def connect_to_agent(path: str) -> socket.socket:
         link.close()
         raise
     return link
+
+
+def _connect(link: socket.socket, path: str) -> None:
+    deadline = time.monotonic() + AGAIN_SECONDS
+    while True:
+        try:
+            link.connect(path)
+        except FileNotFoundError:  # something has emptied /tmp, and the agent is about to make its socket again
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _start_side_process() -> socket.socket:

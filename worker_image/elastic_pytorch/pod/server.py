@@ -10,22 +10,20 @@ import fcntl
 import json
 import os
 import selectors
-import shutil
 import socket
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.memory.slots import read_header, valid_slots
 from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS, Message
+from elastic_pytorch.pod.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 
@@ -66,7 +64,7 @@ class PodServer:
     def __init__(self) -> None:
         self.path = ""
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
-        self._directory = ""
+        self._folder: SocketFolder | None = None
         self._held: dict[str, int] = {}
         self._connections: dict[int, _Connection] = {}
         self._broadcast: Message | None = None
@@ -83,28 +81,21 @@ class PodServer:
     def prepare(self) -> str:
         """Chooses the socket's path and returns it; empty: none is possible. Nothing listens there before `start`."""
         try:
-            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
-            Path(self._directory).chmod(0o711)  # a script may have given up its privileges
-            self.path = str(Path(self._directory, "local"))
+            self._folder = SocketFolder("local")
+            self.path = self._folder.path
         except OSError as error:
             logger.warning("no local server, so State keeps nothing in this pod's memory: %s", error)
         return self.path
 
     def start(self) -> None:
         """Starts listening. To be called after the fork of processes that must not inherit what is opened here."""
-        if not self.path:
+        if self._folder is None:
             return
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            listener.bind(self.path)
-            Path(self.path).chmod(0o666)
-            listener.listen(MAX_CONNECTIONS)
+            self._listener = self._listen(self._folder)
         except OSError as error:
-            listener.close()
             logger.warning("no local server, so State.restore will fail: %s", error)
             return
-        listener.setblocking(False)
-        self._listener = listener
         self._open()
         self._thread = threading.Thread(target=self._serve, name="local server", daemon=True)
         self._thread.start()
@@ -150,8 +141,26 @@ class PodServer:
         self._ring()
         if self._thread is not None:
             self._thread.join(1.0)
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _listen(self, folder: SocketFolder) -> socket.socket:
+        listener = folder.bind(socket.SOCK_SEQPACKET)
+        listener.listen(MAX_CONNECTIONS)
+        listener.setblocking(False)
+        return listener
+
+    def _listen_again_if_emptied(self) -> None:
+        """Replaces a listener that new workers no longer find. Those that are connected stay so."""
+        if self._folder is None or self._listener is None or self._ended or not self._folder.is_emptied():
+            return
+        assert self._selector is not None
+        with contextlib.suppress(OSError):  # the temporary folder may be full; it is tried again
+            listener = self._listen(self._folder)
+            self._selector.register(listener, selectors.EVENT_READ)
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = listener
 
     def _open(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -181,7 +190,8 @@ class PodServer:
     def _serve_once(self) -> None:
         assert self._selector is not None
         assert self._bell is not None
-        ready = self._selector.select()
+        self._listen_again_if_emptied()
+        ready = self._selector.select(LOOK_SECONDS)
         for key, events in ready:
             if key.fileobj is self._bell[0]:
                 with contextlib.suppress(BlockingIOError):

@@ -108,6 +108,8 @@ def _reset_process() -> None:
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
+    # A data loader's sockets lie in this folder. The agent's may have been emptied since; the script gets its own.
+    multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
         atexit.unregister(callback)  # some releases of Python have dropped it, some have not
         atexit.register(callback)

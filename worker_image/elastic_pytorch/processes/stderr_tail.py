@@ -6,11 +6,8 @@ For a worker that was killed by a signal, or that was restarted and raised, only
 import contextlib
 import os
 import selectors
-import shutil
 import sys
-import tempfile
 import threading
-from pathlib import Path
 
 from elastic_pytorch.failures.last_words import MAX_STDERR_BYTES
 
@@ -23,29 +20,27 @@ def attach() -> None:
     path = os.environ.pop(STDERR, "")
     if path:
         with contextlib.suppress(OSError):
-            # Without a reader this fails rather than waiting for one.
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            os.set_blocking(pipe, True)
+            pipe = os.open(path, os.O_WRONLY)
             os.dup2(pipe, 2)
             os.close(pipe)
 
 
 class StderrTails:
-    """A named pipe for each local rank, and a thread that forwards what comes."""
+    """A pipe for each local rank, and a thread that forwards what comes. It has a name in /proc alone: anything may empty /tmp."""
 
     def __init__(self) -> None:
-        self._directory = ""
         self._pipes: dict[int, int] = {}
+        self._ends: dict[int, int] = {}  # that workers write to
         self._tails: dict[int, bytearray] = {}
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
 
     def path(self, local_rank: int) -> str:
-        """Returns the path of the pipe for a local rank's stderr; empty if none can be created."""
+        """Returns the path by which a worker opens the pipe for its stderr; empty if none can be created."""
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
-        return str(Path(self._directory, str(local_rank))) if local_rank in self._pipes else ""
+        return f"/proc/{os.getpid()}/fd/{self._ends[local_rank]}" if local_rank in self._pipes else ""
 
     def start_round(self) -> None:
         """Forgets what former workers wrote."""
@@ -63,23 +58,17 @@ class StderrTails:
             return self._tails[local_rank].decode(errors="replace")
 
     def close(self) -> None:
-        """Forwards what is left, and removes the pipes."""
+        """Forwards what is left."""
         with self._lock:
             for local_rank in self._pipes:
                 self._read(local_rank)
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
 
     def _open(self, local_rank: int) -> None:
-        if not self._directory:
-            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_stderr_")
-            Path(self._directory).chmod(0o711)
-        path = Path(self._directory, str(local_rank))
-        os.mkfifo(path)
-        path.chmod(0o622)  # a script that has given up its privileges may open /dev/stderr
-        # Open for writing, too: then there is no end of file when a worker ends.
-        pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        pipe, end = os.pipe()  # the other end stays open: then there is no end of file when a worker ends
+        os.set_blocking(pipe, False)
+        os.fchmod(end, 0o622)  # a script that has given up its privileges may open /dev/stderr
         with self._lock:
+            self._ends[local_rank] = end
             self._tails[local_rank] = bytearray()
             self._pipes[local_rank] = pipe
         self._selector.register(pipe, selectors.EVENT_READ, local_rank)

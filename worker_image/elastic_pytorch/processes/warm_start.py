@@ -69,11 +69,19 @@ def start_forkserver() -> None:
     try:
         with _forking_instead_of_executing():
             forkserver.ensure_running()
+        _hold_address()
         _probe()
     except Exception as error:  # if anything is unexpected about this Python, the stock way remains
         logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
+
+
+def _hold_address() -> None:
+    """Has the forkserver be found by a descriptor of its socket: its path is in a temporary folder, which anything may empty."""
+    server = forkserver._forkserver
+    descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)  # type: ignore[attr-defined]
+    server._forkserver_address = f"/proc/self/fd/{descriptor}"  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

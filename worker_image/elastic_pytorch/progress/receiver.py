@@ -3,15 +3,13 @@
 import contextlib
 import json
 import math
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from elastic_pytorch.pod.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
 
@@ -135,12 +133,10 @@ class ProgressReceiver:
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
         self._window_seconds = window_seconds
-        self._directory = ""
-        self.path = ""
+        self._folder: SocketFolder | None = None
         with contextlib.suppress(OSError):
-            self._directory = tempfile.mkdtemp(prefix="elastic_pytorch_")
-            Path(self._directory).chmod(0o711)  # a script may have given up its privileges
-            self.path = str(Path(self._directory, "report"))
+            self._folder = SocketFolder("report")
+        self.path = self._folder.path if self._folder is not None else ""
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
@@ -156,9 +152,8 @@ class ProgressReceiver:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
-            self._socket = self._bind()
-            if self._socket is not None:
-                threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
+                self._socket = None
+            self._listen()
 
     def current(self) -> Progress:
         """Returns what is known now."""
@@ -177,26 +172,33 @@ class ProgressReceiver:
 
     def close(self) -> None:
         """Removes the socket."""
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        with self._lock:
+            folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.remove()
 
-    def _bind(self) -> socket.socket | None:
-        if not self.path:
-            return None
-        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            Path(self.path).unlink(missing_ok=True)
-            receiver.bind(self.path)
-            Path(self.path).chmod(0o666)
-        except OSError:
-            receiver.close()
-            return None
-        return receiver
+    def _listen(self) -> None:
+        """Starts to read a new socket. To be called with the lock held."""
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):
+            self._socket = self._folder.bind(socket.SOCK_DGRAM)
+            self._socket.settimeout(LOOK_SECONDS)
+            threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
+
+    def _listen_again_if_emptied(self) -> None:
+        with self._lock:
+            if self._folder is not None and self._folder.is_emptied():
+                self._listen()
 
     def _receive(self, receiver: socket.socket) -> None:
         with receiver:
-            while True:
-                datagram = receiver.recv(MAX_DATAGRAM_BYTES + 1)
+            while receiver is self._socket:
+                try:
+                    datagram = receiver.recv(MAX_DATAGRAM_BYTES + 1)
+                except TimeoutError:
+                    self._listen_again_if_emptied()
+                    continue
                 with self._lock:
                     if receiver is not self._socket:
                         return

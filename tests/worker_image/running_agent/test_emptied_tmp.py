@@ -1,0 +1,94 @@
+"""The agent shares its temporary folder with scripts and with cleaners: whatever they remove there, training goes on."""
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+from tests.worker_image.agents import Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = [pytest.mark.process, pytest.mark.torch]
+
+Start = Callable[..., Agent]
+
+# Each run empties the folder first. Only then it connects to the agent, reports, and passes tensors on between processes.
+SCRIPT = """
+import contextlib, os, shutil, sys, torch
+from pathlib import Path
+folder = Path(os.environ["TMPDIR"])
+for path in list(folder.iterdir()):
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+if "whole" in sys.argv:
+    shutil.rmtree(folder, ignore_errors=True)
+if "file" in sys.argv:
+    while not folder.is_file():  # the agent may make it again at any moment
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.write_text("no folder")
+    sys.exit("the folder is a file now")
+from elastic_pytorch import report
+from elastic_pytorch.pod.client import PodClient
+link = PodClient.connect()
+assert link.fetch("nothing") is None
+folder.mkdir(exist_ok=True)  # as Python's own tempfile needs it in a data loader
+loader = torch.utils.data.DataLoader(range(4), num_workers=1)
+assert [batch.item() for batch in loader] == [0, 1, 2, 3]
+run = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+while not Path(sys.argv[1], f"go{run}").exists():
+    report(step=10 + run)
+raise ValueError(f"end of run {run}")
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:  # short: a socket's path has 107 characters at most
+        yield Path(made, "tmp")
+
+
+def told_step(operator: ScriptedOperator) -> int | None:
+    heard = operator.last("w0")
+    return None if heard is None else (heard.body.get("progress") or {}).get("step")
+
+
+@pytest.mark.parametrize("how", ["", "whole", "--start-method=spawn"])
+def test_emptied_temporary_folder_costs_nothing(
+    operator: ScriptedOperator, agents: Start, tmp_path: Path, folder: Path, how: str
+) -> None:
+    folder.mkdir()
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    options, words = ([how], []) if how.startswith("--") else ([], [how])
+    agents("w0", *options, script, tmp_path, *words, TMPDIR=folder)
+    operator.wait_for("ready", "w0")
+    for run in range(3):
+        number = operator.declare("w0")
+        until(lambda step=10 + run: told_step(operator) == step)
+        (tmp_path / f"go{run}").touch()
+        operator.wait_for("failed", "w0", number=number)
+        heard = operator.last("w0")
+        assert heard is not None
+        assert heard.failure["message"] == f"ValueError: end of run {run}"
+        assert "raise ValueError" in heard.failure["traceback"]
+
+
+def test_temporary_folder_that_cannot_be_made_again_ends_the_pod_and_not_the_job(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, folder: Path
+) -> None:
+    folder.mkdir()
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    agent = agents("w0", script, tmp_path, "file", TMPDIR=folder)
+    operator.wait_for("ready", "w0")
+    number = operator.declare("w0")
+    operator.wait_for("failed", "w0", number=number)
+    operator.declare("w0")
+    assert agent.wait() == 128 + signal.SIGKILL
+    assert str(folder) in agent.termination_log.read_text()
+    failures = [heard.failure["message"] for heard in operator.heard if heard.body.get("failure")]
+    assert all("file now" in message for message in failures), "the script's own failure is the only one"
+    assert failures

@@ -1,0 +1,59 @@
+"""A folder with a socket that workers connect to. Scripts and cleaners empty /tmp, so both can be made again at the same path."""
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+LOOK_SECONDS = 0.5  # from one look at whether the socket is still there to the next
+
+
+class SocketFolder:
+    """A temporary folder of this process's own, with a socket in it.
+
+    Args:
+        name: the socket's.
+
+    Attributes:
+        path: the socket's. Nothing is there before `bind`.
+
+    Raises:
+        OSError: no folder can be made.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="elastic_pytorch_"))
+        self.path = str(self._folder / name)
+        self._open_to_all()
+
+    def bind(self, kind: socket.SocketKind) -> socket.socket:
+        """Returns a new socket at the path, instead of the one before. The folder is made again if it is gone.
+
+        Raises:
+            OSError: the folder or the socket cannot be made, or the folder is someone else's by now.
+        """
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
+        if self._folder.lstat().st_uid != os.geteuid():
+            raise PermissionError(f"{self._folder} belongs to another user")
+        self._open_to_all()
+        made = socket.socket(socket.AF_UNIX, kind)
+        try:
+            Path(self.path).unlink(missing_ok=True)
+            made.bind(self.path)
+            Path(self.path).chmod(0o666)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def is_emptied(self) -> bool:
+        """Whether the socket has been removed, so that new workers do not find it."""
+        return not os.path.lexists(self.path)
+
+    def remove(self) -> None:
+        """Removes the folder with all that it holds."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _open_to_all(self) -> None:
+        self._folder.chmod(0o711)  # a script may have given up its privileges
