@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_operator.local.kubelet import processes_of
+from elastic_pytorch_local.pods.kubelet import processes_of
 
 from tests.local.local_jobs import LocalJob, local_job
 

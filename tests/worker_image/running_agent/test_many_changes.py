@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 
 WORKERS = ("w0", "w1", "w2")
 CHANGES, KILLS = 100, 50
-APART, STEPS_EACH = 6, 15  # between two of them at least, and on a machine that notices late
+APART, STEPS_EACH = 6, 40  # between two of them at least, and on a machine that notices late
 ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 GROUP_SECONDS = 600.0
 IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
