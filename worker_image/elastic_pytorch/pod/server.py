@@ -23,7 +23,7 @@ from typing import Any
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.memory.slots import read_header, valid_slots
 from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS, Message
-from elastic_pytorch.pod.socket_folder import LOOK_SECONDS, SocketFolder
+from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from elastic_pytorch.pod.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
+from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 
 MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
 
