@@ -10,6 +10,7 @@ import pytest
 from elastic_pytorch.processes.run_script import SAME_SEED
 
 from tests.torch_features import needs_torchrun_handlers
+from tests.waiting import until
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -143,10 +144,18 @@ def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, ev
 
 
 def test_first_worker_has_imported_what_its_first_steps_need(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
-    """Nothing is left for later that a restart would have to wait for."""
+    """Nothing is left for later that a restart would have to wait for. The folder of torch.compile is the script's to choose."""
     script = tmp_path / "imported.py"
-    script.write_text("import sys, time\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\ntime.sleep(60)\n")
-    agent = agents("w0", script)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    operator.wait(lambda: "IMPORTED True" in agent.text())
+    script.write_text(
+        "import os, sys\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\n"
+        "print('CACHE', os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', 'of the script'), file=sys.stderr)\n"
+    )
+    both = [agents("w0", script), agents("w1", script, TORCHINDUCTOR_CACHE_DIR="of the pod")]
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    operator.wait_for("succeeded", "w0", "w1")
+    for agent, folder in zip(both, ("of the script", "of the pod"), strict=True):
+        until(lambda agent=agent, folder=folder: "IMPORTED True" in agent.text() and f"CACHE {folder}\n" in agent.text())
+    operator.end("complete")
+    assert [agent.wait() for agent in both] == [0, 0]
+    assert not any("nanobind" in agent.text() for agent in both), "triton complains of objects that outlive the interpreter"

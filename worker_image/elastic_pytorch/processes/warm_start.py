@@ -4,6 +4,7 @@ The agent needs torch itself, the import takes seconds of CPU time, and a pod ha
 interpreter that imports torch again. It is forked from the agent, before the agent has a thread or has used a GPU.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -39,11 +40,13 @@ FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
 CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+# Set while modules are imported, and left to the script: a compile cache is where its pod or the script says.
+LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 
 
 def import_modules(names: Sequence[str]) -> None:
     """Imports what workers will need. Modules that fail to import are skipped, with a line in the log if the user listed them."""
-    given = os.environ.get(CUDA_CHECK)
+    given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
     # With it torch.cuda.is_available() asks the driver's library rather than CUDA, which does not survive a fork.
     os.environ[CUDA_CHECK] = "1"
     for name in names:
@@ -52,9 +55,10 @@ def import_modules(names: Sequence[str]) -> None:
         except Exception as error:  # the script will import it itself, or never
             if name not in MODULES + FIRST_STEP_MODULES:
                 logger.warning("cannot preload %s: %s: %s", name, type(error).__name__, error)
-    del os.environ[CUDA_CHECK]
-    if given is not None:
-        os.environ[CUDA_CHECK] = given
+    for name, value in given.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def start_forkserver() -> None:
@@ -75,6 +79,7 @@ def start_forkserver() -> None:
         logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
+    atexit.register(gc.unfreeze)  # after the fork: at its end this process frees them, or triton's bindings report leaks
 
 
 def _hold_address() -> None:
