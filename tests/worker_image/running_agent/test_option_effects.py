@@ -10,6 +10,7 @@ import pytest
 from elastic_pytorch_operator.spec.torchrun_options import torchrun_variables
 
 from tests.torch_features import torchrun_has
+from tests.waiting import until
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -23,6 +24,25 @@ rank = os.environ["RANK"]
 print("out of", rank, "loss 1")
 print("out of", rank, "something else")
 print("err of", rank, file=sys.stderr)
+"""
+
+RANK = """
+import os, time, torch
+import torch.distributed as dist
+import elastic_pytorch as elastic
+
+state = elastic.State(None, total_steps=10**6, model=torch.nn.Linear(1, 1))
+
+@elastic.in_process
+def train():
+    dist.init_process_group("gloo")
+    state.restore()
+    print(f"of {dist.get_rank()} of {dist.get_world_size()}", flush=True)
+    while not os.path.exists(os.environ["FINISH"]):
+        time.sleep(0.02)
+        state.commit()
+
+train()
 """
 
 
@@ -67,6 +87,24 @@ def test_output_goes_where_the_options_say(
     assert files["0/stdout.log"].read_text().startswith("out of 0")
     if filters:
         assert files["attempt_0/filtered_stdout.log"].read_text() == "<trainer 0> out of 0 loss 1\n"
+
+
+def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    (tmp_path / "rank.py").write_text(RANK)
+    for worker in ("w0", "w1"):
+        options = {"PET_TEE": "1", "PET_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} $rank $${rank} ${local_rank}> "}
+        agents(worker, tmp_path / "rank.py", **options, ELASTIC_PYTORCH_REST_SECONDS=60, FINISH=tmp_path / "finish")
+    operator.wait_for("ready", "w0", "w1")
+    for members in (("w0", "w1"), ("w1",)):
+        number = operator.declare(*members, orderly=True)
+        operator.wait_for("running", *members, number=number)
+        until(lambda members=members: f"of {len(members) - 1} of {len(members)}\n" in (tmp_path / "w1.out").read_text())
+    (tmp_path / "finish").touch()
+    operator.wait_for("succeeded", "w1")
+    lines = set((tmp_path / "w1.out").read_text().splitlines())
+    assert lines == {"<default 1 ${rank} 0> of 1 of 2", "<default 0 ${rank} 0> of 0 of 1"}
 
 
 @pytest.mark.long

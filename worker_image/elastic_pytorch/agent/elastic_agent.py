@@ -26,6 +26,7 @@ from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
+from elastic_pytorch.processes.rank_prefixes import follow_ranks
 from elastic_pytorch.processes.temporary_folder import (
     TemporaryFolderError,
     is_of_temporary_folder,
@@ -87,6 +88,8 @@ class ElasticAgent(LocalElasticAgent):
         timeouts: Timeouts,
         **more: Any,
     ) -> None:
+        if template := more.get("log_line_prefix_template"):
+            more["log_line_prefix_template"] = follow_ranks(template, self._rank_now)
         super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
@@ -222,6 +225,9 @@ class ElasticAgent(LocalElasticAgent):
         )
         self._rendezvous_handler.note_started()
         logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+
+    def _rank_now(self, local_rank: int) -> int:
+        return int(self._worker_group.workers[local_rank].global_rank)
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:
