@@ -22,6 +22,8 @@ PACKAGE = Path(elastic_pytorch.__file__).parent
 LISTED = {name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names}
 
 PYTHONS_OWN = {
+    "_config",  # multiprocessing's, of a process
+    "_forkserver_address",
     "_current_frames",
     "_exit",
     "_exit_function",
