@@ -33,7 +33,7 @@ def test_apply_to_complete(start_job: StartJob) -> None:
     assert status["readyReplicas"] == 3
     assert len({worker["node"] for worker in status["workers"]}) == 3, "the workers are on different nodes"
     columns = job.kubectl("get", "epj").splitlines()[0].split()
-    assert columns == ["NAME", "STATE", "READY", "PROGRESS", "REASON", "AGE"]
+    assert columns == ["NAME", "STATE", "READY", "DESIRED", "PROGRESS", "REASON", "AGE"]
     run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
     status = job.status
     assert (status["state"], status["round"], status["failures"]) == ("Complete", 1, 0)

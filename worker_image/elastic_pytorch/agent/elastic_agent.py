@@ -227,7 +227,7 @@ class ElasticAgent(LocalElasticAgent):
         logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 
     def _rank_now(self, local_rank: int) -> int:
-        return int(self._worker_group.workers[local_rank].global_rank)
+        return int(self.get_worker_group().workers[local_rank].global_rank)
 
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:
