@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,11 +20,6 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.pods.kubelet import LocalKubelet
-
-logger = logging.getLogger(__name__)
-
-POLL_SECONDS = 0.2
-STOP_SECONDS = 60.0
 
 
 @dataclass(slots=True)

@@ -1,1 +1,0 @@
-"""What a manifest says, and what of it holds on this machine."""
