@@ -40,13 +40,14 @@ signal.sigwait(stops)
 """
 STORE_GRACE_SECONDS = 2
 # What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
-STORE_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+STORE_CPU, STORE_MEMORY, STORE_MEMORY_LIMIT = "50m", "256Mi", "2Gi"
+STORE_RESOURCES = {"requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY}, "limits": {"memory": STORE_MEMORY_LIMIT}}
 # As a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger, resourcequota).
 ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
 STORE_WAY_OUT = (
-    "it is the pod of the rendezvous' store, which requests cpu 50m and memory 256Mi, with a memory limit of 2Gi: leave cpu and memory out "
-    "of the training container's resources, so that a LimitRange gives both its defaults, or set rendezvous.backend to operator, which "
-    "needs no store"
+    f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory {STORE_MEMORY}, with a memory limit of "
+    f"{STORE_MEMORY_LIMIT}: leave cpu and memory out of the training container's resources, so that a LimitRange gives both its "
+    "defaults, or set rendezvous.backend to operator, which needs no store"
 )
 # What a store's pod takes over from the template: where it may run, from which registry, as whom.
 STORE_TAKES = (

@@ -39,7 +39,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         delegation = delegate(job, observed)
         return Plan(memory, actions=delegation.actions, recheck_at=delegation.recheck_at)
     if has_ended(job.status):
-        ended = plan_ended(job, observed, memory)
+        ended = _plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
     todo = _plan_by_quota(job, observed, memory, plan_stock) if job.stock else _plan_by_worth(job, observed, memory)
     if observed.unreadable == memory.unreadable:
@@ -75,7 +75,7 @@ def _plan_by_quota(
     return replace(todo, actions=(*pods, *plan_workloads(job, observed, quota)), recheck_at=recheck)
 
 
-def plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
+def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     """What is left to do for a job that has ended."""
     ended_at = observed.now if memory.ended_at is None else memory.ended_at
     actions, recheck = clean_up(job, observed, ended_at)

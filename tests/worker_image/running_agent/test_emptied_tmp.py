@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -47,7 +47,16 @@ raise ValueError(f"end of run {run}")
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:  # short: a socket's path has 107 characters at most
-        yield Path(made, "tmp")
+        temporary = Path(made, "tmp")
+        temporary.mkdir()
+        yield temporary
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    written = tmp_path / "train.py"
+    written.write_text(SCRIPT)
+    return written
 
 
 def told_step(operator: ScriptedOperator) -> int | None:
@@ -57,11 +66,8 @@ def told_step(operator: ScriptedOperator) -> int | None:
 
 @pytest.mark.parametrize("how", ["", "whole", "--start-method=spawn"])
 def test_emptied_temporary_folder_costs_nothing(
-    operator: ScriptedOperator, agents: Start, tmp_path: Path, folder: Path, how: str
+    operator: ScriptedOperator, agents: Start, script: Path, tmp_path: Path, folder: Path, how: str
 ) -> None:
-    folder.mkdir()
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
     options, words = ([how], []) if how.startswith("--") else ([], [how])
     agents("w0", *options, script, tmp_path, *words, TMPDIR=folder)
     operator.wait_for("ready", "w0")
@@ -77,11 +83,8 @@ def test_emptied_temporary_folder_costs_nothing(
 
 
 def test_temporary_folder_that_cannot_be_made_again_ends_the_pod_and_not_the_job(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, folder: Path
+    operator: ScriptedOperator, agents: Start, script: Path, tmp_path: Path, folder: Path
 ) -> None:
-    folder.mkdir()
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
     agent = agents("w0", script, tmp_path, "file", TMPDIR=folder)
     operator.wait_for("ready", "w0")
     number = operator.declare("w0")

@@ -4,14 +4,14 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import Events
+from tests.worker_image.running_agent.test_loop_body import ENVIRONMENT, IN_PROCESS, SCRIPT, Agents, written
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -19,26 +19,22 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 WORKERS = ("w0", "w1", "w2")
 CHANGES, KILLS = 100, 50
 APART, STEPS_EACH = 6, 40  # between two of them at least, and on a machine that notices late
-ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 GROUP_SECONDS = 600.0
-IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
-Agents = Callable[..., Agent]
 
 
 class Training:
     """The loop in up to three agents.
 
     Attributes:
-        steps: of the whole training.
         members: of the present group.
         newest_step: that a group of its size has begun.
         pids: of the processes that have begun steps last, by worker.
     """
 
     def __init__(self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any) -> None:
-        self.operator, self.events, self.steps = operator, events, steps
+        self.operator, self.events = operator, events
         for worker in WORKERS:
-            agents(worker, SCRIPTS / "loop_body.py", "--steps", steps, *options, **ENVIRONMENT)
+            agents(worker, SCRIPT, "--steps", steps, *options, **ENVIRONMENT)
         operator.wait_for("ready", *WORKERS)
         self.members: tuple[str, ...] = WORKERS
         self.newest_step, self.pids, self._place = 0, dict[str, int](), 0
@@ -47,12 +43,8 @@ class Training:
     def change(self, *members: str, orderly: bool = False) -> None:
         """Declares the next group, and waits until it has done some steps."""
         self.members = members
-        self.round = self.operator.declare(*members, orderly=orderly)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Waits until the present group has done some steps, and its agents have said so: the next store is at another port."""
-        self.operator.wait_for("running", *self.members, number=self.round)
+        # The agents have said that they run in it: the next store is at another port.
+        self.operator.wait_for("running", *members, number=self.operator.declare(*members, orderly=orderly))
         self._read()
         enough = self.newest_step + APART
         until(lambda: self._read() >= enough, lambda: f"step {enough} of {self.members}: {self.newest_step}")
@@ -99,8 +91,9 @@ def test_hundred_planned_changes_leave_out_and_repeat_nothing(
     assert (done["averaged"], done["after"], done["seen"]) == (steps, steps, steps)
     assert training.computed() == list(range(1, steps + 1))
     assert sorted({event["step"] for event in events.all(what="evaluated")}) == list(range(50, steps + 1, 50))
-    lines = sorted(int(line) for path in tmp_path.glob("metrics-*") for line in path.read_text().splitlines())
-    assert lines == sorted(event["step"] for event in events.all(what="step")), "one line of each rank for each of its steps"
+    assert written(tmp_path) == sorted(event["step"] for event in events.all(what="step")), (
+        "one line of each rank for each of its steps"
+    )
 
 
 @IN_PROCESS

@@ -35,8 +35,6 @@ _NCCL_VARIABLES = {
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
     "TORCH_NCCL_COORD_CHECK_MILSEC": "480000",
 }
-
-
 # What "nccl" means is decided when its first group is made, by this variable. Since torch 2.15 it means ProcessGroupNCCL2 by default,
 # whose abort and watchdog have not been run with what is done here.
 _CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"

@@ -8,9 +8,10 @@ import math
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+
+from elastic_pytorch.training.data_parallel import DataParallel
 
 FACTOR = "world_size_factor"  # of a group of parameters: by which its rates have been multiplied
 RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR's
@@ -58,8 +59,7 @@ def scale_learning_rate(
     for each in schedulers:
         if hasattr(each, "max_lrs"):
             raise TypeError(f"the rates of {type(each).__name__} cannot be scaled; OneCycleLR's and those of most others can")
-    grouped = dist.is_available() and dist.is_initialized()
-    factor = factor_of(rule, dist.get_world_size() if grouped else 1, base_world_size)
+    factor = factor_of(rule, DataParallel().place()[1], base_world_size)
     for group in optimizer.param_groups:
         _scale(group, factor / group.get(FACTOR, 1.0))
         group[FACTOR] = factor
