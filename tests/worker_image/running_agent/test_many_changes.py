@@ -33,8 +33,7 @@ class Training:
 
     def __init__(self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any) -> None:
         self.operator, self.events = operator, events
-        for worker in WORKERS:
-            agents(worker, SCRIPT, "--steps", steps, *options, **ENVIRONMENT)
+        self._agents = [agents(worker, SCRIPT, "--steps", steps, *options, **ENVIRONMENT) for worker in WORKERS]
         operator.wait_for("ready", *WORKERS)
         self.members: tuple[str, ...] = WORKERS
         self.newest_step, self.pids, self._place = 0, dict[str, int](), 0
@@ -66,6 +65,8 @@ class Training:
     def finish(self) -> dict[str, Any]:
         self.operator.wait_for("succeeded", *self.members, seconds=GROUP_SECONDS)
         self.operator.end("complete")
+        for agent in self._agents:  # also of a worker that the last group left out, whose process may be kept for a later one
+            agent.wait()
         return self.events.all(what="done")[-1]
 
     def computed(self) -> list[int]:
