@@ -19,6 +19,13 @@ from tests.worker_image.one_gpu import one_gpu
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
+NOT_INHERITED = (
+    "PET_",
+    "ELASTIC_PYTORCH_",
+    "OMP_",
+    "TORCHINDUCTOR_",  # set in the process of the tests by any test that has torch compile something
+)
+
 
 class Agent:
     """An agent process and what it leaves behind.
@@ -41,9 +48,7 @@ class Agent:
         self.termination_log.touch()
         token = directory / f"{worker}.token"
         token.write_text(worker + "\n")
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))
-        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
         environ = inherited | {
             "ELASTIC_PYTORCH_OPERATOR_URL": url,
             "ELASTIC_PYTORCH_TOKEN_FILE": str(token),
