@@ -20,7 +20,7 @@ bench: venv install ## Measure the promises on the kind cluster: faults, again a
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
 
 soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --hostile, --replay FILE)
-	@PYTHONPATH=hack $(PYTHON) -m tests.soak $(ARGS)
+	@PYTHONPATH=hack $(PYTHON) -m soak $(ARGS)
 
 scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --profile, --docs)
 	@hack/kind/client-limits.sh

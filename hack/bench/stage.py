@@ -8,8 +8,8 @@ from typing import Any
 
 from measure.api import Api, ApiError, jobs_path, pods_path
 from measure.commands import Commands
-from measure.kind_cluster import example
-from measure.watcher import OPERATOR_NAMESPACE, Watcher
+from measure.kind_cluster import OPERATOR_NAMESPACE, example
+from measure.watcher import Watcher
 
 from bench.nodes import TEMPLATE_LABEL, Nodes, crowded, is_ready, lone_victims
 

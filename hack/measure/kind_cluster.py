@@ -1,5 +1,6 @@
 """The kind cluster that the Makefile makes: where its files are, and what its jobs need."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / ".cluster"
 KUBECONFIG, KUBECTL = FILES / "kubeconfig", FILES / "bin" / "kubectl"
+REPORTS = FILES / "logs" / "e2e"
+CONTROL_PLANE = "elastic-pytorch-control-plane"
+OPERATOR_NAMESPACE = "elastic-pytorch-system"
+OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 
 
 def example(file: Path, *, steps: int) -> dict[str, Any]:
@@ -20,3 +25,21 @@ def example(file: Path, *, steps: int) -> dict[str, Any]:
     arguments: list[str] = pod["containers"][0]["args"]
     arguments[arguments.index("--steps") + 1] = str(steps)
     return manifest
+
+
+def report(namespace: str) -> None:
+    """Keeps what is needed to understand a failure, and says where."""
+    folder = REPORTS / namespace
+    folder.mkdir(parents=True, exist_ok=True)
+    logs_of = ["logs", "--prefix", "-l"]
+    wanted = {
+        "objects.yaml": ["-n", namespace, "get", "epj,pods,services,events", "-o", "yaml"],
+        "describe.txt": ["-n", namespace, "describe", "epj,pods"],
+        "workers.log": ["-n", namespace, *logs_of, "elasticpytorch.dev/role=worker", "--tail=-1", "--ignore-errors"],
+        "operator.log": ["-n", OPERATOR_NAMESPACE, *logs_of, OPERATORS, "--tail=500"],
+        "nodes.txt": ["get", "nodes", "-o", "wide"],
+    }
+    for file, command in wanted.items():
+        done = subprocess.run([KUBECTL, "--kubeconfig", KUBECONFIG, *command], capture_output=True, text=True, check=False)
+        (folder / file).write_text(done.stdout + done.stderr)
+    print(f"\nwhat the cluster looked like is in {folder.relative_to(ROOT)}")

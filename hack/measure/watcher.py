@@ -11,6 +11,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
 
 from measure.api import Api, jobs_path, pods_path
+from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 from measure.records import Record, read_operator_line, read_worker_line
 from measure.timeline import Timeline
 
@@ -20,8 +21,6 @@ Read = Callable[[str], Record | None]
 LOOK_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 BROKEN = (aiohttp.ClientError, TimeoutError, ValueError)  # a connection, or a line of it
-OPERATOR_NAMESPACE = "elastic-pytorch-system"
-OPERATORS = "app.kubernetes.io/name%3Delastic-pytorch-operator"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEASE = "elastic-pytorch-operator"
 

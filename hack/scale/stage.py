@@ -13,8 +13,8 @@ from bench.nodes import Nodes
 from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.commands import Commands
-from measure.kind_cluster import ROOT
-from measure.watcher import OPERATOR_NAMESPACE, OPERATORS, leading_pod
+from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS, ROOT
+from measure.watcher import leading_pod
 
 from scale.fake_nodes import LABEL, PLACEMENT
 from scale.observations import Observations

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.e2e.kind_nodes import CONTROL_PLANE
+from measure.kind_cluster import CONTROL_PLANE
 
 LOGS = "/var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log*"
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from measure.kind_cluster import report
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, report, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.paths import ROOT
 
 SETTLE_SECONDS = 30

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE
 
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
-from tests.paths import ROOT
 from tests.waiting import MAX_PAUSE_SECONDS, until
 
-KUBECTL = ROOT / ".cluster" / "bin" / "kubectl"
-REPORTS = ROOT / ".cluster" / "logs" / "e2e"
-OPERATOR_NAMESPACE = "elastic-pytorch-system"
-OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 SLICES = "kubernetes.io/service-name=elastic-pytorch-operator"
 # Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
@@ -131,29 +127,3 @@ class JobUnderTest:
 
 
 StartJob = Callable[..., JobUnderTest]
-
-
-def report(namespace: str) -> None:
-    """Keeps what is needed to understand a failure, and says where."""
-    folder = REPORTS / namespace
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        "objects.yaml": ["-n", namespace, "get", "epj,pods,services,events", "-o", "yaml"],
-        "describe.txt": ["-n", namespace, "describe", "epj,pods"],
-        "workers.log": [
-            "-n",
-            namespace,
-            "logs",
-            "-l",
-            "elasticpytorch.dev/role=worker",
-            "--prefix",
-            "--tail=-1",
-            "--ignore-errors",
-        ],
-        "operator.log": ["-n", OPERATOR_NAMESPACE, "logs", "-l", OPERATORS, "--prefix", "--tail=500"],
-        "nodes.txt": ["get", "nodes", "-o", "wide"],
-    }
-    for file, command in wanted.items():
-        done = run_kubectl(*command, check=False)
-        (folder / file).write_text(done.stdout + done.stderr)
-    print(f"\nwhat the cluster looked like is in {folder.relative_to(ROOT)}")

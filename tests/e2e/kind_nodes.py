@@ -4,9 +4,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
+from measure.kind_cluster import CONTROL_PLANE
 
-CONTROL_PLANE = "elastic-pytorch-control-plane"
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 
 
 def docker(*arguments: str) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from measure.kind_cluster import OPERATOR_NAMESPACE
+
 from tests.e2e.api_requests import KUBECONFIG
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, run_kubectl
+from tests.e2e.job_under_test import run_kubectl
 from tests.paths import ROOT
 
 NAME = "elastic-pytorch-operator"

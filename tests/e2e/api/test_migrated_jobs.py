@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from measure.kind_cluster import KUBECTL
 
 from tests.e2e.api_requests import Resource
-from tests.e2e.job_under_test import KUBECTL, JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, run_kubectl
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e

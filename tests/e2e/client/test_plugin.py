@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_client import Access, Job, KubernetesCluster
+from measure.kind_cluster import KUBECTL
 
 from tests.e2e.api_requests import KUBECONFIG
-from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob
+from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e

@@ -3,8 +3,9 @@
 import time
 
 import pytest
+from measure.kind_cluster import REPORTS
 
-from tests.e2e.job_under_test import REPORTS, JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import killed, worker_node_without_the_operator
 from tests.waiting import until
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from measure.kind_cluster import REPORTS
 
-from tests.e2e.job_under_test import REPORTS, JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.kueue.workloads import Queue, apply, kueue_object, owner_reference
 from tests.e2e.release import restored, upgrade
 from tests.paths import ROOT

@@ -5,8 +5,9 @@ import json
 import re
 
 import pytest
+from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e

@@ -6,10 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 
 from tests.e2e.job_under_test import (
-    OPERATOR_NAMESPACE,
-    OPERATORS,
     SLICES,
     JobUnderTest,
     StartJob,

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from measure.kind_cluster import OPERATOR_NAMESPACE
 
 from tests.e2e.audit_log import requests_between
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import may, operators, restored, roles_of_the_release, uninstall, upgrade
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE, OPERATORS
 from packaging.version import Version
 
 from tests.documentation import blocks
 from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
-from tests.e2e.job_under_test import KUBECTL, OPERATOR_NAMESPACE, OPERATORS, JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
 from tests.e2e.release import NAME, operators, remove_release, restored
 from tests.paths import ROOT

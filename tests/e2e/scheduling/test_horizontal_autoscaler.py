@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
 
 from tests.documentation import blocks
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, OPERATORS, StartJob, run_kubectl
-from tests.e2e.kind_nodes import CONTROL_PLANE
+from tests.e2e.job_under_test import StartJob, run_kubectl
 from tests.paths import ROOT
 from tests.waiting import until
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from measure.kind_cluster import CONTROL_PLANE
 
 from tests.e2e.job_under_test import StartJob, run_kubectl
-from tests.e2e.kind_nodes import CONTROL_PLANE
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e

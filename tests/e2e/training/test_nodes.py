@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 import pytest
+from measure.kind_cluster import CONTROL_PLANE
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.kind_nodes import CONTROL_PLANE, cordoned, frozen, killed, worker_node_without_the_operator
+from tests.e2e.kind_nodes import cordoned, frozen, killed, worker_node_without_the_operator
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]

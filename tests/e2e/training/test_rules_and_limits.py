@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import OPERATOR_NAMESPACE, JobUnderTest, StartJob, leading_operator, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

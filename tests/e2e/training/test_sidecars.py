@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from measure.kind_cluster import CONTROL_PLANE
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.kind_nodes import CONTROL_PLANE, docker
+from tests.e2e.kind_nodes import docker
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]

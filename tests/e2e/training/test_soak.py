@@ -15,7 +15,7 @@ SECONDS = 1500  # the jobs start, and train to their ends, on a machine that may
 
 
 def test_three_minutes_of_faults_break_no_promise() -> None:
-    command = [sys.executable, "-m", "tests.soak", *ARGUMENTS]
+    command = [sys.executable, "-m", "soak", *ARGUMENTS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "hack")}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

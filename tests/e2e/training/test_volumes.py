@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measure.kind_cluster import KUBECTL
 
 from tests.e2e.api_requests import KUBECONFIG
-from tests.e2e.job_under_test import KUBECTL, JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 
 pytestmark = pytest.mark.e2e
 

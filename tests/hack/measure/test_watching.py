@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from measure.api import Api, ApiError
+from measure.kind_cluster import OPERATOR_NAMESPACE
 from measure.records import PodCreated, Step
-from measure.watcher import LEASES, OPERATOR_NAMESPACE, Waited, Watcher
+from measure.watcher import LEASES, Waited, Watcher
 
 from tests.hack.stand_in_api import Server
 

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from measure.api import Api
 from measure.commands import Commands
-from measure.watcher import LEASE, LEASES, OPERATOR_NAMESPACE
+from measure.kind_cluster import OPERATOR_NAMESPACE
+from measure.watcher import LEASE, LEASES
 from scale.meter import Meter
 from scale.stage import Stage
 

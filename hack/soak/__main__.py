@@ -1,0 +1,109 @@
+"""Makes faults at random to jobs of all sorts on the kind cluster, and checks all the time that the promises are kept.
+
+The exit status is 0 if all were. The seed and the length decide which faults come when; --replay makes those of an earlier run again.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from measure.kind_cluster import FILES, KUBECONFIG, ROOT
+from rich.console import Console
+
+from soak import pauses, plan, report
+from soak.jobs import SORTS
+from soak.plan import KINDS, SETTLED
+from soak.run import Stuck, run
+from soak.verdict import violations
+
+SETTLED_ALIAS = "settled"
+COMPARE = (
+    f"the report of the same run without --hostile: fails if a job's pauses are more than {pauses.MOST_TIMES:g} times those"
+)
+RESULTS = FILES / "soak"
+
+
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options; those of an earlier run if it is to be made again."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="of faults (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is random (default: the time)")
+    parser.add_argument("--jobs", metavar="a,b", type=_names(SORTS), default=list(SORTS), help=f"of {', '.join(SORTS)}")
+    kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
+    parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
+    parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
+    parser.add_argument("--replay", metavar="FILE", type=argparse.FileType(), help="the report of the run to be made again")
+    parser.add_argument("--hostile", action="store_true", help="beside a tenant that does everything wrong in its namespaces")
+    parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
+    parser.add_argument("--dry-run", action="store_true", help="only print the faults")
+    options = parser.parse_args(arguments)
+    options.acts = plan.draw(options.seed, 60 * options.minutes, options.faults, options.longest)
+    if options.replay:
+        earlier = json.load(options.replay)
+        options.seed, options.minutes, options.jobs = earlier["seed"], earlier["minutes"], earlier["jobs"]
+        options.acts = plan.from_json(earlier["acts"])
+    options.earlier = json.load(options.compare) if options.compare else None
+    if options.earlier and not pauses.same_run(options.earlier, options.jobs, options.acts):
+        parser.error("--compare needs a run of the same seed, minutes, faults and jobs")
+    return options
+
+
+def _kinds(text: str) -> list[str]:
+    return list(SETTLED) if text == SETTLED_ALIAS else _names(KINDS)(text)
+
+
+def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        if unknown := [name for name in text.split(",") if name not in known]:
+            raise argparse.ArgumentTypeError(f"no such name: {', '.join(unknown)}; there are {', '.join(known)}")
+        return [name for name in known if name in text.split(",")]
+
+    return parse
+
+
+async def main(options: argparse.Namespace) -> int:
+    """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    began = time.time()
+
+    def say(text: str) -> None:
+        console.print(f"[{time.time() - began:5.0f} s] {text}", markup=False, soft_wrap=True)
+
+    console.print(f"Seed {options.seed}, {options.minutes:g} minutes, {len(options.acts)} acts")
+    if options.dry_run:
+        console.print(report.planned(options.acts), markup=False, soft_wrap=True)
+        return 0
+    if not KUBECONFIG.exists():
+        console.print("There is no cluster here yet: `make soak` makes one, with the operator in it.")
+        return 2
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        seen = await run(
+            options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say, hostile=options.hostile
+        )
+    except Stuck as stuck:
+        say(f"{stuck}. What the cluster looks like is in .cluster/logs/e2e.")
+        return 2
+    found = violations(seen)
+    file = RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    entry = {"seed": options.seed, "minutes": options.minutes, "jobs": options.jobs, "acts": plan.to_json(options.acts)}
+    file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
+    compared = pauses.compare(pauses.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
+    report.show(console, seen, found, compared)
+    console.print(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
+    return 1 if found or any(row.too_long for row in compared) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(main(parse_options())))
+    except asyncio.CancelledError:
+        sys.exit(130)

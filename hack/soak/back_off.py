@@ -1,0 +1,44 @@
+"""Ends the kubelets' back-off, which doubles from one end of a container to the next, up to five minutes.
+
+Without it, most of a long run would be the wait for a scheduler, an API server or an operator that nothing starts.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from measure.api import pods_path
+from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
+
+from soak.inject import TROUBLE
+from soak.stage import Stage
+
+LOOK_SECONDS = 20.0  # an outage may last so long, besides the time that a start takes
+# A kubelet that starts again has forgotten its back-off. The kernel cuts names after 15 characters.
+START_CONTROL_PLANE = """
+for name in etcd kube-apiserver kube-controller kube-scheduler; do
+  pgrep -x $name >/dev/null || exec systemctl restart kubelet
+done
+"""
+
+
+async def end_back_off(stage: Stage) -> None:
+    """Has the control plane's kubelet start what has ended there, and replaces operators that wait; until cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        with suppress(*TROUBLE):
+            await stage.in_control_plane(START_CONTROL_PLANE)
+        with suppress(*TROUBLE):
+            await replace_waiting_operators(stage)
+
+
+async def replace_waiting_operators(stage: Stage) -> None:
+    """Deletes the operators' pods whose container is in back-off: the Deployment makes others, which start at once."""
+    operators = await stage.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+    for pod in filter(_in_back_off, operators["items"]):
+        await stage.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
+
+
+def _in_back_off(pod: dict[str, Any]) -> bool:
+    states = (status.get("state", {}) for status in pod["status"].get("containerStatuses") or ())
+    return any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states)

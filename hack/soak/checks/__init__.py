@@ -1,0 +1,1 @@
+"""What a run must have kept: of the cluster, and of the training."""

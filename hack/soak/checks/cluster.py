@@ -1,0 +1,95 @@
+"""What the cluster must show: pods that are left alone, a true status, and nothing that only grows. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from soak.plan import KINDS
+from soak.timeline import SUSPEND, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation, groups_of, last_of_each
+
+EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes late
+# The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
+STATUS_SECONDS = 10.0 + 20.0
+BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step of the one before
+SETTLED_SECONDS = 60.0  # until a process holds what it needs
+# What may come and go: connections to as many peers and streams as there are workers, threads of a pool, caches.
+MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
+LEADER_DESCRIPTORS = 40  # more, of a replica that begins to lead: about twenty agents have a connection each, for a moment two
+
+
+def check_healthy_pods(
+    pods: Sequence[PodSeen], hits: Sequence[Hit], trained: Mapping[str, set[str]], ended: Mapping[str, float]
+) -> Iterator[Violation]:
+    """No worker that trains ends without a reason.
+
+    Args:
+        pods: ends of pods.
+        hits: all faults.
+        trained: the pods that have taken a step, by job. Others may be taken back.
+        ended: when the first process of each job came to its end.
+    """
+    told = set()
+    for seen in pods:
+        if seen.pod in told or seen.pod not in trained.get(seen.job, ()) or seen.at >= ended.get(seen.job, float("inf")) - 1:
+            continue
+        told.add(seen.pod)
+        if not any(_explains(hit, seen) for hit in hits):
+            yield Violation("no healthy pod ends", seen.job, seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+
+
+def _explains(hit: Hit, seen: PodSeen) -> bool:
+    if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
+        return False
+    if hit.pods or hit.node:
+        return seen.pod in hit.pods or seen.node == hit.node
+    return hit.kind in ("scale", SUSPEND) and hit.touches(seen.job)
+
+
+def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
+    """No operator starts again but for a fault of its own, of its node or of the control plane."""
+    for seen in restarts:
+        if not any(_restarts(hit, seen) for hit in hits):
+            yield Violation("the operator keeps running", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+
+
+def _restarts(hit: Hit, seen: Restart) -> bool:
+    if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
+        return False
+    away = hit.kind in KINDS and KINDS[hit.kind].family == "control plane" and hit.unsettles
+    return away or seen.pod in hit.pods or (hit.loses and seen.node == hit.node)
+
+
+def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
+    """The status tells the size of the group that trains, soon after it has begun to."""
+    times = [status.at for status in seen]
+    for group in groups_of(steps):
+        begin = group.first_at + STATUS_SECONDS
+        # The status has the next size as soon as that is decided; the group goes on to its next step boundary.
+        end = group.last_at - BOUNDARY_SECONDS
+        shown = [seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))]
+        wrong = [status for status in shown if status.world != group.world]
+        away = any(hit.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
+        if end > begin and wrong and not away:
+            text = f"group {group.number} of {group.world} trains, the status says {wrong[0].world}"
+            yield Violation(f"status true within {STATUS_SECONDS:.0f} s", job, begin, text)
+
+
+def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
+    """No process holds more and more: the middle of its last third is not far above that of its first, once it has settled."""
+    for process, samples in last_of_each(usages).items():
+        settled = [sample for sample in samples if sample.at >= samples[0].at + SETTLED_SECONDS]
+        third = len(settled) // 3
+        if not third:
+            continue
+        for name, usual in MAY_GROW.items():
+            may = usual + LEADER_DESCRIPTORS if (samples[0].role, name) == ("operator", "descriptors") else usual
+            early, late = (median(getattr(s, name) for s in part) for part in (settled[:third], settled[-third:]))
+            if late > early + may:
+                text = f"{samples[0].role} {process}: {name} went from {early:.0f} to {late:.0f}"
+                yield Violation("nothing leaks", "", samples[-1].at, text)
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, the 90th percentile (the nearest rank) and the largest of some values."""
+    ordered = sorted(values)
+    return median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]

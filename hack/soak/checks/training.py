@@ -1,0 +1,138 @@
+"""What the training itself must show: steps, samples, groups, parameters. Pure: each check returns the promises not kept."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from soak.timeline import INDEX, Done, Group, Hit, Step, Violation, groups_of
+
+EFFECT_SECONDS = 20.0  # a fault may show for so long after it was undone: a grace period of 10 s, and what detection takes
+CLOSE = 1e-6  # between parameters of 64 bits: far above what the order of sums changes, far below what one sample changes
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What holds for a job.
+
+    Attributes:
+        job: its name.
+        minimum: workers of a group, at least.
+        maximum: workers of a group, at most.
+        processes: of each worker.
+        total: steps.
+        epochs: 0: its script has no samples.
+        samples: of an epoch.
+        commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
+        repeated: steps between two checkpoints of a script that keeps none in memory.
+    """
+
+    job: str
+    minimum: int
+    maximum: int
+    processes: int
+    total: int
+    epochs: int = 0
+    samples: int = 0
+    commits: bool = False
+    repeated: int = 10
+
+
+def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
+    """No two workers of one index do the same step of a group, and each group is as large as the job allows."""
+    together: dict[tuple[int, int, str], set[str]] = defaultdict(set)
+    for step in steps if expected.commits else ():
+        if index := INDEX.search(step.pod):
+            together[step.group, step.number, index[1]].add(step.pod)
+    for (group_number, number, _), pods in together.items():
+        if len(pods) > 1:
+            text = f"step {number} of group {group_number}: {sorted(pods)}"
+            yield Violation("one worker of an index", expected.job, steps[0].at, text)
+    for group in groups_of(steps):
+        if not expected.minimum <= group.world / expected.processes <= expected.maximum:
+            text = f"group {group.number} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
+            yield Violation("groups within minReplicas and maxReplicas", expected.job, group.first_at, text)
+
+
+def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
+    """No step is left out. None is done twice on a planned change, one at most on a loss that a worker survives.
+
+    A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that takes no writes.
+    Workers on a node that is cut off may train beside the next group: what they do from its first step on is lost, not repeated.
+    """
+    done = 0
+    for before, after in pairwise([None, *groups_of(steps)]):
+        assert after is not None
+        if after.first > done + 1:
+            text = f"group {after.number} began with step {after.first}, the last one before was {done}"
+            yield Violation("no step left out", expected.job, after.first_at, text)
+        near = _near(expected, before, after, hits) if before else []
+        kept = _done_before(after, steps) if any(hit.isolates for hit in near) else done
+        if before and (repeated := kept - after.first + 1) > (allowed := _allowed(expected, before, after, near)):
+            text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
+            yield Violation("no step done twice", expected.job, after.first_at, text)
+        done = max(done, after.last)
+
+
+def _near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) -> list[Hit]:
+    """What may have had a part in the change from one group to the next."""
+    return [
+        hit
+        for hit in hits
+        if hit.touches(expected.job) and hit.at <= after.first_at and hit.until + EFFECT_SECONDS >= before.last_at
+    ]
+
+
+def _done_before(group: Group, steps: Sequence[Step]) -> int:
+    """The last step that earlier groups had done when a group began."""
+    earlier = (step.number for step in steps if step.group < group.number and step.at <= group.first_at)
+    return max(earlier, default=0)
+
+
+def _allowed(expected: Expected, before: Group, after: Group, near: Sequence[Hit]) -> float:
+    """How many steps a group may do again."""
+    if not expected.commits:
+        return expected.repeated + 1
+    lost = any(hit.loses or hit.unsettles for hit in near)
+    if before.members & after.members:
+        return 1 if lost else 0
+    unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
+    return float("inf") if lost or unsaved else 0  # what was only in the memory of its members
+
+
+def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
+    """Each sample comes once in an epoch, in the steps as they count: of the last group that did each."""
+    newest: dict[int, int] = {}
+    for step in steps:
+        newest[step.number] = max(newest.get(step.number, 0), step.group)
+    seen: dict[int, Counter[int]] = defaultdict(Counter)
+    for step in steps:
+        if step.group == newest[step.number]:
+            seen[step.epoch].update(step.samples)
+    for epoch in range(expected.epochs):
+        missing = [sample for sample in range(expected.samples) if not seen[epoch][sample]]
+        twice = [sample for sample, count in seen[epoch].items() if count > 1]
+        if missing or twice:
+            text = f"epoch {epoch}: {len(missing)} never (as {missing[:5]}), {len(twice)} more than once (as {twice[:5]})"
+            yield Violation("each sample once an epoch", expected.job, 0.0, text)
+
+
+def check_end(
+    expected: Expected, steps: Sequence[Step], done: Sequence[Done], undisturbed: Sequence[float]
+) -> Iterator[Violation]:
+    """The training has come to its last step, with the parameters of an undisturbed run."""
+    last = max((step.number for step in steps), default=0)
+    if last != expected.total or not done:
+        yield Violation("every job trains to its end", expected.job, 0.0, f"the last step was {last} of {expected.total}")
+        return
+    for end in done:
+        apart = max((abs(a - b) for a, b in zip(end.parameters, undisturbed, strict=True)), default=0.0)
+        if apart > CLOSE:
+            text = f"{end.pod} ended with parameters that differ by {apart:.2g}"
+            yield Violation("parameters of an undisturbed run", expected.job, end.at, text)
+
+
+def longest_pause(steps: Sequence[Step], since: float, until: float) -> float:
+    """The longest time between two steps of a training, of which at least a part lies in an interval; in seconds."""
+    times = sorted({step.at for step in steps if step.rank == 0})
+    return max((b - a for a, b in pairwise(times) if a <= until and b >= since), default=0.0)

@@ -1,0 +1,1 @@
+"""The faults that a run makes, by what they are made to."""

@@ -1,0 +1,53 @@
+"""Faults of nodes, and of the image and the storage that they have."""
+
+from functools import partial
+
+from soak.plan import KINDS, Fault
+from soak.stage import Stage, Target, pick
+
+IMAGE, KEPT = "docker.io/library/elastic-pytorch-worker:dev", "docker.io/library/elastic-pytorch-worker:kept-by-soak"
+
+# Nothing to do if it is done: the node may have been away the first time.
+CTR = "ctr -n k8s.io images"
+RENAME = f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {{new}}; {CTR} rm {{old}}"
+
+
+async def on_node(stage: Stage, fault: Fault) -> Target:
+    """Drains, cordons, kills, freezes or cuts off a worker node."""
+    node = pick(fault.pick, stage.worker_nodes, "node")
+    nodes, commands = stage.nodes, stage.commands
+    do, undo = {
+        "drain": (nodes.drain, nodes.uncordon),
+        "cordon": (lambda name: commands.kubectl("cordon", name), nodes.uncordon),
+        "kill-node": (nodes.kill, nodes.start),
+        "pause-node": (lambda name: commands.docker("pause", name), lambda name: commands.docker("unpause", name)),
+        "cut-node": (nodes.cut, nodes.mend),
+    }[fault.kind]
+
+    leads = [pod["spec"].get("nodeName") for pod in await stage.operators()][:1] == [node]
+    jobs = frozenset[str]() if leads and KINDS[fault.kind].loses else stage.jobs_on(node)
+    what = f"{fault.kind} {node}{', where the leading operator is' if leads else ''}"
+    return Target(what, partial(do, node), partial(undo, node), jobs=jobs, node="" if fault.kind == "cordon" else node)
+
+
+async def remove_image(stage: Stage, fault: Fault) -> Target:
+    """Takes the name of the workers' image away on one node: containers that are to start there find no image."""
+    node = pick(fault.pick, stage.worker_nodes, "node")
+
+    async def rename(old: str, new: str) -> None:
+        command = RENAME.format(old=old, new=new)
+        await stage.commands.docker("exec", node, "sh", "-ec", command)
+
+    return Target(f"{IMAGE} is gone from {node}", lambda: rename(IMAGE, KEPT), lambda: rename(KEPT, IMAGE))
+
+
+async def refuse_writes(stage: Stage, fault: Fault) -> Target:
+    """Takes from a job the right to write to its checkpoint folder: what a full disk does to a script of the training library."""
+    job = pick(fault.pick, stage.running_jobs(library=True), "job of the training library")
+
+    async def set_mode(mode: int) -> None:
+        (stage.folder / job).chmod(mode)
+
+    return Target(
+        f"the checkpoint folder of {job} is read-only", lambda: set_mode(0o555), lambda: set_mode(0o777), frozenset({job})
+    )

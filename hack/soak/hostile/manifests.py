@@ -1,0 +1,201 @@
+"""The hostile tenant's objects, and those that a platform team has made for it. Pure."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from measure.kind_cluster import ROOT
+
+from soak.hostile.acts import unreadable
+
+LABEL = {"elastic-pytorch-soak": "hostile"}  # of all that is to be removed, whichever run has made it
+SELECTOR = "elastic-pytorch-soak%3Dhostile"
+NO_NODE = {"elastic-pytorch-soak": "no-node"}  # pods that only need to be there stay Pending, and cost no core
+IMAGE = "elastic-pytorch-worker:dev"
+ACCOUNT = "tenant"
+WEBHOOK = "elastic-pytorch-soak-hostile"
+WEBHOOK_SECONDS = 30
+HANG, HANG_PORT = "hang", 8443
+FLOOD_JOB, ANNOTATED_JOB = "flood", "annotated"
+SCRIPTS = ("flood", "hang", "scrape", "strangers", "tally")
+# Two cores hold the whole cluster: without limits, the programs would starve it by what any program costs, which is not what is tested.
+FLOOD_CPU = "200m"
+PROGRAMS: Mapping[str, str] = {HANG: "50m", "scrape": "150m", "strangers": "100m"}
+SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """The tenant's namespaces; each is named after that of the run."""
+
+    run: str
+
+    @property
+    def own(self) -> str:
+        """Where its programs, its flood and its unreadable objects are."""
+        return f"{self.run}-tenant"
+
+    @property
+    def hanging(self) -> str:
+        """Where a webhook is asked about each pod."""
+        return f"{self.run}-hanging"
+
+    @property
+    def full(self) -> str:
+        """Where a quota allows no pods."""
+        return f"{self.run}-full"
+
+    @property
+    def passing(self) -> str:
+        """What is deleted and made again."""
+        return f"{self.run}-passing"
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """A namespace that every run removes."""
+    return {"metadata": {"name": name, "labels": LABEL}}
+
+
+def role_binding(own: str) -> dict[str, Any]:
+    """Lets the tenant edit a namespace, as Kubernetes' own role of that name does.
+
+    Args:
+        own: the namespace of its account.
+    """
+    return {
+        "metadata": {"name": ACCOUNT},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": own}],
+    }
+
+
+def no_pods() -> dict[str, Any]:
+    """A quota that allows no pod."""
+    return {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
+
+
+def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
+    """A webhook for the pods of one namespace, whose server never answers.
+
+    Args:
+        namespaces: of the tenant.
+        authority: a certificate, PEM, that has signed the server's.
+    """
+    service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}
+    webhook = {
+        "name": "hang.elasticpytorch.dev",
+        "clientConfig": {"service": service, "caBundle": b64encode(authority.encode()).decode()},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespaces.hanging}},
+        "rules": [rule],
+        "timeoutSeconds": WEBHOOK_SECONDS,
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": WEBHOOK, "labels": LABEL}, "webhooks": [webhook]}
+
+
+def hang_service() -> dict[str, Any]:
+    """The address of that webhook's server."""
+    return {
+        "metadata": {"name": HANG},
+        "spec": {"selector": {"app": HANG}, "ports": [{"port": 443, "targetPort": HANG_PORT}]},
+    }
+
+
+def scripts(certificate: str) -> dict[str, Any]:
+    """The ConfigMap that the programs are taken from.
+
+    Args:
+        certificate: of the webhook's server, with its key, PEM.
+    """
+    files = {f"{name}.py": (ROOT / "hack/soak/scripts/hostile" / f"{name}.py").read_text() for name in SCRIPTS}
+    return {"metadata": {"name": "scripts"}, "data": files | {"hang.pem": certificate}}
+
+
+def program(name: str, namespaces: Namespaces) -> dict[str, Any]:
+    """The Deployment of one of PROGRAMS."""
+    labels = {"app": name}
+    pod = {
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "securityContext": USER,
+        "containers": [{"name": name, "image": IMAGE, **_script(name, PROGRAMS[name])}],
+        "volumes": _volumes(namespaces),
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """A job whose pods find no node.
+
+    Args:
+        name: of the job.
+        replicas: of its workers.
+        changes: of its spec, of the spec of its `pod`, and of its training `container`.
+    """
+    changes = changes or {}
+    resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
+    container = {"name": names.TRAINING_CONTAINER, "image": IMAGE, "args": ["train.py"], "resources": resources}
+    container |= {"securityContext": SECURITY, **changes.get("container", {})}
+    pod = {"nodeSelector": NO_NODE, "terminationGracePeriodSeconds": 1, "securityContext": USER, "containers": [container]}
+    spec: dict[str, Any] = {"replicas": replicas, "injectAgent": False, "template": {"spec": {**pod, **changes.get("pod", {})}}}
+    metadata = {"name": name}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {**spec, **changes.get("spec", {})},
+    }
+
+
+def flood_job(namespaces: Namespaces) -> dict[str, Any]:
+    """A job whose worker speaks to the operator with its own token, and as fast as it can."""
+    pod = {"nodeSelector": {}, "volumes": _volumes(namespaces)}
+    return job(FLOOD_JOB, changes={"pod": pod, "container": _script("flood", FLOOD_CPU)})
+
+
+def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod of the tenant's own that claims to be a job's worker, with metadata that cannot be read.
+
+    Args:
+        turn: chooses among the unreadable values.
+        owner: the metadata of one of its jobs.
+    """
+    metadata = unreadable(turn)
+    metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_WORKER, names.LABEL_JOB_NAME: owner["name"]}
+    metadata["labels"] |= {names.LABEL_MANAGED_BY: names.OPERATOR}
+    reference = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": owner["name"],
+        "uid": owner["uid"],
+        "controller": True,
+    }
+    pod = job("stray")["spec"]["template"]["spec"]
+    return {"metadata": {"name": f"stray-{turn}", **metadata, "ownerReferences": [reference]}, "spec": pod}
+
+
+def _script(name: str, cpu: str) -> dict[str, Any]:
+    return {
+        "command": ["python3", f"/scripts/{name}.py"],
+        "env": [
+            {"name": "TALLY", "value": "/tally"},
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": cpu, "memory": "128Mi"}},
+        "securityContext": SECURITY,
+        "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}, {"name": "tally", "mountPath": "/tally"}],
+    }
+
+
+def _volumes(namespaces: Namespaces) -> list[dict[str, Any]]:
+    return [
+        {"name": "scripts", "configMap": {"name": "scripts"}},
+        {"name": "tally", "hostPath": {"path": f"/shared/{namespaces.own}"}},
+    ]

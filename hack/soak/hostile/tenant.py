@@ -1,0 +1,241 @@
+"""A tenant that may edit a few namespaces and does everything wrong, for as long as a run lasts."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
+from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
+from measure.watcher import background
+
+from soak.hostile import acts, manifests
+from soak.hostile.manifests import Namespaces
+
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+NAMESPACES = "/api/v1/namespaces"
+TOKEN_SECONDS = 12 * 3600
+GONE_SECONDS = 180.0
+KEEP_SECONDS, ANNOTATE_SECONDS, WRITE_SECONDS, CHURN_SECONDS, PASSING_SECONDS = 10.0, 2.0, 5.0, 1.0, 5.0
+SEEN_SECONDS = 30.0  # until the operator has made pods in the namespace that is deleted then
+STRAYS_TURNS = 5  # from one look for such pods to the next
+WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be made
+
+
+class Tenant:
+    """Does all acts again and again. Those of programs in the cluster are counted in a folder that all nodes share.
+
+    Args:
+        platform: the API server as an administrator has it, who makes namespaces, quotas and webhooks.
+        api: the API server as the tenant has it.
+        namespaces: that it may edit.
+        folder: of the counts, on this machine.
+    """
+
+    def __init__(self, platform: Api, api: Api, namespaces: Namespaces, folder: Path) -> None:
+        self._platform, self._api, self._namespaces, self._folder = platform, api, namespaces, folder
+        self._done = Counter[str]()
+        self.trouble: dict[str, str] = {}  # the last one of each loop
+
+    async def run(self) -> None:
+        """Acts until cancelled."""
+        loops: list[tuple[str, float, Callable[[int], Coroutine[Any, Any, None]]]] = [
+            ("jobs", KEEP_SECONDS, self._keep_jobs),
+            (acts.SCRAPE, KEEP_SECONDS, self._tell_addresses),
+            (acts.ANNOTATIONS, ANNOTATE_SECONDS, self._annotate),
+            (acts.QUANTITIES, WRITE_SECONDS, partial(self._replace_job, acts.QUANTITIES, acts.UNBUILDABLE_QUANTITIES)),
+            (acts.TEMPLATES, WRITE_SECONDS, partial(self._replace_job, acts.TEMPLATES, acts.UNBUILDABLE_TEMPLATES)),
+            (acts.QUOTA, WRITE_SECONDS, self._look_for_refusals),
+            (acts.CHURN, CHURN_SECONDS, self._churn),
+            (acts.NAMESPACE, PASSING_SECONDS, self._pass_namespace),
+        ]
+        async with asyncio.TaskGroup() as group:
+            for name, seconds, do in loops:
+                group.create_task(self._repeat(name, seconds, do))
+
+    def counts(self) -> dict[str, int]:
+        """How often each act has been done."""
+        return {act: self._done[act] + read_tallies(self._folder, act) for act in acts.ACTS}
+
+    def missing(self) -> list[str]:
+        """The acts that have not been done once, each with what came in its way."""
+        return [f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}" for act, n in self.counts().items() if not n]
+
+    async def _repeat(self, name: str, seconds: float, do: Callable[[int], Awaitable[None]]) -> None:
+        for turn in count():
+            try:
+                await do(turn)
+            except Exception as error:  # whatever it is, the next turn may do better
+                self.trouble[name] = f"{type(error).__name__} {error}"
+            await asyncio.sleep(seconds)
+
+    async def _keep_jobs(self, _: int) -> None:
+        """Creates the jobs that are to be there all the time, again if one has ended."""
+        spaces = self._namespaces
+        asleep = {"command": ["sleep", "infinity"], "args": []}
+        wanted = [(spaces.own, manifests.flood_job(spaces))]
+        wanted += [
+            (spaces.own, manifests.job(manifests.ANNOTATED_JOB, changes={"pod": {"nodeSelector": {}}, "container": asleep}))
+        ]
+        for namespace in (spaces.hanging, spaces.full):
+            wanted += [(namespace, manifests.job(f"wants-{n}", replicas=WANTED_REPLICAS)) for n in range(WANTING_JOBS)]
+        for namespace, job in wanted:
+            path = jobs_path(namespace, job["metadata"]["name"])
+            try:
+                if view_job(await self._api.ask("GET", path)).ended:
+                    await self._api.ask("DELETE", path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                await self._api.ask("POST", jobs_path(namespace), job)
+
+    async def _tell_addresses(self, _: int) -> None:
+        """Tells the program that scrapes where the operators are: their namespace is none of the tenant's."""
+        found = await self._platform.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+        addresses = [pod["status"]["podIP"] for pod in found["items"] if pod["status"].get("podIP")]
+        new = self._folder / "operators.new"
+        new.write_text(json.dumps(addresses))
+        new.replace(self._folder / "operators")
+
+    async def _annotate(self, turn: int) -> None:
+        """Makes the metadata of a worker's pod and of its job unreadable, and keeps pods that claim to be workers, one of each text."""
+        path, change = pods_path(self._namespaces.own), acts.unreadable(turn)
+        job = jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)
+        owner = (await self._api.ask("PATCH", job, {"metadata": change}))["metadata"]
+        found = await self._api.ask("GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
+        pods = {pod["metadata"]["name"] for pod in found["items"]}
+        strays = {
+            pod["metadata"]["name"]: pod for pod in (manifests.stray_pod(n, owner) for n in range(len(acts.UNREADABLE_TEXTS)))
+        }
+        for name in strays.keys() - pods if turn % STRAYS_TURNS == 0 else ():  # the operator deletes those that it can read
+            await self._api.ask("POST", path, strays[name])
+        for name in pods - strays.keys():
+            await self._api.ask("PATCH", f"{path}/{name}", {"metadata": change})
+            self._done[acts.ANNOTATIONS] += 1
+
+    async def _replace_job(self, act: str, table: Mapping[str, Mapping[str, Any]], turn: int) -> None:
+        """Replaces one of the jobs that the operator cannot build; the others of the table stay."""
+        name = list(table)[turn % len(table)]
+        await self._delete(jobs_path(self._namespaces.own, name))
+        await self._api.ask("POST", jobs_path(self._namespaces.own), manifests.job(name, changes=table[name]))
+        self._done[act] += 1
+
+    async def _look_for_refusals(self, _: int) -> None:
+        for job in (await self._api.ask("GET", jobs_path(self._namespaces.full)))["items"]:
+            self._done[acts.QUOTA] += "exceeded quota" in json.dumps(job.get("status", {}))
+
+    async def _churn(self, turn: int) -> None:
+        name = f"churn-{turn}"
+        await self._api.ask("POST", jobs_path(self._namespaces.own), manifests.job(name))
+        try:
+            await asyncio.sleep(CHURN_SECONDS)
+        finally:
+            await self._delete(jobs_path(self._namespaces.own, name))
+        self._done[acts.CHURN] += 1
+
+    async def _pass_namespace(self, _: int) -> None:
+        """Makes a namespace with jobs, and deletes it once the operator has made pods there."""
+        namespace = self._namespaces.passing
+        await make_namespace(self._platform, namespace, self._namespaces.own)
+        for number in range(WANTING_JOBS):
+            await self._platform.ask("POST", jobs_path(namespace), manifests.job(f"passes-{number}"))
+        pods = list[Any]()
+        async with asyncio.timeout(SEEN_SECONDS):
+            while not pods:
+                await asyncio.sleep(1)
+                pods = (await self._platform.ask("GET", pods_path(namespace)))["items"]
+        await remove_namespace(self._platform, namespace, GONE_SECONDS)
+        self._done[acts.NAMESPACE] += 1
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self._api.ask("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def read_tallies(folder: Path, act: str) -> int:
+    """What the processes of a program have counted of an act, all together."""
+    return sum(int(path.read_text()) for path in folder.glob(f"{act}.*") if path.suffix != ".new")
+
+
+@asynccontextmanager
+async def hostile_tenant(platform: Api, namespaces: Namespaces, folder: Path) -> AsyncIterator[Tenant]:
+    """A tenant that acts meanwhile. What it has made stays, until `remove_tenants` is called."""
+    token = await _set_up(platform, namespaces)
+    with TemporaryDirectory() as temporary:
+        async with Api.connect(write_kubeconfig(Path(temporary), token)) as api:
+            tenant = Tenant(platform, api, namespaces, folder)
+            async with background(tenant.run()):
+                yield tenant
+
+
+async def remove_tenants(platform: Api) -> None:
+    """Removes all that the tenants of this run and of earlier ones have left: the webhook first, then the namespaces."""
+    await platform.ask("DELETE", f"{WEBHOOKS}?labelSelector={manifests.SELECTOR}")
+    found = (await platform.ask("GET", f"{NAMESPACES}?labelSelector={manifests.SELECTOR}"))["items"]
+    await asyncio.gather(*(remove_namespace(platform, item["metadata"]["name"], GONE_SECONDS) for item in found))
+
+
+async def make_namespace(platform: Api, namespace: str, own: str) -> None:
+    """Makes a namespace that the tenant may edit, if it is not there.
+
+    Args:
+        platform: an administrator's.
+        namespace: its name.
+        own: the namespace of the tenant's account.
+    """
+    await _create(platform, NAMESPACES, manifests.namespace(namespace))
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    await _create(platform, path, manifests.role_binding(own))
+
+
+async def _set_up(platform: Api, namespaces: Namespaces) -> str:
+    """Makes what is there all the time; returns the tenant's token."""
+    own = f"{NAMESPACES}/{namespaces.own}"
+    for namespace in (namespaces.own, namespaces.hanging, namespaces.full):
+        await make_namespace(platform, namespace, namespaces.own)
+    await _create(platform, f"{own}/serviceaccounts", {"metadata": {"name": manifests.ACCOUNT}})
+    await _create(platform, f"{NAMESPACES}/{namespaces.full}/resourcequotas", manifests.no_pods())
+    authority = make_authority(time.time())
+    served = make_serving(authority, [f"{manifests.HANG}.{namespaces.own}.svc"], time.time())
+    await _create(platform, f"{own}/configmaps", manifests.scripts(served.certificate + served.key))
+    await _create(platform, f"{own}/services", manifests.hang_service())
+    for program in manifests.PROGRAMS:
+        path = f"/apis/apps/v1/namespaces/{namespaces.own}/deployments"
+        await _create(platform, path, manifests.program(program, namespaces))
+    await _create(platform, WEBHOOKS, manifests.hanging_webhook(namespaces, authority.certificate))
+    request = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
+    answer = await platform.ask("POST", f"{own}/serviceaccounts/{manifests.ACCOUNT}/token", request)
+    return str(answer["status"]["token"])
+
+
+async def _create(platform: Api, path: str, manifest: dict[str, Any]) -> None:
+    try:
+        await platform.ask("POST", path, manifest)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+
+
+def write_kubeconfig(folder: Path, token: str) -> Path:
+    """Writes a kubeconfig of the same cluster for another user."""
+    config = yaml.safe_load(KUBECONFIG.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    path = folder / "kubeconfig"
+    path.touch(0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path

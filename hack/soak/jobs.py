@@ -1,0 +1,152 @@
+"""The jobs that are trained meanwhile, each of another sort, and undisturbed ones that show what must come out. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+from measure.kind_cluster import ROOT
+
+from soak.checks.training import Expected
+
+NAMESPACE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes: bench.nodes
+SCRIPTS = ("hack/soak/scripts/plain.py", "tests/worker_image/scripts/stateful.py", "tests/worker_image/scripts/events.py")
+SAMPLES, BATCH = 500, 12
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+STEP_SECONDS = 0.2
+PAUSES_SECONDS = 0.05  # of each step: what it computes, and the pauses of the training shared out to all steps
+TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods start again each time (0.3 to 0.6 were measured)
+# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 1e-10 after 5,000 steps, and 0.1 after 14,400. With
+# this, it made 3e-13 after 14,400, and a sample that was left out of step 100 made 0.025.
+LEARNING_RATE = 0.001
+UNDISTURBED = "undisturbed-"
+SIDECAR = {
+    "name": "sidecar",
+    "image": "elastic-pytorch-worker:dev",
+    "imagePullPolicy": "IfNotPresent",
+    "command": ["sleep", "infinity"],
+    "restartPolicy": "Always",
+    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+    "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """A sort of job.
+
+    Attributes:
+        name: of the job.
+        library: whether its script uses the training library.
+        replicas: at first.
+        maximum: the most that it may be scaled to.
+        processes: of each worker.
+        micro_batch_size: 0: no micro-batches, and no dropout, as that would depend on the group.
+        stock: whether stock torchrun forms its group.
+        sidecar: whether a second container runs beside the training.
+        suspended: whether it is suspended and resumed all the time.
+    """
+
+    name: str
+    library: bool = True
+    replicas: int = 2
+    maximum: int = 3
+    processes: int = 1
+    micro_batch_size: int = 0
+    stock: bool = False
+    sidecar: bool = False
+    suspended: bool = False
+
+    @property
+    def option(self) -> tuple[bool, int, bool]:
+        """What its result depends on."""
+        return self.library, self.micro_batch_size, self.suspended
+
+
+SORTS = {
+    sort.name: sort
+    for sort in (
+        Sort("plain", library=False, replicas=3, maximum=4),
+        Sort("library", replicas=3, maximum=4),
+        Sort("micro-batches", micro_batch_size=4),
+        Sort("stock", library=False, stock=True),
+        Sort("two-processes", processes=2),
+        Sort("sidecar", library=False, sidecar=True),
+        Sort("suspended", suspended=True),
+    )
+}
+
+
+def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
+    """For each job of the library one of a single worker that trains the same; jobs that train the same share it."""
+    found: dict[tuple[bool, int, bool], Sort] = {}
+    for sort in sorts:
+        if sort.library:
+            found.setdefault(sort.option, replace(sort, name=UNDISTURBED + sort.name, replicas=1, maximum=1, processes=1))
+    return {sort.name: found[sort.option] for sort in sorts if sort.library}
+
+
+def epochs_of(sort: Sort, seconds: float) -> int:
+    """As many as take about a time, with the pauses that faults cost."""
+    return max(1, round(seconds / (STEP_SECONDS + PAUSES_SECONDS) / STEPS_PER_EPOCH * (TRAINING if sort.suspended else 1)))
+
+
+def expected(sort: Sort, seconds: float) -> Expected:
+    """What the checks hold a job to."""
+    epochs = epochs_of(sort, seconds)
+    counted = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    return Expected(sort.name, 1, sort.maximum, sort.processes, epochs * STEPS_PER_EPOCH, **counted)  # type: ignore[arg-type]
+
+
+def scripts() -> dict[str, Any]:
+    """The ConfigMap that jobs take their scripts from."""
+    files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in SCRIPTS}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
+
+
+def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
+    """The job, which trains for about some seconds.
+
+    Args:
+        sort: what is special about it.
+        seconds: that faults are made for.
+        folder: below /shared, which all nodes have.
+    """
+    example = "stock-c10d/job.yaml" if sort.stock else "all-reduce/elastic.yaml"
+    job: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
+    job["metadata"] = {"name": sort.name}
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    del spec["volumeClaimTemplates"], spec["volumeClaimRetentionPolicy"]
+    spec |= {"replicas": sort.replicas, "minReplicas": 1, "maxReplicas": sort.maximum}
+    if sort.processes > 1:
+        spec["nprocPerNode"] = sort.processes
+    spec["template"]["metadata"] = {"labels": NAMESPACE_LABEL}
+    pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]["elasticpytorch.dev/job-name"] = sort.name
+    pod["volumes"] += [
+        {"name": "checkpoints", "hostPath": {"path": f"/shared/{folder}"}},
+        {"name": "scripts", "configMap": {"name": "scripts"}},
+    ]
+    container = pod["containers"][0]
+    container["args"] = list(_arguments(sort, seconds))
+    container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})
+    container["env"] = [
+        {"name": "OMP_NUM_THREADS", "value": "1"},
+        {"name": "EVENTS", "value": f"/checkpoints/{sort.name}.jsonl"},
+        {"name": "WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    if sort.sidecar:
+        pod["initContainers"] = [SIDECAR]
+    return job
+
+
+def _arguments(sort: Sort, seconds: float) -> Iterator[str]:
+    """The script and what it is told: an undisturbed one does not wait between its steps."""
+    epochs, wait = epochs_of(sort, seconds), 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
+    yield from (f"/scripts/{'stateful' if sort.library else 'plain'}.py", "--step-seconds", str(wait))
+    yield from ("--folder", f"/checkpoints/{sort.name}")
+    if sort.library:
+        yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--in-process", "--double")
+        yield from ("--learning-rate", str(LEARNING_RATE))
+        yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")
+    else:
+        yield from ("--steps", str(epochs * STEPS_PER_EPOCH))

@@ -1,0 +1,187 @@
+"""What is seen from outside while faults are made: the API server's objects, the trainings' own records, their folders, /proc."""
+
+import asyncio
+import json
+import re
+import time
+from collections import defaultdict
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch_client import names
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from measure.api import Api, jobs_path, pods_path
+from measure.commands import CommandFailed, Commands
+from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
+from measure.records import seconds_of
+from measure.watcher import BROKEN
+
+from soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation
+
+RETRY_SECONDS = 0.5
+READ_SECONDS = 0.5
+CHECKPOINT_SECONDS = 5.0
+USAGE_SECONDS = 20.0
+# Our processes on a node, one a line: the first one of each container, whose process id in there is 1.
+PROCESSES = """
+for p in $(grep -lsE 'elastic_pytorch(\\.agent|_operator)' /proc/[0-9]*/cmdline); do
+  p=${p%/cmdline}
+  grep -qE '^NSpid:.*[[:space:]]1$' $p/status 2>/dev/null || continue
+  printf '%s@%s ' "${p#/proc/}" "$(sed 's/.*) //' $p/stat | cut -d' ' -f20)"  # its id, and when it has started
+  printf '%s %s ' "$(tr '\\0' ' ' <$p/cmdline | grep -q agent && echo agent || echo operator)" "$(ls $p/fd | wc -l)"
+  printf '%s ' "$(ls -l $p/fd | grep -c memfd:)"
+  awk '/^VmRSS/ {m = $2} /^Threads/ {t = $2} END {print t, m}' $p/status
+done
+"""
+
+
+class Observer:
+    """Watches one namespace, until cancelled."""
+
+    def __init__(self, api: Api, commands: Commands, namespace: str, folder: Path, nodes: list[str]) -> None:
+        self._api, self._commands, self._namespace, self._folder, self._nodes = api, commands, namespace, folder, nodes
+        self.jobs: dict[str, JobView] = {}
+        self.pods: dict[str, dict[str, Any]] = {}  # of workers, by name
+        self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)  # the trainings' records, by job
+        self.statuses: dict[str, list[StatusSeen]] = defaultdict(list)
+        self.ends: list[PodSeen] = []
+        self.usages: list[Usage] = []
+        self.restarts: list[Restart] = []  # of operators
+        self.violations: list[Violation] = []
+
+    def quiet_seconds(self) -> float:
+        """How long ago a training process last told of anything."""
+        return time.time() - max((lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0)
+
+    async def run(self) -> None:
+        """Observes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for look in (
+                self._see_jobs,
+                self._see_pods,
+                self._see_operators,
+                self._read_records,
+                self._load_checkpoints,
+                self._sample_usage,
+            ):
+                group.create_task(look())
+
+    async def _see_jobs(self) -> None:
+        while True:
+            with suppress(*BROKEN):
+                async for _, manifest in self._api.watch(jobs_path(self._namespace), ""):
+                    job = self.jobs[manifest["metadata"]["name"]] = view_job(manifest)
+                    seen = self.statuses[job.name]
+                    if not seen or (seen[-1].state, seen[-1].world) != (job.state, job.world):
+                        seen.append(StatusSeen(time.time(), job.name, job.state, job.world))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_pods(self) -> None:
+        ended = set[str]()
+        while True:
+            known = set(self.pods)
+            with suppress(*BROKEN):
+                selector = f"labelSelector={names.LABEL_ROLE}%3D{names.ROLE_WORKER}"
+                async for change, pod in self._api.watch(pods_path(self._namespace), selector):
+                    name = pod["metadata"]["name"]
+                    known.discard(name)
+                    self.pods[name] = pod
+                    if change == "DELETED":
+                        del self.pods[name]
+                    if name not in ended and (how := end_of(change, pod)):
+                        ended.add(name)
+                        job, node = pod["metadata"]["labels"][names.LABEL_JOB_NAME], pod["spec"].get("nodeName", "")
+                        self.ends.append(PodSeen(time.time(), job, name, node, how))
+            for name in known:  # gone while no watch was open
+                self.pods.pop(name, None)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_operators(self) -> None:
+        known, began = set[str](), time.time()
+        while True:
+            with suppress(*BROKEN):
+                async for _, pod in self._api.watch(pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"):
+                    self.restarts += restarts_of(pod, known, began)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read_records(self) -> None:
+        """Follows the files that the training processes write to."""
+        at: dict[Path, int] = {}
+        while True:
+            for path in self._folder.glob("*.jsonl"):
+                with path.open("rb") as file:
+                    file.seek(at.get(path, 0))
+                    while (line := file.readline()).endswith(b"\n"):
+                        at[path] = file.tell()
+                        self.lines[path.stem].append(json.loads(line))
+            await asyncio.sleep(READ_SECONDS)
+
+    async def _load_checkpoints(self) -> None:
+        """Reads the newest checkpoint of each job through, with its checksums."""
+        kept = set[str]()
+        while True:
+            for folder in [path for path in self._folder.iterdir() if path.is_dir()]:
+                if (folder / "step").exists():  # of the plain script
+                    whole = (folder / "step").read_text().isdigit()
+                else:
+                    whole = await asyncio.to_thread(_has_whole_checkpoint, folder)
+                if folder.name in kept and not whole:
+                    self.violations.append(Violation("a checkpoint can be loaded", folder.name, time.time(), "none can"))
+                if whole:
+                    kept.add(folder.name)
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+
+    async def _sample_usage(self) -> None:
+        while True:
+            for node in self._nodes:
+                with suppress(CommandFailed):
+                    lines = await self._commands.docker("exec", node, "sh", "-c", PROCESSES)
+                    self.usages += read_usage(time.time(), node, lines)
+            await asyncio.sleep(USAGE_SECONDS)
+
+
+def _has_whole_checkpoint(folder: Path) -> bool:
+    return any(True for _ in islice(checkpoint_folder.newest(folder), 1))
+
+
+def end_of(change: str, pod: dict[str, Any]) -> str:
+    """How a pod has ended, or that its deletion has begun; empty: neither."""
+    if change == "DELETED" or "deletionTimestamp" in pod["metadata"]:
+        return "deleted"
+    for status in pod["status"].get("containerStatuses") or ():
+        if status["name"] == names.TRAINING_CONTAINER and (ended := status.get("state", {}).get("terminated")):
+            return f"its container ended with {ended.get('exitCode')}"
+        if status["name"] == names.TRAINING_CONTAINER and status.get("restartCount"):
+            return "its container was started again"
+    return ""
+
+
+def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:
+    """The containers of an operator that have ended, although its pod is not being deleted. A count of restarts would come minutes late.
+
+    Args:
+        pod: the object.
+        known: ids of the containers whose end was returned before; updated.
+        since: ends before this time do not count, seconds since the epoch.
+    """
+    if "deletionTimestamp" in pod["metadata"]:
+        return []
+    found = []
+    for status in pod["status"].get("containerStatuses") or ():
+        for state in (status.get("lastState"), status.get("state")):
+            ended = (state or {}).get("terminated")
+            if ended and ended["containerID"] not in known and seconds_of(ended["finishedAt"]) >= since:
+                known.add(ended["containerID"])
+                how = f"its container ended with {ended.get('exitCode')} ({ended.get('reason', 'no reason')})"
+                name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+                found.append(Restart(seconds_of(ended["finishedAt"]), name, node, how))
+    return found
+
+
+def read_usage(at: float, node: str, lines: str) -> list[Usage]:
+    """What PROCESSES has printed; processes that ended meanwhile are left out."""
+    rows = (re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line) for line in lines.splitlines())
+    return [Usage(at, f"{node}/{r[1]}", r[2], int(r[3]), int(r[4]), int(r[5]), int(r[6]) / 1024) for r in rows if r]

@@ -1,0 +1,58 @@
+"""How long each job stood still by faults, and how that compares with an earlier run of the same faults. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soak.checks.cluster import spread
+from soak.plan import Act, from_json
+from soak.verdict import Seen, pauses
+
+MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs at most this many times as long
+FIGURES = ("median", "90 %", "longest")
+
+
+def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
+    """The median, the 90th percentile and the largest of each job's pauses, in seconds: one for each fault that it was made to."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for _, job, seconds in pauses(seen):
+        found[job].append(seconds)
+    return {job: spread(found[job]) for job in sorted(found)}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure of a job's pauses in two runs, in seconds."""
+
+    job: str
+    figure: str
+    now: float
+    earlier: float
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it has grown by more than it may."""
+        return self.now > MOST_TIMES * self.earlier
+
+    @property
+    def text(self) -> str:
+        """Both, and what the earlier one is to be multiplied by."""
+        times = f"{self.now / self.earlier:.2f} times" if self.earlier else "not comparable with"
+        grown = f": more than {MOST_TIMES:g} times" if self.too_long else ""
+        return f"{self.job}, {self.figure} of the pauses: {self.now:.2f} s, {times} the {self.earlier:.2f} s of before{grown}"
+
+
+def compare(now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]) -> list[Compared]:
+    """Each figure of each job. A job that has no pauses in one of the runs has none to compare."""
+    return [
+        Compared(job, figure, here, there)
+        for job in now
+        if job in earlier
+        for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True)
+    ]
+
+
+def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
+    """Whether an earlier run, by its report, had the same jobs and faults, and its pauses are known."""
+    return "pauses" in earlier and earlier["jobs"] == list(jobs) and from_json(earlier["acts"]) == tuple(acts)

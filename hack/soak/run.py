@@ -1,0 +1,229 @@
+"""A run: the jobs are made, faults are made to them, and all that was seen is held against the promises."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from elastic_pytorch_client import names
+from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.commands import Commands
+from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, report
+from measure.watcher import background
+
+from soak.back_off import end_back_off
+from soak.hostile.manifests import Namespaces
+from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
+from soak.inject import TROUBLE, perform, suspend_and_resume
+from soak.jobs import Sort, expected, manifest, scripts, undisturbed
+from soak.observe import Observer
+from soak.plan import Act
+from soak.stage import Stage
+from soak.timeline import Hit, read_training
+from soak.verdict import Seen
+
+T = TypeVar("T")
+START_SECONDS = 900.0  # until all jobs train and the undisturbed ones are done
+QUIET_SECONDS = 600.0  # after the last fault: so long no job has told of anything, although one has not ended
+GONE_SECONDS = 180.0
+HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
+LOOK_SECONDS = 1.0
+
+
+class Stuck(Exception):
+    """Something that the run needs has not come."""
+
+
+async def run(
+    acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], *, hostile: bool = False
+) -> Seen:
+    """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
+
+    Args:
+        acts: the faults.
+        sorts: of the jobs.
+        seconds: that the acts take, about.
+        say: tells people what happens.
+        hostile: whether a hostile tenant is there all the time.
+
+    Raises:
+        Stuck: the jobs did not begin to train, or the tenant could not do all its acts.
+    """
+    namespace = f"soak-{int(time.time()) & 0xFFFFFF:06x}"
+    commands = Commands(KUBECTL, KUBECONFIG)
+    async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
+        nodes = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
+        workers = sorted(node for node in nodes if node != CONTROL_PLANE)
+        folder = await _make_folder(commands, namespace, [sort.name for sort in (*sorts, *undisturbed(sorts).values())])
+        stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
+        await _insist(partial(remove_tenants, api))  # of an earlier run that was killed
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        stack.push_async_callback(_remove_namespace, api, namespace, say)
+        say(f"Namespace {namespace}: {', '.join(sort.name for sort in sorts)}")
+        observer = Observer(api, commands, namespace, folder, workers)
+        stage = Stage(api, commands, observer, namespace, folder, workers, CONTROL_PLANE)
+        async with background(observer.run(), end_back_off(stage)):
+            tenant = await _let_in(stage, stack, say) if hostile else None
+            return await _act(stage, acts, sorts, seconds, say, tenant)
+
+
+async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
+    """Begins the hostile tenant's acts, which go on until the stack is left."""
+    namespaces = Namespaces(stage.namespace)
+    folder = await _make_folder(stage.commands, namespaces.own, [])
+    stack.push_async_callback(stage.commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespaces.own}")
+    stack.push_async_callback(_remove_tenants, stage.api, say)
+    tenant = await stack.enter_async_context(hostile_tenant(stage.api, namespaces, folder))
+    say(f"a hostile tenant has namespaces {namespaces.run}-*")
+    return tenant
+
+
+async def _act(
+    stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], tenant: Tenant | None
+) -> Seen:
+    hits: list[Hit] = []
+    await _start(stage, sorts, seconds, say)
+    before = await _all_acts(tenant, say) if tenant else {}
+    toggled = [suspend_and_resume(stage, sort.name, hits) for sort in sorts if sort.suspended]
+    async with background(*toggled):
+        for number, act in enumerate(acts, 1):
+            if not stage.running_jobs():
+                say("all jobs have ended: the other acts are left out")
+                break
+            await perform(stage, act, hits, partial(_say_of, say, f"{number}/{len(acts)}"))
+    say("no more faults: the jobs train to their ends")
+    while stage.running_jobs():
+        if stage.observer.quiet_seconds() > QUIET_SECONDS:
+            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {', '.join(stage.running_jobs())} will not end")
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    hostile = {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
+    states = {name: job.state for name, job in stage.observer.jobs.items()}
+    await asyncio.to_thread(report, stage.namespace)
+    left = await _delete_jobs(stage, say)
+    seen = _seen(stage, sorts, seconds, hits, states, left)
+    seen.hostile = hostile
+    return seen
+
+
+async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int]:
+    """Waits until each act of the tenant has been done, and returns how often: without one, the run would show less than it says."""
+    try:
+        await _until(lambda: not tenant.missing(), HOSTILE_SECONDS, "all acts of the hostile tenant")
+    except Stuck as stuck:
+        raise Stuck(f"{stuck}: {', '.join(tenant.missing())}") from None
+    say("the hostile tenant has done all its acts")
+    return tenant.counts()
+
+
+def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
+    say(f"{act} {text}")
+
+
+async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
+    """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
+    path = jobs_path(stage.namespace)
+    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts())
+    alone = {sort.name for sort in undisturbed(sorts).values()}
+    for sort in {sort.name: sort for sort in (*undisturbed(sorts).values(), *sorts)}.values():
+        await stage.api.ask("POST", path, manifest(sort, seconds, stage.namespace))
+
+    def begun() -> bool:
+        jobs, lines = stage.observer.jobs, stage.observer.lines
+        done = all(name in jobs and jobs[name].complete for name in alone)
+        return done and all(any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts)
+
+    try:
+        await _until(begun, START_SECONDS, "all jobs to train, and the undisturbed ones to end")
+    except Stuck:
+        await asyncio.to_thread(report, stage.namespace)
+        raise
+    say("all jobs train")
+
+
+async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
+    """Deletes all jobs; returns what is left of them after a while."""
+    await _insist(lambda: stage.api.ask("DELETE", jobs_path(stage.namespace)))
+    kinds = {"pods": pods_path(stage.namespace), "services": f"/api/v1/namespaces/{stage.namespace}/services"}
+    selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
+    until = time.monotonic() + GONE_SECONDS
+    while left and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        left = []
+        for kind, path in kinds.items():
+            found = await _insist(partial(stage.api.ask, "GET", f"{path}?{selector}"))
+            left += [f"{kind}/{item['metadata']['name']}" for item in found["items"]]
+    if left:
+        say(f"left: {', '.join(left)}")
+    return left
+
+
+def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], states: dict[str, str], left: list[str]) -> Seen:
+    observer = stage.observer
+    read = {job: read_training(lines) for job, lines in observer.lines.items()}
+    alone = {job: read[sort.name][1][-1].parameters for job, sort in undisturbed(sorts).items() if read[sort.name][1]}
+    kept = {sort.name for sort in sorts}
+    return Seen(
+        expected={sort.name: expected(sort, seconds) for sort in sorts},
+        hits=sorted(hits, key=lambda hit: hit.at),
+        steps={job: steps for job, (steps, _) in read.items() if job in kept},
+        done={job: done for job, (_, done) in read.items() if job in kept},
+        undisturbed=alone,
+        statuses=observer.statuses,
+        ends=[end for end in observer.ends if end.job in kept],
+        usages=observer.usages,
+        states=states,
+        left=left,
+        violations=observer.violations,
+        restarts=observer.restarts,
+        stock=frozenset(sort.name for sort in sorts if sort.stock),
+    )
+
+
+async def _make_folder(commands: Commands, namespace: str, jobs: list[str]) -> Path:
+    """Makes a folder for each job, which every node has below /shared, and any user may write to."""
+    mounts = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
+    source = (await commands.docker("inspect", "--format", mounts, CONTROL_PLANE)).strip()
+    folder = Path(source, namespace)
+    for path in (folder, *(folder / job for job in sorted(set(jobs)))):
+        path.mkdir()
+        path.chmod(0o777)
+    return folder
+
+
+async def _remove_namespace(api: Api, namespace: str, say: Callable[[str], None]) -> None:
+    try:
+        await remove_namespace(api, namespace, GONE_SECONDS)
+    except TROUBLE as error:
+        say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
+
+
+async def _remove_tenants(api: Api, say: Callable[[str], None]) -> None:
+    try:
+        await remove_tenants(api)
+    except TROUBLE as error:
+        say(f"the hostile tenant's objects are not gone yet: {type(error).__name__} {error}")
+
+
+async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Asks again while the API server is not well."""
+    while True:
+        try:
+            return await ask()
+        except ApiError as error:
+            if error.status < 500:
+                raise
+        except TROUBLE:
+            pass
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _until(found: Callable[[], bool], seconds: float, what: str) -> None:
+    until = time.monotonic() + seconds
+    while not found():
+        if time.monotonic() > until:
+            raise Stuck(f"waited {seconds:.0f} s for {what}")
+        await asyncio.sleep(LOOK_SECONDS)

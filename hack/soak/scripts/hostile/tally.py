@@ -1,0 +1,27 @@
+"""How the hostile tenant's programs tell what they have done: a number in a file of the process, which grows."""
+
+import os
+import time
+from pathlib import Path
+
+WRITE_SECONDS = 1.0
+
+
+class Tally:
+    """Counts an act, and writes the count at most once a second.
+
+    Args:
+        act: a name of soak.hostile.acts.ACTS.
+    """
+
+    def __init__(self, act: str) -> None:
+        self._path = Path(os.environ["TALLY"], f"{act}.{os.environ['POD']}.{time.time():.0f}")
+        self._count, self._written_at = 0, 0.0
+
+    def add(self, number: int = 1) -> None:
+        self._count += number
+        if time.monotonic() >= self._written_at + WRITE_SECONDS:
+            self._written_at = time.monotonic()
+            new = self._path.with_suffix(".new")
+            new.write_text(str(self._count))
+            new.replace(self._path)

@@ -1,0 +1,113 @@
+"""Holds all that was seen against the promises, and makes the table of recoveries. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from soak.checks import cluster, training
+from soak.checks.training import Expected
+from soak.plan import KINDS
+from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation
+
+# After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
+FELT_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was seen in a run.
+
+    Attributes:
+        expected: what holds for each job.
+        steps: of each job, as they came.
+        done: ends of each job's processes.
+        undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
+        states: of the jobs at the end.
+        left: names of objects that were there after the jobs had been deleted.
+        hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
+    """
+
+    expected: Mapping[str, Expected]
+    hits: Sequence[Hit]
+    steps: Mapping[str, Sequence[Step]]
+    done: Mapping[str, Sequence[Done]]
+    undisturbed: Mapping[str, Sequence[float]]
+    statuses: Mapping[str, Sequence[StatusSeen]]
+    ends: Sequence[PodSeen]
+    usages: Sequence[Usage]
+    states: Mapping[str, str]
+    left: Sequence[str] = ()
+    violations: Sequence[Violation] = ()  # that were seen at once
+    stock: frozenset[str] = field(default_factory=frozenset)  # jobs whose group stock torchrun forms
+    restarts: Sequence[Restart] = ()  # of operators
+    hostile: Mapping[str, int] | None = None
+
+
+def violations(seen: Seen) -> list[Violation]:
+    """All promises that were not kept, by time."""
+    found = [*seen.violations, *cluster.check_growth(seen.usages)]
+    found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
+    found += cluster.check_operators(seen.restarts, seen.hits)
+    never = [act for act, count in (seen.hostile or {}).items() if not count]
+    found += [Violation("the hostile tenant does all its acts", "", 0.0, f"{act} was never done") for act in never]
+    for job in seen.expected:
+        found += _of_job(seen, job)
+    # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
+    trained = {job: {step.pod for step in steps} for job, steps in seen.steps.items() if job not in seen.stock}
+    ended = {job: min(end.at for end in done) for job, done in seen.done.items() if done}
+    found += cluster.check_healthy_pods(seen.ends, seen.hits, trained, ended)
+    return sorted(found, key=lambda violation: violation.at)
+
+
+def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
+    expected, steps, done = seen.expected[job], seen.steps.get(job, ()), seen.done.get(job, ())
+    if seen.states.get(job) != "Complete":
+        yield Violation("every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}")
+    yield from training.check_groups(expected, steps)
+    yield from training.check_repeats(expected, steps, seen.hits)
+    yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
+    if expected.epochs:
+        yield from training.check_samples(expected, steps)
+    if job not in seen.stock:
+        yield from cluster.check_status(job, seen.statuses.get(job, ()), steps, seen.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a kind of fault did, of all times that it was made.
+
+    Attributes:
+        kind: a name of `plan.KINDS`.
+        count: how often it was made.
+        pauses: the longest pause of each job that it was done to, seconds: the median, the 90th percentile, the longest.
+    """
+
+    kind: str
+    count: int
+    pauses: tuple[float, float, float] | None
+
+
+def pauses(seen: Seen) -> Iterator[tuple[str, str, float]]:
+    """For each fault and each job that it was made to: the kind, the job, and its longest pause then, in seconds.
+
+    A pause may be another fault's, if both came at once.
+    """
+    toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}  # their pauses are long anyway
+    for hit in seen.hits:
+        for job, steps in seen.steps.items():
+            told = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
+            if not told or (job in toggled and hit.kind != SUSPEND):
+                continue
+            until = min((other.at for other in seen.hits if other.at > hit.until), default=hit.until + FELT_SECONDS)
+            yield hit.kind, job, training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS))
+
+
+def table(seen: Seen) -> list[Row]:
+    """For each kind the pauses of the jobs it was done to."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for kind, _, seconds in pauses(seen):
+        by_kind[kind].append(seconds)
+    counts = {kind: sum(hit.kind == kind for hit in seen.hits) for kind in chain(KINDS, (SUSPEND,))}
+    rows = ((kind, count, by_kind[kind]) for kind, count in counts.items() if count)
+    return [Row(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]

@@ -1,0 +1,29 @@
+"""The jobs are valid, and train as long as faults are made."""
+
+import pytest
+from soak.jobs import SORTS, epochs_of, expected, manifest, scripts, undisturbed
+
+from tests.job_schema import VALIDATOR
+
+
+@pytest.mark.parametrize("sort", [*SORTS.values(), *undisturbed(list(SORTS.values())).values()], ids=lambda sort: sort.name)
+def test_jobs_are_valid(sort: object) -> None:
+    VALIDATOR.validate(manifest(sort, 180, "folder"))  # type: ignore[arg-type]
+
+
+def test_each_job_of_the_library_has_an_undisturbed_one_and_equal_ones_share_it() -> None:
+    found = undisturbed(list(SORTS.values()))
+    assert set(found) == {"library", "micro-batches", "two-processes", "suspended"}
+    assert found["library"] is found["two-processes"]
+    assert found["library"] is not found["micro-batches"]
+    for name, alone in found.items():
+        assert epochs_of(alone, 600) == epochs_of(SORTS[name], 600)
+
+
+def test_scripts_are_those_that_the_jobs_start() -> None:
+    assert set(scripts()["data"]) == {"plain.py", "stateful.py", "events.py"}
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(10, 42), (180, 714), (3600, 14406)])
+def test_steps_grow_with_the_time(seconds: float, steps: int) -> None:
+    assert expected(SORTS["plain"], seconds).total == steps
