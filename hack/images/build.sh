@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # How an image is built and put on nodes. Sourced, never run.
 
-source "$ROOT/hack/kind/from-source/base-image.sh"
+source "$ROOT/hack/offline/base-image.sh"
 source "$ROOT/hack/small-venv.sh"
 
 WHEELS=$STATE/wheels

@@ -8,16 +8,16 @@ source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/kind/tools.sh"
 source "$ROOT/hack/kind/health.sh"
 source "$ROOT/hack/kind/audit.sh"
-source "$ROOT/hack/kind/from-source/binaries.sh"
+source "$ROOT/hack/offline/binaries.sh"
 source "$ROOT/hack/images/build.sh"
-source "$ROOT/hack/kind/from-source/node-image.sh"
+source "$ROOT/hack/offline/node-image.sh"
 
 HEAL_SECONDS=90
 FINGERPRINT=$CACHE/cluster.fingerprint
 
 # What a cluster was made from: a change of these makes it again.
 cluster_fingerprint() {
-    fingerprint "$ROOT/hack/kind/kind.yaml" "$FROM_SOURCE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
+    fingerprint "$ROOT/hack/kind/kind.yaml" "$OFFLINE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
         "word=$(node_image_from_source)"
 }
 
@@ -128,7 +128,7 @@ render() {
 create_cluster() {
     local image=$1
     kind create cluster --name "$CLUSTER" --image "$image" --config "$STATE/kind.yaml" --wait 0s
-    [[ $image == "$KIND_NODE_IMAGE" ]] || render "$FROM_SOURCE/pod-network.yaml" | kubectl apply --filename -
+    [[ $image == "$KIND_NODE_IMAGE" ]] || render "$OFFLINE/pod-network.yaml" | kubectl apply --filename -
 }
 
 # A control plane has a machine of its own elsewhere. Here it would starve while pods of many workers import torch.

@@ -11,7 +11,7 @@ GO_HINT="No suitable %s on PATH and no Go to build it with. Install %s, or Go 1.
 ensure_tools() {
     place_kind || build_tool kind "$KIND_MODULE"
     ensure_helm
-    # Within one minor release of the cluster's, as Kubernetes asks for. Without one it comes from the from-source build.
+    # Within one minor release of the cluster's, as Kubernetes asks for. Without one `hack/offline` builds it.
     place_tool kubectl 'gitVersion: v1\.3[345]\.' version --client --output yaml ||
         ensure_kubernetes_binary
 }

@@ -5,7 +5,7 @@ NODE_BUILD=$STATE/build/node
 
 # The name changes with whatever goes into the image, so an existing image of that name is the right one.
 node_image_from_source() {
-    echo "elastic-pytorch/node:$(fingerprint "$FROM_SOURCE"/{Dockerfile,node-image.sh,kubernetes,coredns,pause} \
+    echo "elastic-pytorch/node:$(fingerprint "$OFFLINE"/{Dockerfile,node-image.sh,kubernetes,coredns,pause} \
         "word=$KIND_VERSION" "word=$KUBERNETES_VERSION")"
 }
 
@@ -53,7 +53,7 @@ prepare_node_context() {
     chmod -R u+w "$NODE_BUILD/files"
     # Containers here may not lower their OOM score below their parent's.
     sed -i 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' "$NODE_BUILD/files/etc/containerd/config.toml"
-    cp "$FROM_SOURCE/Dockerfile" "$NODE_BUILD/"
+    cp "$OFFLINE/Dockerfile" "$NODE_BUILD/"
     local name
     for name in kubernetes coredns pause; do cp "$(built_binary "$name")" "$NODE_BUILD/$name"; done
 }

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # Kubernetes, CoreDNS and pause, built from Go modules into the cache. Sourced.
 
-FROM_SOURCE=$ROOT/hack/kind/from-source
+OFFLINE=$ROOT/hack/offline
 
 # built_binary NAME: where the program of these sources and of this release lies in the cache.
 built_binary() {
-    echo "$CACHE/$1-$(fingerprint "$FROM_SOURCE/$1" "word=$KUBERNETES_VERSION")"
+    echo "$CACHE/$1-$(fingerprint "$OFFLINE/$1" "word=$KUBERNETES_VERSION")"
 }
 
 start_binaries() {
@@ -37,7 +37,7 @@ build_binary() {
         flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
         flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
     fi
-    cd "$FROM_SOURCE/$name" || return
+    cd "$OFFLINE/$name" || return
     CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="$flags" -o "$binary.partial" .
     rm -f "$CACHE/$name"-????????????????
     mv "$binary.partial" "$binary"
