@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
-.PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,11 @@ matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest, 
 
 check: venv ## Format, lint, types, prose and layers only
 	@hack/check.sh
+
+fix: venv ## Format the code, mend what ruff can mend, and write what is generated
+	@.venv/bin/ruff format
+	@.venv/bin/ruff check --fix
+	@$(PYTHON) hack/reference
 
 venv: ## The virtual environment .venv of requirements-dev.lock, with this project in it
 	@hack/venv.sh

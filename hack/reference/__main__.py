@@ -23,10 +23,11 @@ def pages() -> dict[Path, str]:
     values = (CHART / "values.yaml").read_text()
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     intro = (ROOT / "hack" / "reference" / "chart-readme.md").read_text()
-    definition = yaml.safe_load((ROOT / "crds" / "elasticpytorchjobs.yaml").read_text())
+    resource = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
     return {
+        CHART / "files" / "elasticpytorchjobs.yaml": resource,
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference-api.md": custom_resource.page(definition),
+        DOCS / "reference-api.md": custom_resource.page(yaml.safe_load(resource)),
         DOCS / "metrics.md": metrics_page.page(),
         DOCS / "architecture.md": packages.page((DOCS / "architecture.md").read_text()),
         DOCS / "operations.md": silence_table.page((DOCS / "operations.md").read_text()),
