@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cpu
 import torch
-from elastic_pytorch.torchtitan import ElasticCheckpointManager, ElasticDataLoader
+from elastic_torchtitan import ElasticCheckpointManager, ElasticDataLoader
 from model import tiny_llama
 from torch.utils.data import Dataset
 from torchtitan.components.loss import CrossEntropyLoss

@@ -1,18 +1,22 @@
 """The loader for torchtitan, by the interface that its Trainer and its checkpoints use."""
 
+import sys
 from importlib.util import find_spec
 
 import pytest
 
+from tests.paths import ROOT
+
 if find_spec("torchtitan") is None:
     pytest.skip("needs torchtitan: pip install torchtitan", allow_module_level=True)
+sys.path.append(str(ROOT / "examples" / "torchtitan"))
 
 from collections import Counter
 from itertools import islice
 from typing import Any
 
 import torch
-from elastic_pytorch.torchtitan import ElasticDataLoader, Sample
+from elastic_torchtitan import ElasticDataLoader, Sample
 from torch.utils.data import IterableDataset
 from torchtitan.components.dataloader import BaseDataLoader, ParallelAwareDataloader
 

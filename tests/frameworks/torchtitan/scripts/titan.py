@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import cpu
 import torch
-from elastic_pytorch.torchtitan import ElasticCheckpointManager, ElasticDataLoader, Sample
+from elastic_torchtitan import ElasticCheckpointManager, ElasticDataLoader, Sample
 from events import event
 from model import tiny_llama
 from torch.utils.data import Dataset

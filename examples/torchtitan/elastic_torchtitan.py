@@ -3,7 +3,8 @@
     config.dataloader = ElasticDataLoader.Config(samples=my_samples)
     config.checkpoint = ElasticCheckpointManager.Config(enable=True, interval=100)
 
-torchtitan's own data loaders go on only with the same data-parallel degree. Its checkpoints fit any degree.
+torchtitan's own data loaders go on only with the same data-parallel degree. Its checkpoints fit any degree. Copy this file beside your
+script: it fits the release of torchtitan that the Dockerfile names, and the release of elastic-pytorch that it comes with.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,16 +13,15 @@ from typing import Annotated, Any
 
 import torch
 import tyro
-from torch.utils.data import DataLoader
-from torchtitan.components.checkpointer import CheckpointManager
-from torchtitan.components.dataloader import BaseDataLoader
-
 from elastic_pytorch.group import agent_link
 from elastic_pytorch.progress.report import report
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.step_boundary import StepBoundary, start_maximum
 from elastic_pytorch.training.epoch_order import EpochOrder
+from torch.utils.data import DataLoader
+from torchtitan.components.checkpointer import CheckpointManager
+from torchtitan.components.dataloader import BaseDataLoader
 
 Sample = tuple[dict[str, torch.Tensor], torch.Tensor]
 
