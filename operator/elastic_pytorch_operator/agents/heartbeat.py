@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
+from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
@@ -117,7 +118,7 @@ def _failure(body: object) -> tuple[Failure | None, float]:
     failure = Failure(
         rank=_number(body, "rank", 0),
         local_rank=_number(body, "localRank", 0),
-        exit_code=_number(body, "exitCode", 1, least=-255, most=255),
+        exit_code=to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255)),
         signal=_text(body, "signal", ""),
         exception=_text(body, "exception", ""),
         message=_text(body, "message", ""),

@@ -134,7 +134,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first failure among an agent's workers, as the agent reports it."""
+    """The first failure among an agent's workers, as the agent reports it; `exit_code` is as the kubelet would report it."""
 
     rank: int
     local_rank: int

@@ -82,11 +82,15 @@ def find_rule(
 
     Args:
         rules: in their order.
-        exit_code: of a process or a container; negative: ended by that signal, as Python reports it.
+        exit_code: of a process or a container, as the kubelet reports it.
         conditions: type and status, of a pod that is lost.
     """
-    reported = SIGNAL_BASE - exit_code if exit_code is not None and exit_code < 0 else exit_code
-    return next((rule for rule in rules if rule.matches(reported, conditions)), None)
+    return next((rule for rule in rules if rule.matches(exit_code, conditions)), None)
+
+
+def to_kubelet_code(exit_code: int) -> int:
+    """The exit code of a process as the kubelet reports it: 128 + N if signal N ended it, for which Python has -N."""
+    return SIGNAL_BASE - exit_code if exit_code < 0 else exit_code
 
 
 def parse_rules(rules: object) -> tuple[FailureRule, ...]:

@@ -65,7 +65,7 @@ def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
     failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
     assert failure is not None
-    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (99.5, -9, "SIGKILL", 57)
+    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (99.5, 137, "SIGKILL", 57)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,7 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"failure": {**FAILURE, "ageSeconds": math.nan}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": math.inf}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "exitCode": 10**6}}, "exitCode"),
+        ({"failure": {**FAILURE, "exitCode": -128}}, "exitCode"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:

@@ -11,7 +11,7 @@ from elastic_pytorch_operator.model.observed import Failure, PodView
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
 
 NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
-ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
+ABORTED = {"exit_code": 134, "signal": "SIGABRT", "exception": ""}
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ ABORTED = {"exit_code": -6, "signal": "SIGABRT", "exception": ""}
         ("code", "AssertionError", {}),
         ("code", "MemoryError: ", {}),
         # Signals.
-        ("code", "killed", {"exit_code": -11, "signal": "SIGSEGV"}),
-        ("outside", "killed", {"exit_code": -9, "signal": "SIGKILL"}),
-        ("code", "the container is out of memory", {"exit_code": -9, "signal": "SIGKILL", "exception": "OutOfMemory"}),
-        ("outside", "stopped", {"exit_code": -15, "signal": "SIGTERM"}),
+        ("code", "killed", {"exit_code": 139, "signal": "SIGSEGV"}),
+        ("outside", "killed", {"exit_code": 137, "signal": "SIGKILL"}),
+        ("code", "the container is out of memory", {"exit_code": 137, "signal": "SIGKILL", "exception": "OutOfMemory"}),
+        ("outside", "stopped", {"exit_code": 143, "signal": "SIGTERM"}),
         # SIGABRT: what torch has printed before it tells why.
         (
             "echo",
@@ -173,9 +173,9 @@ def test_cause_is_told_with_all_that_the_agent_knows(message: str, traceback: st
     ("failure", "told"),
     [
         (a_failure("ValueError: boom"), "rank 0 (w0) failed, exit code 1: ValueError: boom"),
-        (a_failure("gone", exit_code=-9, signal="SIGKILL"), "rank 0 (w0) failed, killed by SIGKILL: gone"),
+        (a_failure("gone", exit_code=137, signal="SIGKILL"), "rank 0 (w0) failed, killed by SIGKILL: gone"),
         (
-            a_failure("killed by SIGABRT in train (t.py, line 4)", exit_code=-6, signal="SIGABRT"),
+            a_failure("killed by SIGABRT in train (t.py, line 4)", exit_code=134, signal="SIGABRT"),
             "rank 0 (w0) failed, killed by SIGABRT in train (t.py, line 4)",
         ),
     ],

@@ -277,7 +277,7 @@ def test_oom_killed_pod_counts() -> None:
 
 
 def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
-    agent = an_agent("w0", "failed", failure=a_failure(exit_code=-11, signal="SIGSEGV", message="killed"), state_since=NOW - 1)
+    agent = an_agent("w0", "failed", failure=a_failure(exit_code=139, signal="SIGSEGV", message="killed"), state_since=NOW - 1)
     seen = observed([a_pod(0)], [agent], round=a_round(0))
     todo = plan(a_job(replicas=1, failurePolicy={"maxFailures": 0}), seen, Memory())
     failed = find_condition(status_of(todo), "Failed")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.spec.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules, to_kubelet_code
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.operator.builders import a_job
@@ -26,10 +26,8 @@ def on_condition(action: str, type_: str = "DisruptionTarget", **fields: str) ->
         ([on_codes("FailJob", 42)], 1, [], None),
         ([on_codes("FailJob", 1, 2), on_codes("Ignore", 2)], 2, [], 0),
         ([on_codes("FailJob", 1), on_codes("Ignore", 2)], 2, [], 1),
-        # Signals: as the kubelet reports them, and as Python does.
         ([on_codes("Ignore", 139)], 139, [], 0),
-        ([on_codes("Ignore", 139)], -11, [], 0),
-        ([on_codes("Ignore", 11)], -11, [], None),
+        ([on_codes("Ignore", 11)], 139, [], None),
         # A hang and a lost pod have no exit code, and success is no failure.
         ([on_codes("FailJob", 42, operator="NotIn")], 1, [], 0),
         ([on_codes("FailJob", 42, operator="NotIn")], 42, [], None),
@@ -52,6 +50,11 @@ def test_first_matching_rule_decides(
 ) -> None:
     rule = find_rule(parse_rules(rules), exit_code, conditions)
     assert (rule.index if rule else None) == decides
+
+
+@pytest.mark.parametrize(("python", "kubelet"), [(-9, 137), (-11, 139), (0, 0), (1, 1), (137, 137)])
+def test_process_that_a_signal_ended_has_the_kubelets_exit_code(python: int, kubelet: int) -> None:
+    assert to_kubelet_code(python) == kubelet
 
 
 def test_one_of_several_conditions_is_enough() -> None:

@@ -67,7 +67,8 @@ class Failure:
     def summary(self) -> str:
         """One line for the log."""
         first = self.message.splitlines()[0] if self.message else ""
-        return f"rank {self.rank} (local rank {self.local_rank}, pid {self.pid}, exit code {self.exit_code}): {first}"
+        how = self.signal or f"exit code {self.exit_code}"
+        return f"rank {self.rank} (local rank {self.local_rank}, pid {self.pid}, {how}): {first}"
 
 
 def signal_name(number: int) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from elastic_pytorch_operator.model.failure import KILLED_CODES, OOM_KILLED, RUNTIME_REASONS, FailureRecord, describe_end
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.peer_errors import is_peer_error
+from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
@@ -78,7 +79,7 @@ def read_end(pod: PodView, now: float) -> End:
     record = FailureRecord(
         worker=pod.name,
         rank=int(rank[1]) if rank else None,
-        exit_code=int(exit_code[1]) if exit_code else pod.exit_code,
+        exit_code=to_kubelet_code(int(exit_code[1])) if exit_code else pod.exit_code,
         signal=signal[1] if signal else "",
         message=last_words(message) or f"the container {describe_end(pod)}",
         failed_at=now,

@@ -49,7 +49,7 @@ def test_words(message: str, outcome: tuple[int, Fault]) -> None:
 
 
 def test_process_that_the_kernel_has_killed_for_lack_of_memory() -> None:
-    assert judged("killed", exception="OutOfMemory", signal="SIGKILL", exit_code=-9) == WAITS
+    assert judged("killed", exception="OutOfMemory", signal="SIGKILL", exit_code=137) == WAITS
 
 
 @pytest.mark.parametrize(

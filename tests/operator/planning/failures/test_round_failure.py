@@ -14,8 +14,8 @@ from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, 
 ECHO = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 5)
 LATER_ECHO = a_failure("torch.distributed.DistBackendError: NCCL error", failed_at=NOW - 4)
 BOOM = a_failure(failed_at=NOW - 3)
-KILLED = a_failure("killed by SIGKILL", signal="SIGKILL", exit_code=-9, failed_at=NOW - 3)
-ABORTED = a_failure("killed by SIGABRT", signal="SIGABRT", exit_code=-6, traceback="ncclRemoteError: A call failed")
+KILLED = a_failure("killed by SIGKILL", signal="SIGKILL", exit_code=137, failed_at=NOW - 3)
+ABORTED = a_failure("killed by SIGABRT", signal="SIGABRT", exit_code=134, traceback="ncclRemoteError: A call failed")
 
 
 def failed(worker: str, failure: Failure | None, **fields: float) -> AgentView:

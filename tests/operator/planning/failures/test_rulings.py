@@ -110,7 +110,7 @@ def test_lost_pod_in_words() -> None:
     assert record.as_status() == {"worker": "w0", "message": "is being deleted (DisruptionTarget=True)"}
 
 
-@pytest.mark.parametrize(("exit_code", "index"), [(42, 0), (-11, 1), (1, None), (None, None)])
+@pytest.mark.parametrize(("exit_code", "index"), [(42, 0), (139, 1), (1, None), (None, None)])
 def test_rule_that_decides_on_a_process(exit_code: int | None, index: int | None) -> None:
     rules = parse_rules([on_codes("FailJob", 42), on_codes("Ignore", 139), on_condition("Ignore")])
     cause = FailureRecord("w0", 0, exit_code, "", "boom", NOW, Fault.CODE)

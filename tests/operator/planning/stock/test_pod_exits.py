@@ -98,7 +98,7 @@ def test_only_words_that_name_an_exception_or_a_signal_are_telling() -> None:
 def test_signal_is_named() -> None:
     message = gave_up("", -11, "Signal 11 (SIGSEGV) received by PID 61")
     record = read_end(a_dead_pod(0, exit_message=message), NOW).record
-    assert (record.signal, record.exit_code) == ("SIGSEGV", -11)
+    assert (record.signal, record.exit_code) == ("SIGSEGV", 139)
 
 
 def test_what_is_cut_off_at_the_front_is_still_understood() -> None:
