@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.views.recovery_table import RecoveryRow, recovery_table
+from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
 from measure.records import Done, Step
 from measure.timeline import Resumption
 from measure.watcher import Watcher
@@ -84,8 +84,8 @@ def workers_table(job: JobView) -> Table:
 
 def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
     """Returns a line for each change of the group: what happened, and what it cost."""
-    rows = [RecoveryRow(title, r.last.world, r.step.world, r.seconds, r.pause, r.steps_lost) for title, r in events]
-    return recovery_table(rows, "What happened")
+    rows = [InterruptionRow(title, r.last.world, r.step.world, r.seconds, r.pause, r.steps_lost) for title, r in events]
+    return interruption_table(rows, "What happened")
 
 
 def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
+from elastic_pytorch_operator.monitoring.metrics import ROUND_REASONS
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
@@ -242,12 +244,11 @@ def test_status_holds_what_the_operator_writes() -> None:
         "neededReplicas",
         "lastGrowthTime",
         "progress",
-        "lastRecovery",
-        "recentRecoveries",
+        "recentInterruptions",
         "stragglers",
         "leftOutNodes",
         "scaling",
-        "recoveries",
+        "interruptions",
         "rootCause",
         "workers",
         "unlistedWorkers",
@@ -264,9 +265,9 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.scaling"]["properties"]) == {
         *("message", "efficiency", "sizes", "keptReplicas"),
     }
-    recovery = {"cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"}
-    assert set(PROPERTIES["status.lastRecovery"]["properties"]) == recovery
-    assert set(PROPERTIES["status.recentRecoveries[]"]["properties"]) == recovery
+    assert set(PROPERTIES["status.recentInterruptions[]"]["properties"]) == {
+        *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"),
+    }
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
     }
@@ -278,6 +279,11 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes", "newestPodTime"}
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_causes_of_interruptions_are_the_reasons_of_rounds() -> None:
+    told = set(re.findall(r"`(\w+)`", PROPERTIES["status.recentInterruptions[].cause"]["description"]))
+    assert told == {*ROUND_REASONS} - {names.FIRST_ROUND, names.JOB_SUSPENDED}
 
 
 def test_no_number_is_a_float() -> None:

@@ -27,9 +27,9 @@ async def test_a_failure_costs_a_check_and_a_step_at_most(
         resizePolicy={"settleSeconds": 30},
     ) as job:
         assert await job.until_ended() == "Complete"
-        [recovery] = job.status["recentRecoveries"]
-        assert recovery["cause"] == "WorkerFailed"
-        assert recovery["stepsLost"] <= 1
+        [interruption] = job.status["recentInterruptions"]
+        assert interruption["cause"] == "WorkerFailed"
+        assert interruption["stepsLost"] <= 1
         rounds = [event for event in job.events() if ": Round " in event]
         assert [event.partition(":")[0] for event in rounds] == ["FirstRound", "WorkerFailed", "FirstRound"]
         assert "2 -> 0 workers" in rounds[1]

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import record_events
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -58,8 +58,8 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
     ]
 
 
-def read_one(seen: Observed, declared: Round | None = None, recovered: Recovery | None = None) -> JobEvent:
-    [event] = read_events(as_manifests(record_events(a_job(), seen, declared, recovered, None, ())), "uid-lm")
+def read_one(seen: Observed, declared: Round | None = None, resumed: Interruption | None = None) -> JobEvent:
+    [event] = read_events(as_manifests(record_events(a_job(), seen, declared, resumed, None, ())), "uid-lm")
     return event
 
 
@@ -83,8 +83,8 @@ def test_round(before: Round | None, declared: Round, cause: str) -> None:
 
 @pytest.mark.parametrize("reason", [operator_names.WORKER_LOST, operator_names.WORKER_JOINED, operator_names.SCALED_DOWN])
 @pytest.mark.parametrize(("lost", "steps"), [(None, 0), (0, 0), (1, 1), (13, 13)])
-def test_recovery(reason: str, lost: int | None, steps: int) -> None:
-    event = read_one(observed(round=a_round(0, 1)), recovered=Recovery(2, reason, NOW, 5, 1.26, lost))
+def test_interruption(reason: str, lost: int | None, steps: int) -> None:
+    event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost))
     assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.3, steps)
 
 
@@ -252,12 +252,12 @@ def test_whole_status() -> None:
     progress = Progress(step=20, first_step=10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4)
     agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
-    recovery = Recovery(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
+    interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, recovery))
+    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, interruption))
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
-    assert (job.failures, job.total_failures, job.recoveries) == (1, 2, 1)
+    assert (job.failures, job.total_failures, job.interruptions) == (1, 2, 1)
     assert job.started == datetime.fromisoformat(TIME)
     known = {field.name: getattr(job.progress, field.name) for field in fields(job.progress)}
     assert known == {
@@ -268,8 +268,12 @@ def test_whole_status() -> None:
         "checkpoint_step": 16,
         "commit_every_steps": 4,
     }
-    assert job.last_recovery is not None
-    assert (job.last_recovery.cause, job.last_recovery.seconds, job.last_recovery.steps_lost) == ("WorkerLost", 1.26, 3)
+    assert job.last_interruption is not None
+    assert (job.last_interruption.cause, job.last_interruption.seconds, job.last_interruption.steps_lost) == (
+        "WorkerLost",
+        1.26,
+        3,
+    )
     assert job.root_cause is not None
     assert job.root_cause.where == "w1, rank 1, process 77, on node-1, at 2026-01-01 00:00:00 UTC"
     assert [(w.name, w.index, w.rank, w.node, w.state) for w in job.members] == [

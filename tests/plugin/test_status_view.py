@@ -74,11 +74,11 @@ def test_says_what_matters(name: str, lines: list[str]) -> None:
         assert line in shown
 
 
-def test_last_recovery_is_shown_with_its_slowest_phase() -> None:
+def test_last_interruption_is_shown_with_its_slowest_phase() -> None:
     job = job_of("whole")
-    assert job.last_recovery is not None
-    known = replace(job.last_recovery, phases={"stop": 0.2, "firstStep": 0.97}, slowest="firstStep")
-    shown = text_of(show_status(replace(job, last_recovery=known), [], moment_of("whole")))
+    assert job.last_interruption is not None
+    known = replace(job.last_interruption, phases={"stop": 0.2, "firstStep": 0.97}, slowest="firstStep")
+    shown = text_of(show_status(replace(job, recent_interruptions=(known,)), [], moment_of("whole")))
     said = "trained again 1.2 s after WorkerJoined, 3 steps done again; the slowest phase was first step (1.0 s)"
     assert said in shown
     assert "the slowest phase" not in text_of(show_status(job, [], moment_of("whole")))

@@ -18,7 +18,7 @@ from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half of the text, which Prometheus does not read in this format
 
@@ -62,7 +62,7 @@ REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are still exported: a few scrapes
 
-RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +161,17 @@ class Metrics:
         self._rounds = self._counter(
             "elastic_pytorch_rounds_declared_total", "Rounds declared, by reason (docs/rounds.md).", ("namespace", "reason")
         )
-        self._recovery = self._histogram(
-            "elastic_pytorch_recovery_seconds",
+        self._interruption = self._histogram(
+            "elastic_pytorch_interruption_seconds",
             "Time from a disturbance of a group to its next training step, by the reason of the round.",
             ("reason",),
-            RECOVERY_BUCKETS,
+            INTERRUPTION_BUCKETS,
         )
-        self._recovery_phases = self._histogram(
-            "elastic_pytorch_recovery_phase_seconds",
-            f"Time of each phase of a recovery: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out.",
+        self._interruption_phases = self._histogram(
+            "elastic_pytorch_interruption_phase_seconds",
+            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out.",
             ("phase",),
-            RECOVERY_BUCKETS,
+            INTERRUPTION_BUCKETS,
         )
         self._steps_lost = self._counter(
             "elastic_pytorch_steps_lost_total", "Training steps repeated after a change of the group.", ("namespace",)
@@ -246,9 +246,9 @@ class Metrics:
         for result in RECONCILE_RESULTS:
             self._reconciles.labels(CONTROLLER, result)
         for reason in ROUND_REASONS:
-            self._recovery.labels(reason)
+            self._interruption.labels(reason)
         for phase in PHASES:
-            self._recovery_phases.labels(phase)
+            self._interruption_phases.labels(phase)
         for result in REVIEW_RESULTS:
             self._token_reviews.labels(result)
         for refusal in REFUSAL_REASONS:
@@ -362,12 +362,12 @@ class Metrics:
         self._begin_namespace(namespace, self._clock())
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()
-        recovery, last = todo.memory.recovery, todo.memory.budget.last
-        if recovery is not None and recovery.seconds is not None and recovery != before.recovery:
-            self._recovery.labels(recovery.reason).observe(recovery.seconds)
-            for phase, seconds in recovery.phases.items():
-                self._recovery_phases.labels(phase).observe(seconds)
-            self._steps_lost.labels(namespace).inc(recovery.steps_lost or 0)
+        interruption, last = todo.memory.interruption, todo.memory.budget.last
+        if interruption is not None and interruption.seconds is not None and interruption != before.interruption:
+            self._interruption.labels(interruption.reason).observe(interruption.seconds)
+            for phase, seconds in interruption.phases.items():
+                self._interruption_phases.labels(phase).observe(seconds)
+            self._steps_lost.labels(namespace).inc(interruption.steps_lost or 0)
         if last is not None and last is not before.budget.last:
             self._failures.labels(namespace, last.kind).inc()
 

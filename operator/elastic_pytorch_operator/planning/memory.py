@@ -13,7 +13,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling
@@ -54,7 +54,7 @@ class Memory:
     budget: Budget = field(default_factory=Budget)
     suspects: Mapping[str, float] = field(default_factory=dict)
     ending: Mapping[str, float] = field(default_factory=dict)
-    recovery: Recovery | None = None
+    interruption: Interruption | None = None
     fit: MemoryFit = ANY_SIZE
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
-from elastic_pytorch_operator.planning.reporting.recovery import pause_seconds
+from elastic_pytorch_operator.planning.reporting.interruption import pause_seconds
 from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
@@ -55,8 +55,8 @@ def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
     worth = scaling.autoscale.limit(job.wanted)
     limited = job if worth == job.wanted else replace(job, wanted=worth)
     todo = _plan_by_quota(limited, observed, replace(memory, scaling=scaling), decide)
-    change = todo.memory.recovery
-    if change is None or change == memory.recovery or change.seconds is None or change.reason not in PLANNED:
+    change = todo.memory.interruption
+    if change is None or change == memory.interruption or change.seconds is None or change.reason not in PLANNED:
         return todo
     noted = note_change(scaling, pause_seconds(change, observed.agents.values()))
     return replace(todo, memory=replace(todo.memory, scaling=noted))

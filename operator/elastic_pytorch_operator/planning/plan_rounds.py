@@ -30,7 +30,7 @@ from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_action
 from elastic_pytorch_operator.planning.plan_workers import plan_workers
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_preflight
-from elastic_pytorch_operator.planning.reporting.recovery import advance_recovery, begin_recovery
+from elastic_pytorch_operator.planning.reporting.interruption import advance_interruption, begin_interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, advance_stragglers, record_stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_checkpoint
@@ -110,18 +110,18 @@ def plan_rounds(
     )
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
-    recovery = advance_recovery(memory.recovery, observed.round, observed.agents.values(), observed.time)
+    interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time)
     if decision.round is not None:
-        recovery = begin_recovery(observed.round, decision.round, observed, recovery)
+        interruption = begin_interruption(observed.round, decision.round, observed, interruption)
         if not decision.round.size:
             memory = replace(memory, preflight=memory.preflight.voided())
-    recovered = recovery is not None and recovery.seconds is not None and recovery != memory.recovery
+    resumed = interruption is not None and interruption.seconds is not None and interruption != memory.interruption
     grown = grows(observed.round, decision.round)
     round_ = decision.round or observed.round
     stragglers = NO_STRAGGLERS if ending is not None else advance_stragglers(memory.stragglers, round_, observed)
     findings = Findings(
         budget=memory.budget,
-        recovery=recovery,
+        interruption=interruption,
         ending=ending,
         refusal=describe(memory.failed),
         waiting=deferral.text,
@@ -153,7 +153,7 @@ def plan_rounds(
             asked,
             observed,
             decision.round,
-            recovery if recovered else None,
+            interruption if resumed else None,
             ending,
             unreported(memory.failed),
             deferral.over,
@@ -169,7 +169,7 @@ def plan_rounds(
     return Plan(
         replace(
             memory,
-            recovery=recovery,
+            interruption=interruption,
             checkpoint_wait=deferral.wait,
             grown_at=observed.now if grown else memory.grown_at,
             stragglers=stragglers,

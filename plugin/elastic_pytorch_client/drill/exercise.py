@@ -1,4 +1,4 @@
-"""Does the faults to a job, one after the other, and waits for its recovery from each. It undoes what it changes."""
+"""Does the faults to a job, one after the other, and waits each time until it trains again. It undoes what it changes."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elastic_pytorch_client.cluster import Cluster, Object, training_container
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault, plan_faults
-from elastic_pytorch_client.drill.outcome import Outcome, SeenRecovery
+from elastic_pytorch_client.drill.outcome import Outcome, SeenInterruption
 from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
@@ -28,7 +28,7 @@ class Exercise:
         cluster: where it runs.
         namespace: of the job.
         name: of the job.
-        timeout_seconds: how long to wait for each recovery.
+        timeout_seconds: how long to wait after each fault.
         say: told what is done, and what has happened.
         clock: the time.
         shield: what keeps an undo from being interrupted.
@@ -105,23 +105,23 @@ class Exercise:
         ]
 
     def _wait(self, outcome: Outcome, before: JobView, began: float, fulfilled: Callable[[JobView], bool]) -> None:
-        """Waits until a group that formed later than the one before trains and fulfils something; notes its recoveries.
+        """Waits until a group that formed later than the one before trains and fulfils something; notes its interruptions.
 
         Raises:
             JobFailed: the job has ended instead, or was deleted.
             TimedOut: it took too long.
         """
-        size = outcome.recoveries[-1].workers if outcome.recoveries else before.size
+        size = outcome.interruptions[-1].workers if outcome.interruptions else before.size
         job = before
         for job in follow_job(self.cluster, self.namespace, self.name, timeout_seconds=self.timeout_seconds, clock=self.clock):
-            noted = {seen.recovery.round for seen in outcome.recoveries}
-            for recovery in job.recent_recoveries:
-                if recovery.round > before.round and recovery.round not in noted:
-                    seen = SeenRecovery(recovery, self.clock.monotonic() - began, size, job.size)
-                    outcome.recoveries.append(seen)
+            noted = {seen.interruption.round for seen in outcome.interruptions}
+            for interruption in job.recent_interruptions:
+                if interruption.round > before.round and interruption.round not in noted:
+                    seen = SeenInterruption(interruption, self.clock.monotonic() - began, size, job.size)
+                    outcome.interruptions.append(seen)
                     self.say(f"trains again with {seen.workers} workers, {seen.after_seconds:.1f} s after")
                     size = seen.workers
-            trains = job.last_recovery is not None and job.last_recovery.round == job.round > before.round
+            trains = job.last_interruption is not None and job.last_interruption.round == job.round > before.round
             if trains and job.seen and fulfilled(job):
                 return
             if job.ended:

@@ -66,7 +66,7 @@ def refusal(job: JobView) -> str:
     if job.managed_by not in ("", names.MANAGER):
         return f"{job.name} is managed by {job.managed_by}"
     if job.backend != names.BACKEND_OPERATOR:
-        return f"stock torchrun forms the groups of {job.name} (rendezvous.backend: {job.backend}), and their recoveries are not known"
+        return f"stock torchrun forms the groups of {job.name} (rendezvous.backend: {job.backend}), and their interruptions are not known"
     if not (job.seen and job.at_wanted_size and job.members):
         return f"not all {job.wanted} workers of {job.name} train: `kubectl epj why {job.name}` says why. Begin once they do"
     return ""

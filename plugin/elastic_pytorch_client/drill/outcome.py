@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
-from elastic_pytorch_client.reading.job_view import Recovery
+from elastic_pytorch_client.reading.interruption_phases import PHASES, advise
+from elastic_pytorch_client.reading.job_view import Interruption
 from elastic_pytorch_client.reading.pod_start import PodStart
-from elastic_pytorch_client.reading.recovery_phases import PHASES, advise
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRecovery:
-    """A recovery, as the drill saw it.
+class SeenInterruption:
+    """An interruption, as the drill saw it.
 
     Attributes:
-        recovery: as the operator measured it.
+        interruption: as the operator measured it.
         after_seconds: from what was done to the job until its status showed that it trained again.
         before: the number of workers before.
         workers: and after.
     """
 
-    recovery: Recovery
+    interruption: Interruption
     after_seconds: float
     before: int
     workers: int
@@ -33,7 +33,7 @@ class Outcome:
 
     Attributes:
         planned: what was to be done.
-        recoveries: in their order.
+        interruptions: in their order.
         whole_seconds: until all wanted workers trained; None: they did not.
         starts: of the pods that replaced others.
         error: why it is not known that the job recovered; empty: it did, or the fault was left out.
@@ -41,7 +41,7 @@ class Outcome:
     """
 
     planned: PlannedFault
-    recoveries: list[SeenRecovery] = field(default_factory=list)
+    interruptions: list[SeenInterruption] = field(default_factory=list)
     whole_seconds: float | None = None
     starts: list[PodStart] = field(default_factory=list)
     error: str = ""
@@ -57,18 +57,18 @@ class Outcome:
         found: dict[str, Any] = {"fault": self.fault.value, "does": self.planned.does}
         if self.planned.skipped:
             return found | {"skipped": self.planned.skipped}
-        found["recoveries"] = [
+        found["interruptions"] = [
             {
-                "cause": seen.recovery.cause,
-                "seconds": seen.recovery.seconds,
+                "cause": seen.interruption.cause,
+                "seconds": seen.interruption.seconds,
                 "trainsAgainAfterSeconds": round(seen.after_seconds, 2),
-                "stepsLost": seen.recovery.steps_lost,
+                "stepsLost": seen.interruption.steps_lost,
                 "workersBefore": seen.before,
                 "workers": seen.workers,
-                "phaseSeconds": dict(seen.recovery.phases),
-                "slowestPhase": seen.recovery.slowest,
+                "phaseSeconds": dict(seen.interruption.phases),
+                "slowestPhase": seen.interruption.slowest,
             }
-            for seen in self.recoveries
+            for seen in self.interruptions
         ]
         whole = None if self.whole_seconds is None else round(self.whole_seconds, 2)
         return found | {"wholeAfterSeconds": whole, "advice": what_to_set([self]), "error": self.error}
@@ -97,9 +97,9 @@ def drill_json(namespace: str, job: str, planned: Sequence[PlannedFault], outcom
 
 def what_to_set(outcomes: Sequence[Outcome]) -> list[str]:
     """What was slow in some faults, and what to set: each phase once, with the longest time that it took."""
-    recoveries = [seen.recovery for outcome in outcomes for seen in outcome.recoveries]
-    longest = {phase: max((found.phases.get(phase, 0.0) for found in recoveries), default=0.0) for phase in PHASES}
-    steps_lost = max((found.steps_lost for found in recoveries if found.steps_lost is not None), default=None)
+    interruptions = [seen.interruption for outcome in outcomes for seen in outcome.interruptions]
+    longest = {phase: max((found.phases.get(phase, 0.0) for found in interruptions), default=0.0) for phase in PHASES}
+    steps_lost = max((found.steps_lost for found in interruptions if found.steps_lost is not None), default=None)
     grace_seconds = next((outcome.grace_seconds for outcome in outcomes), None)
     starts = [start.advice() for outcome in outcomes for start in outcome.starts]
     return [*advise(longest, steps_lost, grace_seconds=grace_seconds), *dict.fromkeys(filter(None, starts))]

@@ -7,8 +7,8 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.index_ranges import parse_ranges
+from elastic_pytorch_client.reading.interruption_phases import PHASES
 from elastic_pytorch_client.reading.left_out_nodes import LeftOutNode, view_left_out_nodes
-from elastic_pytorch_client.reading.recovery_phases import PHASES
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 
 RUNNING = "Running"
@@ -75,8 +75,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """`status.lastRecovery`, or an entry of `status.recentRecoveries`.
+class Interruption:
+    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training.
 
     Attributes:
         cause: one word.
@@ -136,7 +136,7 @@ class JobView:
         world: processes that train together, 0 while nothing trains.
         failures: those that have counted since the last progress.
         total_failures: those that have counted since the job began.
-        recoveries: how often a group trained again.
+        interruptions: how often a group trained again.
         seen: whether the operator has looked at the newest spec.
         workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
         unlisted: the indexes of the others, by state.
@@ -166,13 +166,12 @@ class JobView:
     round: int
     failures: int
     total_failures: int
-    recoveries: int
+    interruptions: int
     seen: bool
     started: datetime | None
     completed: datetime | None
     progress: Progress
-    last_recovery: Recovery | None
-    recent_recoveries: tuple[Recovery, ...]
+    recent_interruptions: tuple[Interruption, ...]
     root_cause: RootCause | None
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
@@ -220,6 +219,11 @@ class JobView:
         return (*ranked, *(w for w in self.workers if not w.listed and w.state == RUNNING))
 
     @property
+    def last_interruption(self) -> Interruption | None:
+        """The newest interruption that is over, None if there was none."""
+        return self.recent_interruptions[-1] if self.recent_interruptions else None
+
+    @property
     def size(self) -> int:
         """The number of workers of the current group, with those that are known only by their indexes."""
         return len(self.members) + len(self.unlisted.get(RUNNING, ()))
@@ -234,7 +238,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     """A job's manifest as a view; what is missing has the API's default."""
     metadata, spec, status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
     wanted = int(spec.get("replicas", 1))
-    progress, recovery, cause = (status.get(part) or {} for part in ("progress", "lastRecovery", "rootCause"))
+    progress, cause = (status.get(part) or {} for part in ("progress", "rootCause"))
     unlisted = status.get("unlistedWorkers") or {}
     return JobView(
         name=str(metadata.get("name", "")),
@@ -257,7 +261,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         round=int(status.get("round", 0)),
         failures=int(status.get("failures", 0)),
         total_failures=int(status.get("totalFailures", 0)),
-        recoveries=int(status.get("recoveries", 0)),
+        interruptions=int(status.get("interruptions", 0)),
         seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)) and bool(status),
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
@@ -269,8 +273,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             checkpoint_step=_whole(progress.get("checkpointStep")),
             commit_every_steps=_whole(progress.get("commitEverySteps")),
         ),
-        last_recovery=_view_recovery(recovery) if recovery else None,
-        recent_recoveries=tuple(map(_view_recovery, status.get("recentRecoveries") or ())),
+        recent_interruptions=tuple(map(_view_interruption, status.get("recentInterruptions") or ())),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),
             rank=_whole(cause.get("rank")),
@@ -312,15 +315,15 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     )
 
 
-def _view_recovery(recovery: Mapping[str, Any]) -> Recovery:
-    seconds = {phase: parse_number(recovery.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
-    return Recovery(
-        cause=str(recovery.get("cause", "")),
-        seconds=parse_number(recovery.get("seconds")),
-        steps_lost=_whole(recovery.get("stepsLost")),
+def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:
+    seconds = {phase: parse_number(interruption.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
+    return Interruption(
+        cause=str(interruption.get("cause", "")),
+        seconds=parse_number(interruption.get("seconds")),
+        steps_lost=_whole(interruption.get("stepsLost")),
         phases={phase: taken for phase, taken in seconds.items() if taken is not None},
-        slowest=str(recovery.get("slowestPhase", "")),
-        round=int(recovery.get("round", 0)),
+        slowest=str(interruption.get("slowestPhase", "")),
+        round=int(interruption.get("round", 0)),
     )
 
 

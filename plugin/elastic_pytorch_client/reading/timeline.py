@@ -1,4 +1,4 @@
-"""A job's events, oldest first, with what their notes say of rounds and recoveries."""
+"""A job's events, oldest first, with what their notes say of rounds and interruptions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ class JobEvent:
         round: the number of the round that it declares, None if it declares none.
         workers: in that round, or in the group that trains again.
         cause: of that round, in words; or the reason that it recovers from.
-        seconds: what the recovery took.
+        seconds: what the interruption took.
         steps_lost: what it cost.
     """
 

@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", dest="format", choices=["json"], help="print JSON")
     parser.add_argument(
-        "--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="limit of each recovery (default: 300)"
+        "--timeout",
+        type=float,
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help="limit of the wait after each fault (default: 300)",
     )
 
 

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
 from elastic_pytorch_client.drill.outcome import Outcome, what_to_set
+from elastic_pytorch_client.reading.interruption_phases import name_slowest
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.reading.recovery_phases import name_slowest
-from elastic_pytorch_client.views.recovery_table import RecoveryRow, recovery_table
+from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED
 
 TITLES = {
@@ -43,15 +43,15 @@ def _facts(job: JobView) -> str:
         facts.append("trains with the training library")
     elif job.progress.checkpoint_step is not None:
         facts.append(f"checkpoint at step {job.progress.checkpoint_step}, now at {job.progress.step}")
-    if job.last_recovery is not None and job.last_recovery.seconds is not None:
-        facts.append(f"its last recovery took {job.last_recovery.seconds:.1f} s")
+    if job.last_interruption is not None and job.last_interruption.seconds is not None:
+        facts.append(f"its last interruption took {job.last_interruption.seconds:.1f} s")
     return " · ".join(facts)
 
 
 def show_outcomes(planned: Sequence[PlannedFault], outcomes: Sequence[Outcome]) -> RenderableType:
     """What a drill has shown: the cost of each fault, what was left out, and what to set."""
     rows = [row for outcome in outcomes for row in _rows(outcome)]
-    parts: list[RenderableType] = [recovery_table(rows, "What happened")] if rows else []
+    parts: list[RenderableType] = [interruption_table(rows, "What happened")] if rows else []
     for outcome in outcomes:
         if outcome.whole_seconds is not None:
             parts.append(
@@ -71,16 +71,16 @@ def show_outcomes(planned: Sequence[PlannedFault], outcomes: Sequence[Outcome]) 
     return Group(*parts)
 
 
-def _rows(outcome: Outcome) -> list[RecoveryRow]:
+def _rows(outcome: Outcome) -> list[InterruptionRow]:
     return [
-        RecoveryRow(
-            TITLES[outcome.fault] if number == 0 else f"  then {seen.recovery.cause}",
+        InterruptionRow(
+            TITLES[outcome.fault] if number == 0 else f"  then {seen.interruption.cause}",
             seen.before,
             seen.workers,
             seen.after_seconds,
-            seen.recovery.seconds,
-            seen.recovery.steps_lost,
-            name_slowest(seen.recovery.phases, seen.recovery.slowest),
+            seen.interruption.seconds,
+            seen.interruption.steps_lost,
+            name_slowest(seen.interruption.phases, seen.interruption.slowest),
         )
-        for number, seen in enumerate(outcome.recoveries)
+        for number, seen in enumerate(outcome.interruptions)
     ]

@@ -24,7 +24,7 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> Re
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", expand=True)
     if namespaces:
         table.add_column("NAMESPACE", no_wrap=True)
-    for title in ("NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "RECOVERIES", "AGE"):
+    for title in ("NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "INTERRUPTIONS", "AGE"):
         table.add_column(title, no_wrap=True)
     table.add_column("NOTE", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
@@ -37,7 +37,7 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> Re
             str(job.world),
             how_far(job),
             loss,
-            str(job.recoveries),
+            str(job.interruptions),
         ]
         age = short(seconds_since(job.created, now)) if job.created else ""
         table.add_row(*([job.namespace] if namespaces else []), *row, age, Text(note(job), MUTED))

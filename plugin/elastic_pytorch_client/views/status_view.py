@@ -13,8 +13,8 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.first_line import first_line
-from elastic_pytorch_client.reading.job_view import Condition, JobView, Recovery, Worker
-from elastic_pytorch_client.reading.recovery_phases import name_slowest
+from elastic_pytorch_client.reading.interruption_phases import name_slowest
+from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.views.progress_bar import progress_bar
@@ -43,8 +43,8 @@ def show_status(
     parts += [Text(), _workers(job, max_workers)]
     if job.scaling and not job.ended:
         parts.append(Text(f"  {job.scaling}", MUTED))
-    if (recovery := job.last_recovery) is not None and recovery.slowest and not job.ended:
-        parts.append(Text(f"  {_last_recovery(recovery)}", MUTED))
+    if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
+        parts.append(Text(f"  {_last_interruption(interruption)}", MUTED))
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
@@ -53,11 +53,17 @@ def show_status(
     return Group(*parts)
 
 
-def _last_recovery(recovery: Recovery) -> str:
+def _last_interruption(interruption: Interruption) -> str:
     """What the last change of the group took, and which part of it took longest."""
-    lost = f", {recovery.steps_lost} step{'' if recovery.steps_lost == 1 else 's'} done again" if recovery.steps_lost else ""
-    slowest = name_slowest(recovery.phases, recovery.slowest)
-    return f"trained again {recovery.seconds or 0.0:.1f} s after {recovery.cause}{lost}; the slowest phase was {slowest}"
+    lost = (
+        f", {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} done again"
+        if interruption.steps_lost
+        else ""
+    )
+    slowest = name_slowest(interruption.phases, interruption.slowest)
+    return (
+        f"trained again {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}; the slowest phase was {slowest}"
+    )
 
 
 def _headline(job: JobView, now: datetime) -> Text:

@@ -91,10 +91,10 @@ def _row(job: JobView, known: SparklineSamples) -> list[Text | str]:
     left = spell(progress.seconds_left) if job.world and progress.seconds_left else ""
     loss = "" if progress.loss is None else f"{progress.loss:.3f}"
     speed = f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else ""
-    last = job.last_recovery
-    recovered = str(job.recoveries)
+    last = job.last_interruption
+    interrupted = str(job.interruptions)
     if last is not None and last.seconds is not None:
-        recovered += f", last in {last.seconds:.1f} s"
+        interrupted += f", last in {last.seconds:.1f} s"
     return [
         job.name,
         Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)),
@@ -105,7 +105,7 @@ def _row(job: JobView, known: SparklineSamples) -> list[Text | str]:
         Text(sparkline(known.losses, SPARK_WIDTH), ACCENT),
         speed,
         Text(sparkline(known.speeds, SPARK_WIDTH), ACCENT),
-        Text(recovered, MUTED),
+        Text(interrupted, MUTED),
     ]
 
 

@@ -71,12 +71,12 @@ def test_drill(start_job: StartJob, namespace: str, tmp_path: Path) -> None:
     assert found["recovered"], found
     assert [fault["fault"] for fault in found["faults"]] == ["process", "pod", "node", "scale"]
     for fault in found["faults"]:
-        assert fault["recoveries"], fault
-        for recovery in fault["recoveries"]:
-            phases = recovery["phaseSeconds"]
+        assert fault["interruptions"], fault
+        for interruption in fault["interruptions"]:
+            phases = interruption["phaseSeconds"]
             assert set(phases) == {"detection", "stop", "wait", "start", "init", "firstStep"}
-            assert sum(phases.values()) == pytest.approx(recovery["seconds"], abs=0.05)
-            assert recovery["slowestPhase"] in phases
+            assert sum(phases.values()) == pytest.approx(interruption["seconds"], abs=0.05)
+            assert interruption["slowestPhase"] in phases
     assert job.get()["spec"]["replicas"] == 2
     nodes = json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]
     assert not [node["metadata"]["name"] for node in nodes if node["spec"].get("unschedulable")]

@@ -95,7 +95,7 @@ def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) 
     with labelled(node, MAINTENANCE, "ONGOING"):
         until_replaced(job, leaving)
         assert job.status["round"] == 2
-        assert (job.status["failures"], job.status["lastRecovery"]["cause"]) == (0, "WorkerLeaving")
+        assert (job.status["failures"], job.status["recentInterruptions"][-1]["cause"]) == (0, "WorkerLeaving")
         replaced = [pod["spec"]["nodeName"] for pod in job.pods() if pod["metadata"]["name"] in job.members()]
         assert node not in replaced, "no taint keeps new pods from the node, but the operator does"
 

@@ -16,8 +16,8 @@ from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Metrics
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
-from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.runtime.gauges import begin_to_read, pending_since
@@ -55,20 +55,20 @@ def test_every_reason_of_a_round_has_its_series() -> None:
     assert {getattr(names, name) for name in used} == set(ROUND_REASONS)
 
 
-def test_a_decision_is_told_by_its_round_its_recovery_and_its_cause() -> None:
+def test_a_decision_is_told_by_its_round_its_interruption_and_its_cause() -> None:
     metrics, before = Metrics(), Memory()
-    recovery = Recovery(2, "WorkerLost", since=0.0, seconds=0.7, steps_lost=4, phases={"stop": 0.5, "init": 0.2})
-    after = Plan(replace(before, recovery=recovery), round=replace(a_round(0, 1), reason="WorkerLost"))
+    interruption = Interruption(2, "WorkerLost", since=0.0, seconds=0.7, steps_lost=4, phases={"stop": 0.5, "init": 0.2})
+    after = Plan(replace(before, interruption=interruption), round=replace(a_round(0, 1), reason="WorkerLost"))
     metrics.decided("team", before, after)
     metrics.decided("team", after.memory, Plan(after.memory))
     found = read(metrics)
     assert found["elastic_pytorch_rounds_declared_total{namespace=team,reason=WorkerLost}"] == 1
-    assert found["elastic_pytorch_recovery_seconds_count{reason=WorkerLost}"] == 1, "once, however often it is remembered"
-    assert found["elastic_pytorch_recovery_seconds_bucket{le=1.0,reason=WorkerLost}"] == 1
+    assert found["elastic_pytorch_interruption_seconds_count{reason=WorkerLost}"] == 1, "once, however often it is remembered"
+    assert found["elastic_pytorch_interruption_seconds_bucket{le=1.0,reason=WorkerLost}"] == 1
     assert found["elastic_pytorch_steps_lost_total{namespace=team}"] == 4
-    counts = {phase: found[f"elastic_pytorch_recovery_phase_seconds_count{{phase={phase}}}"] for phase in PHASES}
+    counts = {phase: found[f"elastic_pytorch_interruption_phase_seconds_count{{phase={phase}}}"] for phase in PHASES}
     assert {phase for phase, count in counts.items() if count} == {"stop", "init"}
-    assert found["elastic_pytorch_recovery_phase_seconds_sum{phase=stop}"] == 0.5
+    assert found["elastic_pytorch_interruption_phase_seconds_sum{phase=stop}"] == 0.5
 
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
@@ -113,7 +113,7 @@ def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() ->
     found = read(metrics, gauges)
     for reason in ROUND_REASONS:
         assert found[f"elastic_pytorch_rounds_declared_total{{namespace=team,reason={reason}}}"] == 0
-        assert found[f"elastic_pytorch_recovery_seconds_count{{reason={reason}}}"] == 0
+        assert found[f"elastic_pytorch_interruption_seconds_count{{reason={reason}}}"] == 0
     assert found["elastic_pytorch_failures_total{kind=OutOfMemory,namespace=team}"] == 0
     assert found["elastic_pytorch_steps_lost_total{namespace=team}"] == 0
     assert found["elastic_pytorch_token_reviews_total{result=error}"] == 0

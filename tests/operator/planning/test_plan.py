@@ -54,7 +54,7 @@ def test_first_round_is_one_round() -> None:
     assert len(simulation.declared) == 1
     assert simulation.job.status["state"] == "Running"
     assert simulation.job.status["worldSize"] == 3
-    assert simulation.job.status["recoveries"] == 0
+    assert simulation.job.status["interruptions"] == 0
 
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
@@ -67,7 +67,7 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     simulation.settle(10)
     assert [r.size for r in simulation.declared] == [3, 2, 3]
     assert simulation.job.status["failures"] == 0
-    assert simulation.job.status["recoveries"] == 2
+    assert simulation.job.status["interruptions"] == 2
 
 
 def test_resumed_training_is_told_once() -> None:
@@ -80,7 +80,7 @@ def test_resumed_training_is_told_once() -> None:
         told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
     assert len(told) == 1
     assert told[0].note.startswith("Trains again with 2 workers 0.")
-    assert simulation.job.status["lastRecovery"]["cause"] == "WorkerLost"
+    assert simulation.job.status["recentInterruptions"][-1]["cause"] == "WorkerLost"
 
 
 def test_scale_down_forms_the_group_before_pods_go() -> None:

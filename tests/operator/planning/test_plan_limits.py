@@ -51,7 +51,7 @@ def test_resumed_job_goes_on() -> None:
     simulation.settle(10)
     status = simulation.job.status
     assert [round_.size for round_ in simulation.declared] == [3, 0, 3]
-    assert (status["state"], status["failures"], status["recoveries"]) == ("Running", 0, 0)
+    assert (status["state"], status["failures"], status["interruptions"]) == ("Running", 0, 0)
     assert find_condition(status, "Suspended")["status"] == "False"  # type: ignore[index]
 
 

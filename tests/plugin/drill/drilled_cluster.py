@@ -68,7 +68,7 @@ class DrilledCluster(RecordedCluster):
 
     Attributes:
         recovers: whether the job recovers from what is done to it.
-        phases: of each recovery.
+        phases: of each interruption.
         on_change: called after each change of the group.
     """
 
@@ -131,7 +131,7 @@ class DrilledCluster(RecordedCluster):
         status = job["status"]
         round_ = status["round"] + 1
         slowest = max(self.phases, key=lambda phase: float(self.phases[phase]))
-        recovery = {
+        interruption = {
             "cause": cause,
             "seconds": f"{sum(map(float, self.phases.values())):.2f}",
             "stepsLost": 3,
@@ -140,7 +140,7 @@ class DrilledCluster(RecordedCluster):
             "round": round_,
         }
         status |= trains(self._pods, job["spec"]["replicas"])
-        status |= {"observedGeneration": job["metadata"]["generation"], "round": round_, "lastRecovery": recovery}
-        status |= {"recoveries": status.get("recoveries", 0) + 1}
-        status["recentRecoveries"] = [*status.get("recentRecoveries", []), recovery][-8:]
+        status |= {"observedGeneration": job["metadata"]["generation"], "round": round_}
+        status |= {"interruptions": status.get("interruptions", 0) + 1}
+        status["recentInterruptions"] = [*status.get("recentInterruptions", []), interruption][-8:]
         self.put(json.loads(json.dumps(job)))

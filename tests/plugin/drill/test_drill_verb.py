@@ -58,8 +58,8 @@ def test_json(epj: Epj) -> None:
     found = json.loads(text)
     assert (code, found["recovered"], found["dryRun"]) == (0, True, False)
     (fault,) = found["faults"]
-    (recovery,) = fault["recoveries"]
-    assert (fault["fault"], recovery["slowestPhase"], recovery["phaseSeconds"]["stop"]) == ("process", "stop", 20.3)
+    (interruption,) = fault["interruptions"]
+    assert (fault["fault"], interruption["slowestPhase"], interruption["phaseSeconds"]["stop"]) == ("process", "stop", 20.3)
     assert "SIGTERM handler" in fault["advice"][0]
     assert "It is 20 now" in fault["advice"][0]
     code, text = epj(cluster, "drill", "lm", "-o", "json")
@@ -67,7 +67,7 @@ def test_json(epj: Epj) -> None:
 
 
 @pytest.mark.parametrize("fault", ["pod", "node", "scale"])
-def test_ends_at_the_first_fault_without_recovery_and_undoes_it(fault: str, epj: Epj) -> None:
+def test_ends_at_the_first_fault_without_interruption_and_undoes_it(fault: str, epj: Epj) -> None:
     cluster = DrilledCluster()
     cluster.recovers = False
     code, text = epj(cluster, "drill", "lm", "--yes", "--only", fault, "--timeout", "20")

@@ -1,8 +1,8 @@
 """What a drill advises after all that it has done."""
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
-from elastic_pytorch_client.drill.outcome import Outcome, SeenRecovery, what_to_set
-from elastic_pytorch_client.reading.job_view import Recovery
+from elastic_pytorch_client.drill.outcome import Outcome, SeenInterruption, what_to_set
+from elastic_pytorch_client.reading.job_view import Interruption
 from elastic_pytorch_client.reading.pod_start import PodStart
 
 GRACE_SECONDS = 10.0
@@ -10,7 +10,7 @@ GRACE_SECONDS = 10.0
 
 def an_outcome(*stop_seconds: float, fault: Fault = Fault.POD, start_seconds: float = 1.0) -> Outcome:
     seen = [
-        SeenRecovery(Recovery("WorkerLost", seconds, 0, {"stop": seconds, "init": 0.1}, "stop"), seconds, 2, 2)
+        SeenInterruption(Interruption("WorkerLost", seconds, 0, {"stop": seconds, "init": 0.1}, "stop"), seconds, 2, 2)
         for seconds in stop_seconds
     ]
     starts = [PodStart(f"lm-{fault}", 0.0, start_seconds)]

@@ -160,7 +160,7 @@ async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Pa
         done = await disturb(operator, random.Random(SEED), steps, lines)
         await until(lambda: has_ended(operator.cluster.job("random")["status"]), lambda: f"{done}\n" + "\n".join(lines[-80:]))
         status = operator.cluster.job("random")["status"]
-    print(f"seed {SEED}: {done}; {status['recoveries']} recoveries, {status['failures']} failures")
+    print(f"seed {SEED}: {done}; {status['interruptions']} interruptions, {status['failures']} failures")
     assert status["state"] == "Complete", "\n".join(lines[-80:])
     check_steps(read(steps))
     twice = Counter(step for step, _ in {(e["step"], e["generation"]) for e in read(steps)})

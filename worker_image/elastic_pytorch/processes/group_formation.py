@@ -1,4 +1,4 @@
-"""Tells the agent when the process group of a warm worker has formed: the end of the phase `init` of a recovery.
+"""Tells the agent when the process group of a warm worker has formed: the end of the phase `init` of an interruption.
 
 The agent and the operator see processes, not groups. The only one who knows that all members have met is torch's `init_process_group`.
 """

@@ -11,9 +11,9 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
-from elastic_pytorch_operator.planning.reporting.recovery_phases import slowest_phase
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -35,7 +35,7 @@ def record_events(
     job: Job,
     observed: Observed,
     declared: Round | None,
-    recovered: Recovery | None,
+    resumed: Interruption | None,
     ending: Ending | None,
     refusals: Sequence[str],
     waited: str = "",
@@ -49,7 +49,7 @@ def record_events(
         job: with the status before this moment.
         observed: what is known.
         declared: the round that is declared now.
-        recovered: the change of the group that is over now.
+        resumed: the change of the group that is over now.
         ending: how the job ends now.
         refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
         waited: why a wait for a checkpoint is over now.
@@ -85,14 +85,14 @@ def record_events(
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
         note = f"Round {declared.number}, {change}: {declared.cause}"
         events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS))
-    if recovered is not None:
+    if resumed is not None:
         size = observed.round.size if observed.round else 0
         lost = ""
-        if recovered.steps_lost:
-            lost = f", {recovered.steps_lost} {'step is' if recovered.steps_lost == 1 else 'steps are'} done again"
-        note = f"Trains again with {size} workers {recovered.seconds:.1f} s after {recovered.reason}{lost}"
-        if slowest := slowest_phase(recovered.phases):
-            note += f"; the slowest phase was {slowest} ({recovered.phases[slowest]:.1f} s)"
+        if resumed.steps_lost:
+            lost = f", {resumed.steps_lost} {'step is' if resumed.steps_lost == 1 else 'steps are'} done again"
+        note = f"Trains again with {size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
+        if slowest := slowest_phase(resumed.phases):
+            note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
         events.append(RecordEvent(names.TRAINING_RESUMED, note))
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED

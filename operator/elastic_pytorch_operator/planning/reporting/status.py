@@ -25,9 +25,9 @@ from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, Memo
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery, extend_recent
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -56,7 +56,7 @@ class Findings:
 
     Attributes:
         budget: its failures.
-        recovery: its last change of the group.
+        interruption: its last change of the group.
         ending: set if it ends now.
         refusal: what came of the writes that the API server does not accept.
         waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
@@ -74,7 +74,7 @@ class Findings:
     """
 
     budget: Budget
-    recovery: Recovery | None = None
+    interruption: Interruption | None = None
     ending: Ending | None = None
     refusal: str = ""
     waiting: str = ""
@@ -103,7 +103,7 @@ def describe_job(
         round_: the newest round, perhaps declared just now.
         findings: of the plan.
     """
-    budget, recovery, ending = findings.budget, findings.recovery, findings.ending
+    budget, interruption, ending = findings.budget, findings.interruption, findings.ending
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
     ready = [c for c in live if c.liveness is Liveness.READY]
@@ -143,7 +143,7 @@ def describe_job(
     progress = _progress(agents) or old.get("progress")
     if progress:
         status["progress"] = progress
-    status |= _recoveries(old, recovery)
+    status |= _interruptions(old, interruption)
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
@@ -250,13 +250,12 @@ def status_write(
     return ([PatchStatus(status)], None) if due is not None and due <= observed.now else ([], due)
 
 
-def _recoveries(old: Mapping[str, Any], recovery: Recovery | None) -> Status:
-    """The last recovery that is over, the latest few, and how many there have been."""
-    last, recent, count = old.get("lastRecovery"), old.get("recentRecoveries") or [], int(old.get("recoveries", 0))
-    if recovery is not None and recovery.seconds is not None and last != (over := recovery.as_status()):
-        last, recent, count = over, extend_recent(recent, over), count + 1
-    known = {"lastRecovery": last, "recentRecoveries": recent}
-    return {"recoveries": count, **{name: value for name, value in known.items() if value}}
+def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:
+    """The latest interruptions that are over, and how many there have been."""
+    recent, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
+    if interruption is not None and interruption.seconds is not None and [over := interruption.as_status()] != recent[-1:]:
+        recent, count = extend_recent(recent, over), count + 1
+    return {"interruptions": count} | ({"recentInterruptions": recent} if recent else {})
 
 
 def _progress(agents: Sequence[AgentView]) -> Status | None:

@@ -247,8 +247,8 @@ def test_after_a_loss_the_others_are_checked_too(how: str) -> None:
     assert simulation.declared[1].cause.endswith("; the nodes are checked first")
     assert simulation.sizes[-1] == 3
     assert not simulation.where(simulation.members) & simulation.slow.keys()
-    [recovery] = simulation.job.status["recentRecoveries"][:1]
-    assert recovery["cause"] == {"killed": "WorkerLost", "failed": "WorkerFailed"}[how]
+    [interruption] = simulation.job.status["recentInterruptions"][:1]
+    assert interruption["cause"] == {"killed": "WorkerLost", "failed": "WorkerFailed"}[how]
 
 
 def test_planned_changes_check_newcomers_only() -> None:

@@ -1,4 +1,4 @@
-"""Which events a moment has. What their notes say of rounds and recoveries, tests/plugin/test_operator_sentences.py reads."""
+"""Which events a moment has. What their notes say of rounds and interruptions, tests/plugin/test_operator_sentences.py reads."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.events import record_events, record_refusals
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
 from tests.operator.builders import NOW, a_job, a_round, observed
@@ -54,7 +54,7 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
         pytest.param({}, {"declared": replace(ROUND, reason="JobSuspended")}, [], id="the round of a suspension"),
         pytest.param(
             {},
-            {"recovered": Recovery(2, "WorkerLost", NOW, seconds=1.0)},
+            {"resumed": Interruption(2, "WorkerLost", NOW, seconds=1.0)},
             [("TrainingResumed", False, False)],
             id="trains again",
         ),
@@ -63,7 +63,7 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
     ],
 )
 def test_events(job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]) -> None:
-    nothing = {"declared": None, "recovered": None, "ending": None, "refusals": ()}
+    nothing = {"declared": None, "resumed": None, "ending": None, "refusals": ()}
     told = record_events(a_job(**job), observed(round=a_round(0)), **{**nothing, **said})
     assert [(event.reason, event.warning, event.with_status) for event in told] == events
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.recovery import Recovery
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.status import (
     DETAILS_WRITE_SECONDS,
     PROGRESS_WRITES_PER_SECOND,
@@ -90,12 +90,13 @@ def test_progress(agents: list[Any], progress: dict[str, Any] | None) -> None:
     assert status_of(seen).get("progress") == progress
 
 
+LOST = {"cause": "WorkerLost", "seconds": "1.00", "round": 4, "time": TIME}
 OLD = {
     "round": 4,
     "startTime": "2025-12-31T00:00:00Z",
     "progress": {"summary": "7", "step": 7},
-    "lastRecovery": {"cause": "WorkerLost", "seconds": "1.00"},
-    "recoveries": 2,
+    "recentInterruptions": [LOST],
+    "interruptions": 2,
     "lastGrowthTime": "2025-12-31T00:00:01Z",
     "rootCause": {"worker": "w9"},
 }
@@ -114,20 +115,21 @@ def test_what_is_known_from_before_stays() -> None:
         pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
         pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
         pytest.param(
-            {"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3)},
-            "lastRecovery",
-            {"cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
-            id="a recovery is over",
+            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME)},
+            "recentInterruptions",
+            [LOST, {"cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3, "round": 5, "time": TIME}],
+            id="an interruption is over",
         ),
         pytest.param(
-            {"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234)},
-            "recentRecoveries",
-            [{"cause": "WorkerFailed", "seconds": "1.23"}],
-            id="it is one of the last",
+            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234)}, "interruptions", 3, id="it is counted"
         ),
-        pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW, seconds=1.234)}, "recoveries", 3, id="it is counted"),
-        pytest.param({"recovery": Recovery(5, "WorkerFailed", NOW)}, "recoveries", 2, id="it goes on"),
-        pytest.param({"recovery": Recovery(5, "WorkerLost", NOW, seconds=1.0)}, "recoveries", 2, id="it has been counted"),
+        pytest.param({"interruption": Interruption(5, "WorkerFailed", NOW)}, "interruptions", 2, id="it goes on"),
+        pytest.param(
+            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME)},
+            "interruptions",
+            2,
+            id="it has been counted",
+        ),
         pytest.param({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status(), id="the last failure"),
         pytest.param({"ending": Ending(False, "R", "m")}, "completionTime", TIME, id="the end"),
         pytest.param({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status(), id="the cause of the end"),

@@ -14,8 +14,8 @@ from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.recovery import MAX_RECENT, Recovery
-from elastic_pytorch_operator.planning.reporting.recovery_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.interruption import MAX_RECENT, Interruption
+from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -57,10 +57,10 @@ def a_group(every: int) -> Observed:
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
     old: dict[str, Any] = {"rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
-    recovery = Recovery(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
-    old["recentRecoveries"] = [recovery.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
+    interruption = Interruption(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
+    old["recentInterruptions"] = [interruption.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
-    findings = Findings(**{"budget": Budget(last=BOOM), "recovery": recovery, "stragglers": Stragglers(slow), **said})
+    findings = Findings(**{"budget": Budget(last=BOOM), "interruption": interruption, "stragglers": Stragglers(slow), **said})
     status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
     assert len(status["workers"]) == 128
     assert len(json.dumps(status).encode()) < MAX_BYTES

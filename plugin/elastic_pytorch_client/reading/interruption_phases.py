@@ -1,4 +1,4 @@
-"""The phases of a recovery: their names, when one is slow, and what to set then."""
+"""The phases of an interruption: their names, when one is slow, and what to set then."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -39,7 +39,7 @@ def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
 
 
 def advise(phases: Mapping[str, float], steps_lost: int | None, *, grace_seconds: float | None = None) -> list[str]:
-    """What was slow in a recovery, and what to set: a line for each slow phase, and one for steps done again.
+    """What was slow in an interruption, and what to set: a line for each slow phase, and one for steps done again.
 
     Args:
         phases: the seconds of each phase that is known.

@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryRow:
+class InterruptionRow:
     """A change of the group that is over.
 
     Attributes:
@@ -30,7 +30,7 @@ class RecoveryRow:
     slowest: str = ""
 
 
-def recovery_table(rows: Sequence[RecoveryRow], title: str) -> Table:
+def interruption_table(rows: Sequence[InterruptionRow], title: str) -> Table:
     """Returns a line for each change of the group; without the column of phases if none is known."""
     table = Table("event", "workers", box=SIMPLE, title=title, title_justify="left", title_style="bold")
     for column in ("new group's first step", "pause of training", "steps lost"):

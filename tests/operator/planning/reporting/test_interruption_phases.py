@@ -1,13 +1,13 @@
-"""Which part of a recovery took how long."""
+"""Which part of an interruption took how long."""
 
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.recovery_phases import (
+from elastic_pytorch_operator.planning.reporting.interruption_phases import (
     PHASES,
     Milestones,
     slowest_phase,
-    split_recovery,
+    split_interruption,
 )
 
 
@@ -70,18 +70,18 @@ def milestones(**changes: Any) -> Milestones:
     ],
 )
 def test_phases(changes: dict[str, Any], phases: dict[str, float]) -> None:
-    found = split_recovery(milestones(**changes))
+    found = split_interruption(milestones(**changes))
     assert found == pytest.approx(phases)
     assert list(found) == [phase for phase in PHASES if phase in phases]
 
 
-def test_together_they_are_the_recovery() -> None:
+def test_together_they_are_the_interruption() -> None:
     for missing in PHASES:
         name = {"detection": "declared", "stop": "stopped", "wait": "regrouped", "start": "started", "init": "formed"}.get(
             missing
         )
         changes = {f"{name}_at": None} if name else {}
-        assert sum(split_recovery(milestones(**changes)).values()) == pytest.approx(2.2)
+        assert sum(split_interruption(milestones(**changes)).values()) == pytest.approx(2.2)
 
 
 @pytest.mark.parametrize(

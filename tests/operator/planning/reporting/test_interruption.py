@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.recovery import (
+from elastic_pytorch_operator.planning.reporting.interruption import (
     MAX_RECENT,
-    Recovery,
-    advance_recovery,
-    begin_recovery,
+    Interruption,
+    advance_interruption,
+    begin_interruption,
     extend_recent,
 )
 
@@ -21,49 +21,49 @@ def stepping(worker: str, step: int, first: int, **fields: object) -> object:
     return an_agent(worker, round_=2, progress=Progress(step=step, first_step=first), **fields)
 
 
-def test_first_round_is_no_recovery() -> None:
-    assert begin_recovery(None, BEFORE, observed(), None) is None
-    assert begin_recovery(a_round(number=3), a_round(0, number=4), observed(), None) is None
+def test_first_round_is_no_interruption() -> None:
+    assert begin_interruption(None, BEFORE, observed(), None) is None
+    assert begin_interruption(a_round(number=3), a_round(0, number=4), observed(), None) is None
 
 
-def test_recovery_begins_with_the_first_sign_of_the_loss() -> None:
+def test_interruption_begins_with_the_first_sign_of_the_loss() -> None:
     agents = [
         an_agent("w0", "failed", state_since=NOW - 0.2, progress=Progress(step=95)),
         an_agent("w1", progress=Progress(step=96)),
         an_agent("w2", disconnected_since=NOW - 0.3),
     ]
-    begun = begin_recovery(BEFORE, AFTER, observed(agents=agents), None)
+    begun = begin_interruption(BEFORE, AFTER, observed(agents=agents), None)
     assert begun is not None
     assert (begun.since, begun.step_before, begun.seconds) == (NOW - 0.3, 96, None)
 
 
-def test_recovery_ends_with_the_first_step_and_counts_the_steps_done_again() -> None:
-    begun = Recovery(2, "WorkerLost", NOW - 1.0, step_before=96)
+def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again() -> None:
+    begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
     agents = [stepping("w0", 93, 91, progressed_at=NOW - 0.2), stepping("w1", 91, 91, progressed_at=NOW - 0.1)]
-    ended = advance_recovery(begun, AFTER, agents)  # type: ignore[arg-type]
+    ended = advance_interruption(begun, AFTER, agents)  # type: ignore[arg-type]
     assert ended is not None
     assert ended.seconds == pytest.approx(0.8)
     assert ended.steps_lost == 6
 
 
-def test_recovery_goes_on_while_members_have_not_taken_up_the_round() -> None:
-    begun = Recovery(2, "WorkerLost", NOW - 1.0)
-    assert advance_recovery(begun, AFTER, [an_agent("w0", round_=2), an_agent("w1", round_=1)]) is begun
+def test_interruption_goes_on_while_members_have_not_taken_up_the_round() -> None:
+    begun = Interruption(2, "WorkerLost", NOW - 1.0)
+    assert advance_interruption(begun, AFTER, [an_agent("w0", round_=2), an_agent("w1", round_=1)]) is begun
 
 
-def test_without_reports_a_recovery_ends_when_all_workers_run() -> None:
-    begun = Recovery(2, "WorkerLost", NOW - 1.0)
+def test_without_reports_a_interruption_ends_when_all_workers_run() -> None:
+    begun = Interruption(2, "WorkerLost", NOW - 1.0)
     agents = [an_agent("w0", round_=2, state_since=NOW - 0.5), an_agent("w1", round_=2, state_since=NOW - 0.4)]
-    ended = advance_recovery(begun, AFTER, agents)
+    ended = advance_interruption(begun, AFTER, agents)
     assert ended is not None
     assert ended.seconds == pytest.approx(0.6)
     assert ended.steps_lost is None
 
 
-def test_second_round_before_the_end_is_the_same_recovery() -> None:
-    begun = Recovery(2, "WorkerLost", NOW - 1.0, step_before=96)
-    again = begin_recovery(AFTER, a_round(0, number=3), observed(), begun)
-    assert again == Recovery(3, "WorkerLost", NOW - 1.0, step_before=96)
+def test_second_round_before_the_end_is_the_same_interruption() -> None:
+    begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
+    again = begin_interruption(AFTER, a_round(0, number=3), observed(), begun)
+    assert again == Interruption(3, "WorkerLost", NOW - 1.0, step_before=96)
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,23 @@ def test_second_round_before_the_end_is_the_same_recovery() -> None:
 )
 def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since: float) -> None:
     agents = [an_agent("w0"), an_agent("w1"), an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member})]
-    begun = begin_recovery(BEFORE, replace(AFTER, reason=reason), observed(agents=agents), None)
+    begun = begin_interruption(BEFORE, replace(AFTER, reason=reason), observed(agents=agents), None)
     assert begun is not None
     assert begun.since == pytest.approx(since)
 
 
 def test_phases_of_a_loss() -> None:
-    begun = begin_recovery(BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None)
+    begun = begin_interruption(BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None)
     fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
     agents = [
         an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
         an_agent("w1", round_=2, state_since=NOW + 0.3, **fields),
     ]
-    stopped = advance_recovery(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
+    stopped = advance_interruption(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
     assert stopped is not None
     assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
     stepped = [replace(a, progress=Progress(step=10, first_step=10), progressed_at=NOW + 1.8) for a in agents]
-    ended = advance_recovery(stopped, AFTER, stepped, TIME)
+    ended = advance_interruption(stopped, AFTER, stepped, TIME)
     assert ended is not None
     assert ended.phases == pytest.approx(
         {"detection": 0.2, "stop": 0.5, "wait": 0.0, "start": 0.1, "init": 1.0, "firstStep": 0.2}
@@ -123,22 +123,22 @@ def test_phases_of_a_loss() -> None:
 
 def test_job_below_its_minimum_waits() -> None:
     empty, whole = replace(a_round(number=2), declared_at=NOW), replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
-    recovery = begin_recovery(BEFORE, empty, observed(), None)
+    interruption = begin_interruption(BEFORE, empty, observed(), None)
     stopping = [an_agent("w0", "stopping"), an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", "leaving")]
-    recovery = advance_recovery(recovery, empty, stopping)
-    assert recovery is not None
-    assert recovery.stopped_at is None
-    recovery = advance_recovery(recovery, empty, [an_agent("w0", "ready", 1, state_since=NOW + 3), *stopping[1:]])
-    assert recovery is not None
-    assert recovery.stopped_at == NOW + 3
-    recovery = begin_recovery(empty, whole, observed(), recovery)
+    interruption = advance_interruption(interruption, empty, stopping)
+    assert interruption is not None
+    assert interruption.stopped_at is None
+    interruption = advance_interruption(interruption, empty, [an_agent("w0", "ready", 1, state_since=NOW + 3), *stopping[1:]])
+    assert interruption is not None
+    assert interruption.stopped_at == NOW + 3
+    interruption = begin_interruption(empty, whole, observed(), interruption)
     running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
-    ended = advance_recovery(recovery, whole, running)
+    ended = advance_interruption(interruption, whole, running)
     assert ended is not None
     assert ended.phases == pytest.approx({"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0})
 
 
-def test_recent_recoveries_are_bounded_and_none_is_twice() -> None:
+def test_recent_interruptions_are_bounded_and_none_is_twice() -> None:
     recent: list[Any] = []
     for number in range(2 * MAX_RECENT):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""How long the last change of the group took, and what it cost: `status.lastRecovery`."""
+"""How long a change of the group has interrupted the training, and what it cost: `status.recentInterruptions`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,16 +7,16 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.recovery_phases import Milestones, slowest_phase, split_recovery
+from elastic_pytorch_operator.planning.reporting.interruption_phases import Milestones, slowest_phase, split_interruption
 from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
-MAX_RECENT = 8  # recoveries that the status keeps: about two kilobytes
+MAX_RECENT = 8  # interruptions that the status keeps: about two kilobytes
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class Interruption:
     """A change of the group that trained, from its cause to the first step after it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Recovery:
     time: str = ""
 
     def as_status(self) -> dict[str, Any]:
-        """As `status.lastRecovery` has it, once it is over."""
+        """As an entry of `status.recentInterruptions`, once it is over."""
         found: dict[str, Any] = {"cause": self.reason, "seconds": f"{self.seconds or 0.0:.2f}"}
         if self.steps_lost is not None:
             found["stepsLost"] = self.steps_lost
@@ -59,23 +59,25 @@ class Recovery:
 
 
 def extend_recent(old: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns `status.recentRecoveries`, oldest first, with the last recovery as its newest entry.
+    """Returns `status.recentInterruptions`, oldest first, with one more entry.
 
     Args:
         old: the entries there are.
-        last: `status.lastRecovery`, which may be among them already.
+        last: the newest one, which may be among them already.
     """
     return [*(entry for entry in old if entry.get("round") != last.get("round")), last][-MAX_RECENT:]
 
 
-def begin_recovery(before: Round | None, after: Round, observed: Observed, unfinished: Recovery | None) -> Recovery | None:
-    """The recovery that a newly declared round starts; None for a first round.
+def begin_interruption(
+    before: Round | None, after: Round, observed: Observed, unfinished: Interruption | None
+) -> Interruption | None:
+    """The interruption that a newly declared round starts; None for a first round.
 
     Args:
         before: the round that it follows.
         after: the new round.
         observed: what was known when it was declared.
-        unfinished: a recovery still going on, which this round continues.
+        unfinished: an interruption still going on, which this round continues.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
@@ -88,7 +90,7 @@ def begin_recovery(before: Round | None, after: Round, observed: Observed, unfin
     if after.reason in LOSSES:
         signs += _silences([agent for agent in agents if agent.worker not in after.ranks], agents, observed)
     steps = [a.progress.step for a in agents if a.progress.step is not None]
-    return Recovery(
+    return Interruption(
         round=after.number,
         reason=after.reason,
         since=min([*(max(sign, before.declared_at) for sign in signs), after.declared_at]),
@@ -116,51 +118,51 @@ def _silences(lost: Sequence[AgentView], group: Sequence[AgentView], observed: O
     return [max(agent.heard_at, stepped_at) for agent in lost if observed.now - agent.heard_at >= longest]
 
 
-def pause_seconds(recovery: Recovery, agents: Iterable[AgentView]) -> float:
+def pause_seconds(interruption: Interruption, agents: Iterable[AgentView]) -> float:
     """What a change that is over has cost: the time without a step, and the time of the steps that are done again, in seconds."""
     speed = max((agent.steps_per_second or 0.0 for agent in agents), default=0.0)
-    again = (recovery.steps_lost or 0) / speed if speed else 0.0
-    return (recovery.seconds or 0.0) + again
+    again = (interruption.steps_lost or 0) / speed if speed else 0.0
+    return (interruption.seconds or 0.0) + again
 
 
-def advance_recovery(
-    recovery: Recovery | None, round_: Round | None, agents: Iterable[AgentView], time: str = ""
-) -> Recovery | None:
-    """Ends a recovery once its group trains: at its first step, or if its script reports none, when all its workers run.
+def advance_interruption(
+    interruption: Interruption | None, round_: Round | None, agents: Iterable[AgentView], time: str = ""
+) -> Interruption | None:
+    """Ends an interruption once its group trains: at its first step, or if its script reports none, when all its workers run.
 
     Args:
-        recovery: the last one, if there was any.
+        interruption: the last one, if there was any.
         round_: the newest round.
         agents: of the job.
         time: now, RFC 3339.
     """
-    if recovery is None or recovery.seconds is not None or round_ is None:
-        return recovery
+    if interruption is None or interruption.seconds is not None or round_ is None:
+        return interruption
     agents = list(agents)
-    if recovery.stopped_at is None and (stopped_at := _stopped_at(recovery, round_, agents)) is not None:
-        recovery = replace(recovery, stopped_at=stopped_at)
+    if interruption.stopped_at is None and (stopped_at := _stopped_at(interruption, round_, agents)) is not None:
+        interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
-        return recovery
+        return interruption
     here = [a for a in agents if a.worker in round_.ranks and a.round == round_.number]
     active = [a for a in here if a.state in ACTIVE]
     if len(active) < round_.size:
-        return recovery
+        return interruption
     first_steps = [a.progress.first_step for a in active if a.progress.first_step is not None]
-    if first_steps and recovery.step_before is not None:
+    if first_steps and interruption.step_before is not None:
         ended_at = min(a.progressed_at for a in active if a.progress.first_step is not None)
-        lost = max(0, recovery.step_before - min(first_steps) + 1)
-        phases = _phases(recovery, round_, active, stepped_at=ended_at)
-        return replace(recovery, seconds=max(0.0, ended_at - recovery.since), steps_lost=lost, phases=phases, time=time)
-    if recovery.step_before is None or any(a.state is AgentState.SUCCEEDED for a in active):
+        lost = max(0, interruption.step_before - min(first_steps) + 1)
+        phases = _phases(interruption, round_, active, stepped_at=ended_at)
+        return replace(interruption, seconds=max(0.0, ended_at - interruption.since), steps_lost=lost, phases=phases, time=time)
+    if interruption.step_before is None or any(a.state is AgentState.SUCCEEDED for a in active):
         ended_at = max(a.state_since for a in active)
-        phases = _phases(recovery, round_, active, running_at=ended_at)
-        return replace(recovery, seconds=max(0.0, ended_at - recovery.since), phases=phases, time=time)
-    return recovery
+        phases = _phases(interruption, round_, active, running_at=ended_at)
+        return replace(interruption, seconds=max(0.0, ended_at - interruption.since), phases=phases, time=time)
+    return interruption
 
 
-def _stopped_at(recovery: Recovery, round_: Round, agents: Sequence[AgentView]) -> float | None:
+def _stopped_at(interruption: Interruption, round_: Round, agents: Sequence[AgentView]) -> float | None:
     """When the members of the group before that go on had stopped its processes, monotonic seconds; None: one of them has not."""
-    group, begun_at = recovery.group, recovery.declared_at
+    group, begun_at = interruption.group, interruption.declared_at
     if group is None or begun_at is None:
         return None
     going_on = [
@@ -177,27 +179,27 @@ def _stopped_at(recovery: Recovery, round_: Round, agents: Sequence[AgentView]) 
 
 
 def _phases(
-    recovery: Recovery,
+    interruption: Interruption,
     round_: Round,
     active: Sequence[AgentView],
     *,
     stepped_at: float | None = None,
     running_at: float | None = None,
 ) -> dict[str, float]:
-    """The phases of a recovery that is over; without reports of steps, the last one ends when all processes run.
+    """The phases of an interruption that is over; without reports of steps, the last one ends when all processes run.
 
     An agent that has not told its moments yet is left out: one pod's word that the group has formed holds for all.
     """
-    if recovery.declared_at is None:
+    if interruption.declared_at is None:
         return {}
     started = [a.started_at for a in active if a.started_at is not None]
     formed = [a.formed_at for a in active if a.formed_at is not None]
-    return split_recovery(
+    return split_interruption(
         Milestones(
-            since=recovery.since,
-            declared_at=recovery.declared_at,
-            stopped_at=recovery.stopped_at,
-            regrouped_at=max(round_.declared_at, recovery.stopped_at or 0.0),
+            since=interruption.since,
+            declared_at=interruption.declared_at,
+            stopped_at=interruption.stopped_at,
+            regrouped_at=max(round_.declared_at, interruption.stopped_at or 0.0),
             started_at=running_at if running_at is not None else max(started, default=None),
             formed_at=None if running_at is not None else max(formed, default=None),
             stepped_at=stepped_at,

@@ -1,6 +1,6 @@
-"""Which part of a recovery took how long. Pure: moments in, seconds out.
+"""Which part of an interruption took how long. Pure: moments in, seconds out.
 
-The phases follow each other, so together they are the recovery:
+The phases follow each other, so together they are the interruption:
 
 - `detection`: from the disturbance until the operator declares a round, with the pause of a crash loop;
 - `stop`: until the remaining members have stopped their processes;
@@ -18,7 +18,7 @@ DETECTION, STOP, WAIT, START, INIT, FIRST_STEP = PHASES = ("detection", "stop", 
 
 @dataclass(frozen=True, slots=True)
 class Milestones:
-    """When each phase of a recovery was over, monotonic seconds; None: not known.
+    """When each phase of an interruption was over, monotonic seconds; None: not known.
 
     Attributes:
         since: when the group was disturbed.
@@ -39,7 +39,7 @@ class Milestones:
     stepped_at: float | None = None
 
 
-def split_recovery(milestones: Milestones) -> dict[str, float]:
+def split_interruption(milestones: Milestones) -> dict[str, float]:
     """Returns the seconds of each phase whose end is known, in their order.
 
     A phase whose end is not known is left out, and its time belongs to the next one that is known. No phase is negative: the moments come
