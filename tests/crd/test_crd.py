@@ -222,7 +222,7 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
         for path, schema in PROPERTIES.items()
         if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
     ]
-    assert elsewhere == ["spec.volumeClaimTemplates[].spec"]
+    assert elsewhere == ["spec.volumeClaimTemplates[].spec", "status.operatorState"]
 
 
 def test_status_holds_what_the_operator_writes() -> None:
@@ -240,9 +240,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "failures",
         "totalFailures",
         "groupRestarts",
-        "scheduleTimeouts",
-        "neededReplicas",
-        "lastGrowthTime",
         "progress",
         "recentInterruptions",
         "stragglers",
@@ -252,6 +249,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "rootCause",
         "workers",
         "unlistedWorkers",
+        "operatorState",
     }
     assert set(PROPERTIES["status.progress"]["properties"]) == {
         "summary",
@@ -277,7 +275,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.leftOutNodes[]"]["properties"]) == {"node", "worker", "message", "time"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "state"}
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
-    assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes", "newestPodTime"}
+    assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes"}
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 

@@ -14,14 +14,14 @@ from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 from tests.plugin.recorded_cluster import Object, RecordedCluster, recorded
 
 Epj = Callable[..., tuple[int, str]]
-BEFORE, REPORTED, AFTER = (f"2026-11-21T18:0{minute}:00Z" for minute in (0, 1, 2))
+BEFORE, AFTER = (f"2026-11-21T18:0{minute}:00Z" for minute in (0, 1))
 LISTED = recorded("young")["job"]["status"]["workers"][0]
 
 
 def a_large_job(**states: str) -> Object:
     """A job of which the status lists one worker."""
     job = copy.deepcopy(recorded("young")["job"])
-    job["status"] |= {"workers": [LISTED], "unlistedWorkers": {"indexes": states, "newestPodTime": REPORTED}}
+    job["status"] |= {"workers": [LISTED], "unlistedWorkers": {"indexes": states}}
     return job
 
 
@@ -58,8 +58,7 @@ def test_ranges(text: str, indexes: tuple[int, ...]) -> None:
     ("pod", "state"),
     [
         pytest.param(a_worker_pod(7), "Running", id="as the status says"),
-        pytest.param(a_worker_pod(7, created=AFTER), "Starting", id="a replacement, whose agent has not reported"),
-        pytest.param(a_worker_pod(7, created=AFTER, deletionTimestamp="now"), "Leaving", id="one that is being deleted"),
+        pytest.param(a_worker_pod(7, deletionTimestamp="now"), "Leaving", id="one that is being deleted"),
         pytest.param(a_worker_pod(7, phase="Failed"), "Lost", id="has ended since"),
         pytest.param(a_worker_pod(7, phase="Succeeded"), "Succeeded", id="has succeeded since"),
         pytest.param(a_worker_pod(9), "Starting", id="not known to the status"),
@@ -72,7 +71,7 @@ def test_pod_that_is_not_listed_is_a_worker_without_a_rank(pod: Object, state: s
 
 
 def test_of_several_pods_of_an_index_the_newest_is_the_one_that_the_status_means() -> None:
-    found = add_pods(view(Running="7"), [a_worker_pod(7, "new", created=REPORTED), a_worker_pod(7, "old", phase="Failed")])
+    found = add_pods(view(Running="7"), [a_worker_pod(7, "new", created=AFTER), a_worker_pod(7, "old", phase="Failed")])
     assert [(worker.name, worker.state) for worker in found.workers[1:]] == [("old", "Lost"), ("new", "Running")]
 
 

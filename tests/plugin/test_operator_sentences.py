@@ -176,7 +176,7 @@ def test_other_number_of_processes() -> None:
 
 def test_pause_between_resizes() -> None:
     job = {"resizePolicy": {"minSecondsBetweenGrowths": 600}}
-    cooling = describe_wait(a_job(**job, status={"lastGrowthTime": TIME}), "w2 is ready")
+    cooling = describe_wait(a_job(**job, status={"operatorState": {"lastGrowthTime": TIME}}), "w2 is ready")
     [finding] = why(view(TWO_OF_THREE, job=job, cooling=cooling)).findings
     assert finding.what.startswith("Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z")
     assert "minSecondsBetweenGrowths delays growth" in finding.do

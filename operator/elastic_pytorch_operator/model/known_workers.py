@@ -10,6 +10,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.numbers import parse_ranges
 from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 
 HEARD_STATES = ("Running", "Ready", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported
 RUNNING = "Running"
@@ -59,7 +60,7 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
     states = _unlisted(status)
     if not states:
         return tuple(listed)
-    meant = _pods_by_index(pods, {worker.pod for worker in listed}, str(status["unlistedWorkers"].get("newestPodTime", "")))
+    meant = _pods_by_index(pods, {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time)
     unlisted = [
         KnownWorker(meant[index].name if index in meant else "", index, state, ranked=state == RUNNING)
         for state, indexes in states.items()

@@ -3,6 +3,7 @@
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.failure import recorded_cause
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.failures.memory_fit import recall_fit
@@ -18,7 +19,7 @@ def recall(job: Job, now: float) -> Memory:
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
     running = find_condition(job.status, names.RUNNING) or {}
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF
-    timeouts = int(job.status.get("scheduleTimeouts", 0))
+    timeouts = read_operator_state(job.status).schedule_timeouts
     paused = timeouts > 0 and running.get("reason") == names.SCHEDULE_TIMEOUT
     # Failures that a rule keeps from counting are not in the status: a pause means that there were two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)

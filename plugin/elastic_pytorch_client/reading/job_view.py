@@ -12,7 +12,6 @@ from elastic_pytorch_client.reading.left_out_nodes import LeftOutNode, view_left
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 
 RUNNING = "Running"
-HEARD_STATES = (RUNNING, "Ready", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,6 @@ class JobView:
         seen: whether the operator has looked at the newest spec.
         workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
         unlisted: the indexes of the others, by state.
-        newest_pod_time: RFC 3339. A pod of such an index that was created later is a replacement.
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
@@ -176,7 +174,6 @@ class JobView:
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    newest_pod_time: str = ""
     scaling: str = ""
     stragglers: tuple[Straggler, ...] = ()
     left_out_nodes: tuple[LeftOutNode, ...] = ()
@@ -308,7 +305,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             for condition in status.get("conditions") or ()
         ),
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
-        newest_pod_time=str(unlisted.get("newestPodTime", "")),
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
         left_out_nodes=view_left_out_nodes(status),

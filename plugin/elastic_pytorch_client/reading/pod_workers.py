@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.reading.job_view import HEARD_STATES, JobView, Worker
+from elastic_pytorch_client.reading.job_view import JobView, Worker
 
 Pod = Mapping[str, Any]
 ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}  # the state of a worker by the phase of its pod
@@ -25,24 +25,22 @@ def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
     newest = {_index(pod): pod for pod in sorted(own, key=_age)}
     states = {index: state for state, indexes in job.unlisted.items() for index in indexes}
     found = [
-        _worker(pod, states.get(_index(pod), "") if newest[_index(pod)] is pod else "", job.newest_pod_time)
+        _worker(pod, states.get(_index(pod), "") if newest[_index(pod)] is pod else "")
         for pod in sorted(own, key=lambda pod: (_index(pod), _age(pod)))
     ]
     return replace(job, workers=(*job.workers, *found), unlisted={})
 
 
-def _worker(pod: Pod, state: str, newest_pod_time: str) -> Worker:
+def _worker(pod: Pod, state: str) -> Worker:
     """A pod's worker; its rank is not known.
 
     Args:
         pod: the pod.
         state: what the status says of a pod of its index; empty: nothing.
-        newest_pod_time: a newer pod is not the one whose agent has reported.
     """
     phase = str((pod.get("status") or {}).get("phase", "Pending"))
-    replaced = state in HEARD_STATES and _created(pod) > newest_pod_time
     told = ENDED.get(phase) or ("Leaving" if pod["metadata"].get("deletionTimestamp") else "Starting")
-    state = told if replaced or not state or phase in ENDED else state
+    state = told if not state or phase in ENDED or pod["metadata"].get("deletionTimestamp") else state
     return Worker(str(pod["metadata"]["name"]), _index(pod), None, str(pod["spec"].get("nodeName") or ""), state, listed=False)
 
 

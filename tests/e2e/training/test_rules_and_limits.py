@@ -140,7 +140,7 @@ def test_failures_of_a_whole_life_are_bounded(start_job: StartJob) -> None:
 
 
 def grown_at(status: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(status["lastGrowthTime"])
+    return datetime.fromisoformat(status["operatorState"]["lastGrowthTime"])
 
 
 def start_and_scale_up(start_job: StartJob, pause_seconds: int) -> JobUnderTest:

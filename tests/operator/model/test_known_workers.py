@@ -13,8 +13,7 @@ LISTED = {"name": "w0", "index": 0, "state": "Starting", "node": "node-0"}
 
 
 def status(newest: str | None = T2, **indexes: str) -> dict[str, Any]:
-    unlisted: dict[str, Any] = {"indexes": indexes}
-    return {"workers": [LISTED], "unlistedWorkers": unlisted | ({"newestPodTime": newest} if newest else {})}
+    return {"workers": [LISTED], "unlistedWorkers": {"indexes": indexes}, "operatorState": {"newestPodTime": newest}}
 
 
 def there(index: int, created: str = T1, name: str = "", **fields: Any) -> PodView:

@@ -1,7 +1,7 @@
 """Groups that are too small for their workers' memory: a smaller group has larger shares of the batch, and of a sharded model.
 
 The loss of a node must not become the failure of the script. A group may be smaller than any that has trained, and run out of memory in
-its first steps. That does not count, and the job waits for the smallest size that has trained. `status.neededReplicas` stores it: no other
+its first steps. That does not count, and the job waits for the smallest size that has trained. `status.operatorState` stores it: no other
 object tells. A new spec is tried as it stands.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.model.failure import OUT_OF_MEMORY, Fault
 from elastic_pytorch_operator.model.observed import Failure, Observed
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure
 from elastic_pytorch_operator.spec.job import Job
 
@@ -40,7 +41,7 @@ ANY_SIZE = MemoryFit()
 
 def recall_fit(job: Job) -> MemoryFit:
     """What a job's status says of the sizes that fit."""
-    needed = int(job.status.get("neededReplicas", 0))
+    needed = read_operator_state(job.status).needed_replicas
     return MemoryFit(needed, needed if job.status.get("observedGeneration") == job.generation else 0)
 
 

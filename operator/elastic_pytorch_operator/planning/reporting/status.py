@@ -17,6 +17,7 @@ from elastic_pytorch_operator.api.conditions import (
 )
 from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import AgentView, Observed
+from elastic_pytorch_operator.model.operator_state import FIELD, OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -42,7 +43,7 @@ Status = dict[str, Any]
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
-DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers")
+DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 5.0
 PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
@@ -113,6 +114,9 @@ def describe_job(
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not (job.suspend or findings.quota.held)
     trains = (bool(members) and ending is None and not paused) or unheard
+    workers, newest_pod_time = describe_workers(candidates, job, observed, round_)
+    grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
+    state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time)
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live),
@@ -122,18 +126,13 @@ def describe_job(
         "worldSize": int(old.get("worldSize", 0)) if unheard else 0 if paused else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
-        **describe_workers(candidates, job, observed, round_),
+        **workers,
+        **state.as_status(),
     }
     if not (job.suspend or findings.quota.held):
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
-    if findings.fit.needed:
-        status["neededReplicas"] = findings.fit.needed
-    if findings.schedule.timeouts:
-        status["scheduleTimeouts"] = findings.schedule.timeouts
-    if findings.grown or old.get("lastGrowthTime"):
-        status["lastGrowthTime"] = observed.time if findings.grown else old["lastGrowthTime"]
     if findings.scaling:
         status["scaling"] = findings.scaling
     if findings.stragglers.slow:

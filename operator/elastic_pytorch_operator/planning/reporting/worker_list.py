@@ -19,17 +19,19 @@ MAX_LISTED = 128
 CALM_STATES = ("Running", "Succeeded")
 
 
-def describe_workers(candidates: Iterable[Candidate], job: Job, observed: Observed, round_: Round | None) -> dict[str, Any]:
-    """The fields `workers` and, if that does not list all, `unlistedWorkers`.
+def describe_workers(
+    candidates: Iterable[Candidate], job: Job, observed: Observed, round_: Round | None
+) -> tuple[dict[str, Any], str]:
+    """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
 
     Listed are first the workers that do not train, then those that do, then pods which have a successor, each by index. A new leader
     needs to know of all workers whose agents have reported. So `unlistedWorkers` has the index of each worker that is not listed, once:
-    of several pods of an index the newest counts. `newestPodTime` tells those pods from replacements (`model.known_workers`).
+    of several pods of an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
     """
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
     states = {c.worker: _state(c, observed, round_) for c in there}
     if len(there) <= MAX_LISTED:
-        return {"workers": [_worker(c, states[c.worker], job, observed, round_) for c in there]}
+        return {"workers": [_worker(c, states[c.worker], job, observed, round_) for c in there]}, ""
     newest = _newest_by_index(there, observed)
     replaced = [c for c in there if newest[c.index] is not c]
     restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
@@ -40,8 +42,9 @@ def describe_workers(candidates: Iterable[Candidate], job: Job, observed: Observ
         "workers": [_worker(c, states[c.worker], job, observed, round_) for c in there if c.worker in listed]
     }
     if others:
-        found["unlistedWorkers"] = _summarize(others, states, observed)
-    return found
+        found["unlistedWorkers"] = {"indexes": _indexes_by_state(others, states)}
+    heard = (observed.pods_by_name[c.worker].creation_time for c in others if states[c.worker] in HEARD_STATES)
+    return found, max(heard, default="")
 
 
 def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
@@ -55,15 +58,11 @@ def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int
     return newest
 
 
-def _summarize(workers: Sequence[Candidate], states: Mapping[str, str], observed: Observed) -> dict[str, Any]:
+def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -> dict[str, str]:
     indexes: defaultdict[str, list[int]] = defaultdict(list)
     for candidate in workers:
         indexes[states[candidate.worker]].append(candidate.index)
-    found: dict[str, Any] = {"indexes": {state: format_ranges(indexes[state]) for state in sorted(indexes)}}
-    heard = (observed.pods_by_name[c.worker].creation_time for c in workers if states[c.worker] in HEARD_STATES)
-    if created := max(heard, default=""):
-        found["newestPodTime"] = created
-    return found
+    return {state: format_ranges(indexes[state]) for state in sorted(indexes)}
 
 
 def _worker(candidate: Candidate, state: str, job: Job, observed: Observed, round_: Round | None) -> dict[str, Any]:

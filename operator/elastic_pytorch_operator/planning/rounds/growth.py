@@ -1,11 +1,12 @@
 """`resizePolicy.minSecondsBetweenGrowths`: the least time between two growths of a group.
 
-`status.lastGrowthTime` stores when that was: no other object records it when the operator restarts. Each round that makes the
+`status.operatorState` stores when that was: no other object records it when the operator restarts. Each round that makes the
 group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
 """
 
 from elastic_pytorch_operator.api.times import earlier, seconds_between
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
@@ -18,10 +19,10 @@ def grown_before(job: Job, observed: Observed, known: float | None) -> float | N
         observed: the moment.
         known: what is remembered.
     """
-    stored = job.status.get("lastGrowthTime")
-    if known is not None or stored is None:
+    stored = read_operator_state(job.status).last_growth_time
+    if known is not None or not stored:
         return known
-    return observed.now - seconds_between(str(stored), observed.time)
+    return observed.now - seconds_between(stored, observed.time)
 
 
 def grows(before: Round | None, declared: Round | None) -> bool:
@@ -41,5 +42,5 @@ def describe_wait(job: Job, newcomers: str) -> str:
         job: with its status.
         newcomers: which are ready, as the beginning of a sentence.
     """
-    until = earlier(str(job.status.get("lastGrowthTime", "")), -job.growth_seconds)
+    until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)
     return f"{newcomers}; the group may grow at {until}, as resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
@@ -92,7 +93,7 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
 
 def report_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
     """Returns the event of a job that gives its places back; its status does not say so yet."""
-    if wait.timeouts <= int(job.status.get("scheduleTimeouts", 0)):
+    if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
     note = wait.text[:1].upper() + wait.text[1:]
     return [RecordEvent(names.SCHEDULE_TIMEOUT, note, warning=True, with_status=True)]

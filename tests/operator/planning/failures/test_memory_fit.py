@@ -81,8 +81,8 @@ def test_smallest_group_that_has_trained_is_known(before: int, steps: int, of_ro
     ("status", "known"),
     [
         ({}, MemoryFit()),
-        ({"neededReplicas": 6, "observedGeneration": 1}, MemoryFit(6, 6)),
-        ({"neededReplicas": 6, "observedGeneration": 0}, MemoryFit(6, 0)),
+        ({"operatorState": {"neededReplicas": 6}, "observedGeneration": 1}, MemoryFit(6, 6)),
+        ({"operatorState": {"neededReplicas": 6}, "observedGeneration": 0}, MemoryFit(6, 0)),
     ],
 )
 def test_new_leader_reads_it_from_the_status_of_this_spec(status: dict[str, Any], known: MemoryFit) -> None:
@@ -129,7 +129,12 @@ def node_returns(simulation: Simulation) -> None:
 def test_group_waits_for_the_size_that_has_trained_and_the_failure_does_not_count() -> None:
     simulation = out_of_memory()
     status = simulation.job.status
-    assert (status["state"], status["failures"], status["neededReplicas"], simulation.members) == ("Pending", 0, 6, ())
+    assert (status["state"], status["failures"], status["operatorState"]["neededReplicas"], simulation.members) == (
+        "Pending",
+        0,
+        6,
+        (),
+    )
     assert "4 of 6 workers are ready, training starts with 6; a smaller group than 6 workers has run out of memory" in message(
         simulation
     )
@@ -145,7 +150,7 @@ def test_another_leader_waits_on() -> None:
     simulation = out_of_memory()
     simulation.restart_operator()
     simulation.settle(30)
-    assert (simulation.members, simulation.job.status["neededReplicas"]) == ((), 6)
+    assert (simulation.members, simulation.job.status["operatorState"]["neededReplicas"]) == ((), 6)
     node_returns(simulation)
     assert len(simulation.members) == 6
     assert simulation.job.status["failures"] == 0
@@ -156,7 +161,7 @@ def test_new_spec_is_tried_with_what_there_is() -> None:
     simulation.scale(5)
     simulation.settle(30)
     assert len(simulation.members) == 4
-    assert "neededReplicas" not in simulation.job.status
+    assert "neededReplicas" not in simulation.job.status["operatorState"]
     simulation.fail_worker(simulation.members[0], CUDA)
     simulation.settle(5)
     assert simulation.job.status["state"] == "Failed"

@@ -97,7 +97,7 @@ OLD = {
     "progress": {"summary": "7", "step": 7},
     "recentInterruptions": [LOST],
     "interruptions": 2,
-    "lastGrowthTime": "2025-12-31T00:00:01Z",
+    "operatorState": {"lastGrowthTime": "2025-12-31T00:00:01Z"},
     "rootCause": {"worker": "w9"},
 }
 
@@ -110,7 +110,7 @@ def test_what_is_known_from_before_stays() -> None:
 @pytest.mark.parametrize(
     ("said", "field", "value"),
     [
-        pytest.param({"grown": True}, "lastGrowthTime", TIME, id="the group grows"),
+        pytest.param({"grown": True}, "operatorState", {"lastGrowthTime": TIME}, id="the group grows"),
         pytest.param({"budget": Budget(group_restarts=2)}, "groupRestarts", 2, id="all workers are replaced"),
         pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
         pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
@@ -189,7 +189,7 @@ def a_condition(reason: str, message: str) -> dict[str, str]:
     ("changes", "waits"),
     [
         pytest.param(
-            {"replicas": 7, "readyReplicas": 2, "workers": [{"name": "w0"}], "unlistedWorkers": {}},
+            {"replicas": 7, "readyReplicas": 2, "workers": [{"name": "w0"}], "unlistedWorkers": {}, "operatorState": {}},
             True,
             id="counts and workers",
         ),

@@ -56,7 +56,7 @@ def a_group(every: int) -> Observed:
 )
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
-    old: dict[str, Any] = {"rootCause": BOOM.as_status(), "lastGrowthTime": TIME, "startTime": TIME}
+    old: dict[str, Any] = {"rootCause": BOOM.as_status(), "operatorState": {"lastGrowthTime": TIME}, "startTime": TIME}
     interruption = Interruption(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
     old["recentInterruptions"] = [interruption.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))

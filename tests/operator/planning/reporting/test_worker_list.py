@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import AgentView, PodView
+from elastic_pytorch_operator.model.operator_state import OperatorState
 from elastic_pytorch_operator.planning.reporting.worker_list import MAX_LISTED, describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
@@ -23,7 +24,8 @@ def described(changed: dict[int, PodView] | None = None, extra: list[PodView] | 
     members = fields.pop("members", None) or [pod.index for pod in pods]
     seen = observed([*pods, *(extra or [])], agents, round=a_round(*members), last_heard_at=NOW)
     job = a_job(replicas=MANY, maximum=MANY, **fields)
-    return describe_workers(assess_workers(seen), job, seen, seen.round)
+    workers, newest_pod_time = describe_workers(assess_workers(seen), job, seen, seen.round)
+    return workers | OperatorState(newest_pod_time=newest_pod_time).as_status()
 
 
 def listed(found: dict[str, Any]) -> list[int]:
@@ -39,7 +41,8 @@ def test_small_job_lists_all_its_workers_and_nothing_else() -> None:
 def test_large_job_that_is_well_lists_the_first_workers() -> None:
     found = described()
     assert listed(found) == list(range(MAX_LISTED))
-    assert found["unlistedWorkers"] == {"indexes": {"Running": f"{MAX_LISTED}-{MANY - 1}"}, "newestPodTime": FIRST}
+    assert found["unlistedWorkers"] == {"indexes": {"Running": f"{MAX_LISTED}-{MANY - 1}"}}
+    assert found["operatorState"] == {"newestPodTime": FIRST}
 
 
 def test_workers_that_do_not_train_are_listed_first_and_all_in_the_order_of_their_indexes() -> None:
@@ -69,14 +72,15 @@ def test_pod_whose_index_no_worker_has_hides_none_of_the_others() -> None:
 def test_more_workers_that_do_not_train_than_the_list_holds_are_indexes_by_state() -> None:
     found = described({i: a_pending_pod(i, creation_time=LAST) for i in range(100, 300)})
     assert listed(found) == list(range(100, 228))
-    assert found["unlistedWorkers"] == {"indexes": {"Running": "0-99", "Starting": "228-299"}, "newestPodTime": FIRST}
+    assert found["unlistedWorkers"] == {"indexes": {"Running": "0-99", "Starting": "228-299"}}
+    assert found["operatorState"] == {"newestPodTime": FIRST}
 
 
 def test_time_is_that_of_pods_whose_agents_have_reported() -> None:
     found = described({i: a_pending_pod(i, creation_time=LAST) for i in range(300)})
-    assert "newestPodTime" not in found["unlistedWorkers"]
+    assert "operatorState" not in found
     found = described({200: a_pod(200, creation_time=LAST)})
-    assert found["unlistedWorkers"]["newestPodTime"] == LAST
+    assert found["operatorState"] == {"newestPodTime": LAST}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,6 @@ def test_longest_list_is_bounded() -> None:
     pods = [long(a_pod(i) if i % 2 else a_pending_pod(i)) for i in range(4096)]
     agents: list[AgentView] = [an_agent(pod.name) for pod in pods if pod.started]
     seen = observed(pods, agents, last_heard_at=NOW)
-    found = describe_workers(assess_workers(seen), a_job(), seen, None)
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, None)
     assert len(found["workers"]) == MAX_LISTED
     assert len(json.dumps(found).encode()) < 72 * 1024

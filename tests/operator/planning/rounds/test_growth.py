@@ -23,7 +23,7 @@ PAUSE = {"resizePolicy": {"minSecondsBetweenGrowths": 60}}
     ],
 )
 def test_time_of_the_last_growth(stored: str | None, known: float | None, expected: float | None) -> None:
-    job = a_job(status={"lastGrowthTime": stored} if stored else {})
+    job = a_job(status={"operatorState": {"lastGrowthTime": stored}} if stored else {})
     assert grown_before(job, observed(), known) == expected
 
 
@@ -36,7 +36,7 @@ def test_what_growth_is() -> None:
 
 
 def test_when_newcomers_may_join() -> None:
-    job = a_job(**PAUSE, status={"lastGrowthTime": "2025-12-31T23:59:20Z"})
+    job = a_job(**PAUSE, status={"operatorState": {"lastGrowthTime": "2025-12-31T23:59:20Z"}})
     assert may_grow_at(job, NOW - 40) == NOW + 20
     assert may_grow_at(job, None) == 0.0
     assert may_grow_at(a_job(), NOW) == NOW
@@ -135,7 +135,7 @@ def test_group_that_had_to_stop_forms_again_at_once() -> None:
 
 def test_pause_outlives_the_operator() -> None:
     simulation = running(replicas=2, **PAUSE)
-    assert simulation.job.status["lastGrowthTime"]
+    assert simulation.job.status["operatorState"]["lastGrowthTime"]
     simulation.scale(3)
     simulation.settle(5)
     simulation.restart_operator()
@@ -147,12 +147,14 @@ def test_pause_outlives_the_operator() -> None:
 
 def test_time_of_growth_changes_with_growth_only() -> None:
     simulation = running(replicas=3)
-    simulation.job = replace(simulation.job, status={**simulation.job.status, "lastGrowthTime": "2025-01-01T00:00:00Z"})
+    simulation.job = replace(
+        simulation.job, status={**simulation.job.status, "operatorState": {"lastGrowthTime": "2025-01-01T00:00:00Z"}}
+    )
     simulation.nodes = {name: NodeView(name, unschedulable=True) for name in simulation.nodes}
     simulation.kill_pod(simulation.members[2])
     simulation.settle(5)
-    assert simulation.job.status["lastGrowthTime"] == "2025-01-01T00:00:00Z"
+    assert simulation.job.status["operatorState"]["lastGrowthTime"] == "2025-01-01T00:00:00Z"
     simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
     simulation.settle(5)
     assert sizes(simulation) == [3, 2, 3]
-    assert simulation.job.status["lastGrowthTime"] == "2026-01-01T00:00:00Z"
+    assert simulation.job.status["operatorState"]["lastGrowthTime"] == "2026-01-01T00:00:00Z"

@@ -216,14 +216,14 @@ def test_job_tells_that_it_has_given_its_places_back() -> None:
     running = find_condition(job.job.status, names.RUNNING)
     assert running is not None
     assert (running["status"], running["reason"]) == ("False", names.SCHEDULE_TIMEOUT)
-    assert job.job.status["scheduleTimeouts"] == 1
+    assert job.job.status["operatorState"]["scheduleTimeouts"] == 1
     assert [event.reason for event in events] == [names.SCHEDULE_TIMEOUT]
     assert events[0].with_status, "once, however often a plan is made before the status is written"
     job.nodes["node-1"] = NodeView("node-1")
     job.settle(FIRST_PAUSE_SECONDS + 10)
     assert job.round is not None
     assert job.round.size == 3
-    assert "scheduleTimeouts" not in job.job.status
+    assert "scheduleTimeouts" not in job.job.status["operatorState"]
 
 
 def test_new_leader_waits_out_the_pause() -> None:
@@ -233,9 +233,9 @@ def test_new_leader_waits_out_the_pause() -> None:
     job.restart_operator()
     job.settle(10)
     assert not job.pods
-    assert job.job.status["scheduleTimeouts"] == 1
+    assert job.job.status["operatorState"]["scheduleTimeouts"] == 1
     job.settle(MAX_PAUSE_SECONDS)
-    assert job.pods or job.job.status["scheduleTimeouts"] > 1
+    assert job.pods or job.job.status["operatorState"]["scheduleTimeouts"] > 1
 
 
 def test_running_job_below_its_minimum_gives_its_places_back_and_counts_no_failure() -> None:

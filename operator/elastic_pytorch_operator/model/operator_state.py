@@ -1,0 +1,58 @@
+"""`status.operatorState`: what a leader leaves for the next one. Nothing else reads it, so its content may change in any version.
+
+The API server checks nothing in it. So what cannot be read counts as not written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FIELD = "operatorState"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """What no other part of a job's status, and no other object, tells.
+
+    Attributes:
+        schedule_timeouts: how often in a row the job has given its places back.
+        needed_replicas: the fewest workers with which a group is formed, as a smaller one has run out of memory; 0: minReplicas.
+        last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
+        newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
+    """
+
+    schedule_timeouts: int = 0
+    needed_replicas: int = 0
+    last_growth_time: str = ""
+    newest_pod_time: str = ""
+
+    def as_status(self) -> dict[str, Any]:
+        """The part of a status that holds it; empty if there is nothing to hold."""
+        found = {
+            "scheduleTimeouts": self.schedule_timeouts,
+            "neededReplicas": self.needed_replicas,
+            "lastGrowthTime": self.last_growth_time,
+            "newestPodTime": self.newest_pod_time,
+        }
+        found = {name: value for name, value in found.items() if value}
+        return {FIELD: found} if found else {}
+
+
+def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
+    """What a job's status holds of it."""
+    found = status.get(FIELD)
+    fields = found if isinstance(found, Mapping) else {}
+    return OperatorState(
+        _count(fields.get("scheduleTimeouts")),
+        _count(fields.get("neededReplicas")),
+        _text(fields.get("lastGrowthTime")),
+        _text(fields.get("newestPodTime")),
+    )
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
