@@ -256,10 +256,14 @@ def test_status_holds_what_the_operator_writes() -> None:
         "step",
         "total",
         "loss",
+        "metrics",
         "stepsPerSecond",
+        "estimatedRemainingSeconds",
         "checkpointStep",
         "commitEverySteps",
     }
+    assert set(PROPERTIES["status.progress.metrics[]"]["properties"]) == {"name", "value"}
+    assert PROPERTIES["status.progress.metrics"]["x-kubernetes-list-map-keys"] == ["name"]
     assert set(PROPERTIES["status.scaling"]["properties"]) == {
         *("message", "efficiency", "sizes", "keptReplicas"),
     }

@@ -249,7 +249,7 @@ def test_completion() -> None:
 
 
 def test_whole_status() -> None:
-    progress = Progress(step=20, first_step=10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4)
+    progress = Progress(20, 10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4, metrics=(("accuracy", 0.93),))
     agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
@@ -267,6 +267,8 @@ def test_whole_status() -> None:
         "steps_per_second": 7.9,
         "checkpoint_step": 16,
         "commit_every_steps": 4,
+        "seconds_left": 8,
+        "metrics": {"accuracy": 0.93},
     }
     assert job.last_interruption is not None
     assert (job.last_interruption.cause, job.last_interruption.seconds, job.last_interruption.steps_lost) == (

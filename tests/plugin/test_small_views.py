@@ -40,6 +40,15 @@ def test_top_shows_who_trains_first() -> None:
     assert "1, last in 1.0 s" in first
 
 
+def test_top_has_a_column_of_metrics_if_a_job_reports_some() -> None:
+    job, other = job_of("lost"), job_of("suspended")
+    measured = replace(job, progress=replace(job.progress, metrics={"accuracy": 0.93}))
+    titles, first = text_of(show_top([measured, other], {}, moment_of("lost"), namespaces=False), 170).splitlines()[2:4]
+    assert titles.rstrip().endswith("METRICS")
+    assert first.rstrip().endswith("accuracy 0.93")
+    assert "METRICS" not in text_of(show_top([job, other], {}, moment_of("lost"), namespaces=False), 170)
+
+
 def test_a_suspended_job_is_not_short_of_workers() -> None:
     jobs = [job_of("suspended")]
     row = text_of(show_top(jobs, {}, moment_of("suspended"), namespaces=False), 150).splitlines()[3]

@@ -30,6 +30,18 @@ def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
     assert "commits" not in shown(1) + shown(None)
 
 
+def test_a_few_metrics_are_shown() -> None:
+    job = job_of("lost")
+    some, many = ({f"m{n}": n / 4 for n in range(count)} for count in (2, 6))
+
+    def shown(metrics: dict[str, float]) -> str:
+        known = replace(job, progress=replace(job.progress, metrics=metrics))
+        return text_of(show_status(known, events_of("lost"), moment_of("lost")))
+
+    assert "  loss 1.633 · m0 0 · m1 0.25 · 6.2 steps/s" in shown(some)
+    assert "m3 0.75 · 2 more metrics · 6.2 steps/s" in shown(many)
+
+
 def test_says_what_the_last_worker_added() -> None:
     job = replace(job_of("lost"), scaling="the 4th worker added 6 %")
     assert "  the 4th worker added 6 %\n" in text_of(show_status(job, events_of("lost"), moment_of("lost")))

@@ -1,11 +1,13 @@
 """Checks what an agent reports. An agent is trusted only in what it says about itself."""
 
+import re
 import sys
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeGuard
 
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
-from elastic_pytorch_operator.model.observed import AgentState, Failure, Progress
+from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 MAX_TEXT = 4096
@@ -13,6 +15,7 @@ MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
 MAX_LOCAL_RANKS = 4096
 MAX_CHECK_ERROR = 500
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 
 
 class MalformedHeartbeat(ValueError):
@@ -99,6 +102,7 @@ def _progress(body: object) -> Progress:
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
         step_seconds=_seconds(body, "stepSeconds", "progress"),
+        metrics=_metrics(body.get("metrics")),
     )
 
 
@@ -108,6 +112,18 @@ def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
     if not isinstance(value, list) or len(value) > MAX_LOCAL_RANKS:
         raise MalformedHeartbeat(f"progress.workSeconds: must be a list of at most {MAX_LOCAL_RANKS} numbers")
     return tuple(None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER) for v in value)
+
+
+def _metrics(found: object) -> tuple[tuple[str, float], ...]:
+    """Those that a status can show. They are for people: what is wrong with one is no reason to refuse a heartbeat."""
+    if not isinstance(found, dict):
+        return ()
+    good = (
+        (name, float(value))
+        for name, value in found.items()
+        if isinstance(name, str) and METRIC_NAME.fullmatch(name) and _is_real(value, -MAX_REAL, MAX_REAL)
+    )
+    return tuple(islice(good, MAX_METRICS))
 
 
 def _failure(body: object) -> tuple[Failure | None, float]:
@@ -160,9 +176,13 @@ def _number(body: dict[str, Any], name: str, default: int | None = None, *, leas
 
 
 def _real(value: object, name: str, *, least: float, most: float = MAX_REAL) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if not _is_real(value, least, most):
         raise MalformedHeartbeat(f"{name}: must be a number from {least:g} to {most:g}")
     return float(value)
+
+
+def _is_real(value: object, least: float, most: float) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
 def _seconds(fields: dict[str, Any], name: str, path: str) -> float | None:

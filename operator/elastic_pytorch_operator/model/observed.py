@@ -147,6 +147,9 @@ class Failure:
     pid: int = 0  # in the pod; 0: not known
 
 
+MAX_METRICS = 16  # that a status lists
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What the training script last reported; None where it has not."""
@@ -162,6 +165,7 @@ class Progress:
     work_windows: int | None = None  # of a few seconds each, in which the work of the pod's processes was measured in the round
     work_seconds: tuple[float | None, ...] = ()  # of a step in the last of them, without waits for others; by local rank
     step_seconds: float | None = None  # of a step, in the same window
+    metrics: tuple[tuple[str, float], ...] = ()  # other numbers that it reports, by name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A job as its manifest tells it: parsed once, so that what shows or judges it need not know the API's shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -57,6 +57,8 @@ class Progress:
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
+    seconds_left: int | None = None  # at the present speed
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that the script reports, by name
 
     @property
     def fraction(self) -> float | None:
@@ -65,12 +67,10 @@ class Progress:
             return None
         return min(1.0, self.step / self.total)
 
-    @property
-    def seconds_left(self) -> float | None:
-        """At the present speed; None if there is no saying."""
-        if self.step is None or self.total is None or not self.steps_per_second:
-            return None
-        return max(0, self.total - self.step) / self.steps_per_second
+    def name_metrics(self, limit: int) -> list[str]:
+        """The first metrics by name, each with its value, and how many more there are."""
+        told = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
+        return told if len(told) <= limit else [*told[:limit], f"{len(told) - limit} more metrics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +269,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
             checkpoint_step=_whole(progress.get("checkpointStep")),
             commit_every_steps=_whole(progress.get("commitEverySteps")),
+            seconds_left=_whole(progress.get("estimatedRemainingSeconds")),
+            metrics=_view_metrics(progress.get("metrics") or ()),
         ),
         recent_interruptions=tuple(map(_view_interruption, status.get("recentInterruptions") or ())),
         root_cause=RootCause(
@@ -309,6 +311,11 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         stragglers=view_stragglers(status),
         left_out_nodes=view_left_out_nodes(status),
     )
+
+
+def _view_metrics(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    values = {str(metric.get("name", "")): parse_number(metric.get("value")) for metric in metrics}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:

@@ -21,6 +21,7 @@ from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
 
 BAR_WIDTH = 40
+SHOWN_METRICS = 4
 MAX_WORKERS = 32
 NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
@@ -91,6 +92,7 @@ def _how_far(job: JobView) -> Text | None:
     if trains and progress.seconds_left:
         text.append(f", about {spell(progress.seconds_left)} left")
     facts = [f"loss {progress.loss:.4g}"] if progress.loss is not None else []
+    facts += progress.name_metrics(SHOWN_METRICS)
     facts += [f"{progress.steps_per_second:.3g} steps/s"] if trains and progress.steps_per_second is not None else []
     facts += [f"checkpoint at step {progress.checkpoint_step}"] if progress.checkpoint_step is not None else []
     facts += [f"commits every {progress.commit_every_steps} steps"] if (progress.commit_every_steps or 1) > 1 else []

@@ -18,6 +18,7 @@ from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_mark,
 
 MAX_SAMPLES = 240
 SPARK_WIDTH, BAR_WIDTH = 16, 14
+SHOWN_METRICS = 2
 
 
 @dataclass
@@ -61,10 +62,14 @@ def show_top(
     table.add_column("", no_wrap=True, width=SPARK_WIDTH)
     table.add_column("STEPS/S", no_wrap=True, justify="right")
     table.add_column("", no_wrap=True, width=SPARK_WIDTH)
-    table.add_column("RECOVERED", no_wrap=True)
+    table.add_column("INTERRUPTED", no_wrap=True)
+    metrics = any(job.progress.metrics for job in jobs)
+    if metrics:
+        table.add_column("METRICS", no_wrap=True)
     for job in sorted(jobs, key=_order):
         known = sparklines.get(job.uid) or SparklineSamples()
-        table.add_row(*([job.namespace] if namespaces else []), *_row(job, known))
+        named = [", ".join(job.progress.name_metrics(SHOWN_METRICS))] if metrics else []
+        table.add_row(*([job.namespace] if namespaces else []), *_row(job, known), *named)
     notes = [Text(f"{job.name}: ", BUSY).append(text, MUTED) for job in jobs if (text := note(job))]
     parts: list[RenderableType] = [_headline(jobs, now, trouble), Text(), table]
     if notes:

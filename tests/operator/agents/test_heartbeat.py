@@ -122,6 +122,36 @@ def test_loss_may_be_any_number_that_is_finite(loss: float) -> None:
     assert parse_heartbeat({**GOOD, "progress": {"loss": loss}}).progress.loss == float(loss)
 
 
+GARBAGE = {
+    "": 1,
+    "two words": 1,
+    "line\n": 1,
+    "\x1b[2J": 1,
+    "x" * 64: 1,
+    "text": "0.9",
+    "yes": True,
+    "none": None,
+    "nan": math.nan,
+    "inf": -math.inf,
+    "huge": 10**400,
+    "list": [1],
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ({"accuracy": 0.93, "val/f1": 1}, (("accuracy", 0.93), ("val/f1", 1.0))),
+        ({**GARBAGE, "accuracy": 0.93}, (("accuracy", 0.93),)),
+        ({f"m{number}": number for number in range(40)}, tuple((f"m{number}", float(number)) for number in range(16))),
+        *[(garbage, ()) for garbage in (None, {}, [], [["accuracy", 1]], "accuracy", 7, True)],
+    ],
+)
+def test_metrics_that_cannot_be_written_down_are_dropped_and_nothing_else(told: Any, known: Any) -> None:
+    progress = parse_heartbeat({**GOOD, "progress": {**GOOD["progress"], "metrics": told}}).progress
+    assert (progress.metrics, progress.step, progress.loss) == (known, 120, 2.31)
+
+
 def test_texts_can_be_written_down_and_read_back() -> None:
     texts = dict.fromkeys(("signal", "exception", "message", "traceback"), "half \ud800 and whole \U0001f600")
     failure = parse_heartbeat({**GOOD, "failure": {**FAILURE, **texts}}).failure

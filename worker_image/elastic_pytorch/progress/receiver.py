@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from elastic_pytorch.progress.metrics import Metrics, merge_metrics, read_metrics
 from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
 from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
@@ -30,6 +31,7 @@ class Progress:
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
     started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
+    metrics: Metrics = ()  # of the round
     work: Work | None = None  # how long the processes have worked in their last steps
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
@@ -56,6 +58,7 @@ class Progress:
             checkpoints=self.checkpoints,
             started_at=self.started_at,
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
+            metrics=merge_metrics(self.metrics, read_metrics(fields.get("metrics", {}))),
             work=self.work,
         )
 
@@ -68,7 +71,8 @@ class Progress:
         commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         work = self.work.to_json() if self.work is not None else {}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **work}
+        metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **metrics, **work}
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:

@@ -4,11 +4,14 @@ import contextlib
 import json
 import os
 import socket
+from collections.abc import Mapping
+from typing import Any
 
+from elastic_pytorch.progress.metrics import read_metrics
 from elastic_pytorch.progress.progress_bar import ProgressBar, bar_of_this_process
 
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
-MAX_DATAGRAM_BYTES = 1024
+MAX_DATAGRAM_BYTES = 4096
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
 _bar: ProgressBar | None = None
@@ -25,12 +28,13 @@ def report(
     samples_per_step: float | None = None,
     work_seconds: float | None = None,
     step_seconds: float | None = None,
+    metrics: Mapping[str, float] | None = None,
 ) -> None:
     """Reports the progress of training to the operator, and shows it where rank 0 runs in a terminal.
 
-    Call it as often as you like, from any rank: it takes microseconds, never blocks and never raises. Without an agent of
-    elastic-pytorch and a terminal (in a notebook, say) it does nothing. A number may be anything that float() takes, even a tensor
-    with one element; if that is on a GPU, the call waits for the GPU.
+    Call it as often as you like, from any rank: it takes microseconds, never blocks, and raises nothing but a ValueError about
+    `metrics`. Without an agent of elastic-pytorch and a terminal (in a notebook, say) it does nothing else. A number may be anything
+    that float() takes, even a tensor with one element; if that is on a GPU, the call waits for the GPU.
 
     Args:
         step: the step just finished. The largest of all ranks counts.
@@ -42,7 +46,13 @@ def report(
         work_seconds: how long this rank has worked in a step, without its waits for other ranks. From this and `step_seconds` of all
             ranks the operator finds those that are slow. A `WorkTimer` measures and reports both.
         step_seconds: how long a step takes, from one to the next.
+        metrics: other numbers for people, by name, such as `{"accuracy": 0.93}`. A job shows the newest value of each name, and at most
+            16 names. A name has 1 to 63 letters, digits, and any of `_ . / @ -` after the first.
+
+    Raises:
+        ValueError: `metrics` has more than 16 entries, another name, or a value that is no finite number.
     """
+    named = {} if metrics is None else read_metrics(metrics)
     # A report is optional: no error in it may end the training.
     with contextlib.suppress(Exception):
         path = os.environ.get(REPORT_SOCKET)
@@ -52,10 +62,12 @@ def report(
         values = {"step": step, "total": total, "loss": loss}
         values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
         values |= {"samplesPerStep": samples_per_step, "workSeconds": work_seconds, "stepSeconds": step_seconds}
-        given = {key: float(value) for key, value in values.items() if value is not None}
+        given: dict[str, Any] = {key: float(value) for key, value in values.items() if value is not None}
         if bar is not None:
             bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))
         if path:
+            if named:
+                given["metrics"] = named
             if work_seconds is not None:
                 given["localRank"] = int(os.environ.get("LOCAL_RANK", "0"))
             _socket().sendto(json.dumps(given).encode(), path)

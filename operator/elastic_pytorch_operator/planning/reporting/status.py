@@ -28,6 +28,7 @@ from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, Pre
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
+from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
@@ -139,8 +140,7 @@ def describe_job(
         status["stragglers"] = findings.stragglers.as_status()
     if left_out := findings.preflight.state.nodes:
         status["leftOutNodes"] = [node.as_status() for node in left_out.values()][-MAX_LEFT_OUT:]
-    progress = _progress(agents) or old.get("progress")
-    if progress:
+    if progress := describe_progress(agents, old.get("progress") or {}, trains=trains):
         status["progress"] = progress
     status |= _interruptions(old, interruption)
     cause = (ending.cause if ending else None) or budget.last
@@ -255,27 +255,6 @@ def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) ->
     if interruption is not None and interruption.seconds is not None and [over := interruption.as_status()] != recent[-1:]:
         recent, count = extend_recent(recent, over), count + 1
     return {"interruptions": count} | ({"recentInterruptions": recent} if recent else {})
-
-
-def _progress(agents: Sequence[AgentView]) -> Status | None:
-    reports = [agent.progress for agent in agents if agent.progress.step is not None]
-    checkpoints = [a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None]
-    if not reports:
-        return None
-    newest = max(reports, key=lambda progress: progress.step or 0)
-    progress: Status = {"summary": f"{newest.step}", "step": newest.step}
-    if newest.total is not None:
-        progress |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
-    if newest.loss is not None:
-        progress["loss"] = f"{newest.loss:.4g}"
-    speeds = [agent.steps_per_second for agent in agents if agent.steps_per_second is not None]
-    if speeds:
-        progress["stepsPerSecond"] = f"{max(speeds):.2g}"
-    if checkpoints:
-        progress["checkpointStep"] = max(checkpoints)
-    if newest.commit_every_steps is not None:
-        progress["commitEverySteps"] = newest.commit_every_steps
-    return progress
 
 
 def _conditions(

@@ -16,7 +16,7 @@ from elastic_pytorch_operator.planning.reporting.status import (
     write_status_at,
 )
 
-from tests.operator.builders import NOW, TIME, Progress, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
 
 
@@ -68,26 +68,6 @@ def test_stock_torchrun_gives_the_ranks() -> None:
 def test_workers_are_in_the_order_of_their_indices_without_those_whose_pods_are_gone() -> None:
     seen = observed([a_pod(2), a_pod(0)], [an_agent("w2"), an_agent("w0")], round=a_round(0, 1, 2))
     assert [worker["name"] for worker in status_of(seen)["workers"]] == ["w0", "w2"]
-
-
-@pytest.mark.parametrize(
-    ("agents", "progress"),
-    [
-        pytest.param([an_agent("w0")], None, id="no report"),
-        pytest.param([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}, id="a step"),
-        pytest.param(
-            [
-                an_agent("w0", progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5), steps_per_second=1.57),
-                an_agent("w1", progress=Progress(step=6, checkpoint_step=6), steps_per_second=1.4),
-            ],
-            {"summary": "7/80", "step": 7, "total": 80, "loss": "1.235", "stepsPerSecond": "1.6", "checkpointStep": 6},
-            id="the newest step, the newest checkpoint, the highest speed",
-        ),
-    ],
-)
-def test_progress(agents: list[Any], progress: dict[str, Any] | None) -> None:
-    seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
-    assert status_of(seen).get("progress") == progress
 
 
 LOST = {"cause": "WorkerLost", "seconds": "1.00", "round": 4, "time": TIME}

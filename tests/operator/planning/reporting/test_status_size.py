@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
+from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Observed, PodView
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -26,6 +26,7 @@ WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
+METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
 PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12, commit_every_steps=10**9)
 
 
@@ -41,7 +42,9 @@ def a_group(every: int) -> Observed:
         for i in range(WORKERS)
     ]
     members = tuple(Member(pod.name, pod.index, "10.0.0.1") for pod in pods if pod.started)
-    agents: list[AgentView] = [an_agent(m.worker, rank=rank, progress=PROGRESS) for rank, m in enumerate(members)]
+    agents: list[AgentView] = [
+        an_agent(m.worker, rank=rank, progress=replace(PROGRESS, metrics=METRICS)) for rank, m in enumerate(members)
+    ]
     return observed(pods, agents, round=Round(10**9, members, 29500, "FirstRound", "", NOW), last_heard_at=NOW)
 
 

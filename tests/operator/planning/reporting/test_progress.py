@@ -1,0 +1,79 @@
+"""What a status says of the progress of a training."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.reporting.progress import MAX_REMAINING_SECONDS, describe_progress
+
+from tests.operator.builders import Progress, an_agent
+
+OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics": [{"name": "f1", "value": "0.5"}]}
+
+
+@pytest.mark.parametrize(
+    ("agents", "progress"),
+    [
+        pytest.param([an_agent("w0")], {}, id="no report"),
+        pytest.param([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}, id="a step"),
+        pytest.param(
+            [
+                an_agent("w0", progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5), steps_per_second=1.57),
+                an_agent("w1", progress=Progress(step=6, checkpoint_step=6), steps_per_second=1.4),
+            ],
+            {
+                "summary": "7/80",
+                "step": 7,
+                "total": 80,
+                "loss": "1.235",
+                "stepsPerSecond": "1.6",
+                "estimatedRemainingSeconds": 46,
+                "checkpointStep": 6,
+            },
+            id="the newest step, the newest checkpoint, the highest speed",
+        ),
+    ],
+)
+def test_progress(agents: list[Any], progress: dict[str, Any]) -> None:
+    assert describe_progress(agents, {}, trains=True) == progress
+
+
+def remaining(step: int, total: int | None, speed: float | None, *, trains: bool = True) -> object:
+    agent = an_agent("w0", progress=Progress(step=step, total=total), steps_per_second=speed)
+    return describe_progress([agent], {}, trains=trains).get("estimatedRemainingSeconds")
+
+
+def test_time_that_remains() -> None:
+    assert remaining(20, 80, 2.0) == 30
+    assert remaining(80, 80, 2.0) == 0
+    assert remaining(81, 80, 2.0) == 0, "it goes on beyond its total"
+    assert remaining(20, None, 2.0) is None, "the script reports no total"
+    assert remaining(20, 80, None) is None, "the speed is not known"
+    assert remaining(20, 80, 0.0) is None
+    assert remaining(20, 80, 2.0, trains=False) is None, "it does not train"
+    assert remaining(0, 2**53, 1e-300) is None
+    assert remaining(0, MAX_REMAINING_SECONDS, 1.0) == MAX_REMAINING_SECONDS
+
+
+def test_without_a_report_the_old_progress_stays_but_for_the_time_that_remains() -> None:
+    assert describe_progress([], OLD | {"estimatedRemainingSeconds": 2}, trains=False) == OLD
+
+
+def metrics(*reports: tuple[int, dict[str, float]], old: dict[str, str] | None = None) -> dict[str, str]:
+    agents = [an_agent(f"w{n}", progress=Progress(step=step, metrics=tuple(m.items()))) for n, (step, m) in enumerate(reports)]
+    before = {"metrics": [{"name": name, "value": value} for name, value in (old or {}).items()]}
+    found = describe_progress(agents, before, trains=True).get("metrics", [])
+    return {metric["name"]: metric["value"] for metric in found}
+
+
+def test_newest_metric_of_each_name_is_told_by_name() -> None:
+    assert list(metrics((5, {"b": 1.0, "a": 0.123456789})).items()) == [("a", "0.123457"), ("b", "1")]
+    assert metrics((5, {"a": 1.0}), (6, {"a": 2.0})) == {"a": "2"}, "the rank that is ahead"
+    assert metrics((5, {"a": 1.0}), (5, {"a": 2.0, "b": 3.0})) == {"a": "1", "b": "3"}, "the first of equals"
+    assert metrics((5, {"a": 1e300}), (6, {})) == {"a": "1e+300"}
+    assert metrics((5, {})) == {}
+
+
+def test_metric_that_is_not_reported_again_after_a_change_of_the_group_stays() -> None:
+    assert metrics((5, {"a": 1.0}), old={"a": "9", "b": "8"}) == {"a": "1", "b": "8"}
+    reported, before = {f"m{n:02d}": 1.0 for n in range(15)}, {"x": "2", "y": "2"}
+    assert metrics((5, reported), old=before) == {**dict.fromkeys(reported, "1"), "x": "2"}, "sixteen at most"

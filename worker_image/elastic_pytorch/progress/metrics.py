@@ -1,0 +1,48 @@
+"""Metrics that a script reports beside its loss: names and numbers that a job's status can show."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+MAX_METRICS = 16  # of a job
+MAX_NAME_CHARACTERS = 63
+# The operator has a copy, agents/heartbeat.py.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")
+
+Metrics = tuple[tuple[str, float], ...]  # names and values, those that were reported last at the end
+
+
+def read_metrics(metrics: object) -> dict[str, float]:
+    """The metrics of a report, with their values as floats.
+
+    Args:
+        metrics: a mapping from names to anything that float() takes.
+
+    Raises:
+        ValueError: they cannot be reported; it names the metric and what to change.
+    """
+    if not isinstance(metrics, Mapping):
+        raise ValueError(f"metrics must be a mapping from names to numbers, not {type(metrics).__name__}")
+    if len(metrics) > MAX_METRICS:
+        raise ValueError(f"metrics has {len(metrics)} entries: report at most {MAX_METRICS}")
+    for name in metrics:
+        if not isinstance(name, str) or NAME.fullmatch(name) is None:
+            rule = f"1 to {MAX_NAME_CHARACTERS} letters, digits, and any of _ . / @ - after the first"
+            raise ValueError(f"metrics has the name {name!r:.80}: use {rule}, such as val/accuracy")
+    return {name: _value(name, value) for name, value in metrics.items()}
+
+
+def merge_metrics(before: Metrics, newer: Mapping[str, float]) -> Metrics:
+    """The newest value of each metric; of more than `MAX_METRICS` names those that were reported last."""
+    kept: Iterable[tuple[str, float]] = (metric for metric in before if metric[0] not in newer)
+    return (*kept, *newer.items())[-MAX_METRICS:]
+
+
+def _value(name: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ValueError(f"metrics[{name!r}] must be a number that float() takes: {error}") from error
+    if not math.isfinite(number):
+        raise ValueError(f"metrics[{name!r}] is {number}: report it only while it is finite (math.isfinite)")
+    return number
