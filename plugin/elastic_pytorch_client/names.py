@@ -15,6 +15,13 @@ ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
 
+# Annotations of events.
+ANNOTATION_ROUND: Final = f"{GROUP}/round"
+ANNOTATION_WORKERS: Final = f"{GROUP}/workers"
+ANNOTATION_CAUSE: Final = f"{GROUP}/cause"
+ANNOTATION_SECONDS: Final = f"{GROUP}/seconds"
+ANNOTATION_STEPS_LOST: Final = f"{GROUP}/steps-lost"
+
 # Reasons of conditions.
 BACKING_OFF: Final = "BackingOff"
 SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"

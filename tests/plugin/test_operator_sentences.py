@@ -1,4 +1,4 @@
-"""What the client reads of the operator's sentences, of which no field of the API holds the content."""
+"""What the client reads of what the operator tells: annotations of events, and conditions."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -53,6 +53,7 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
             "note": event.note,
             "type": "Warning" if event.warning else "Normal",
             "regarding": {"uid": "uid-lm"},
+            "metadata": {"annotations": dict(event.annotations)},
         }
         for second, event in enumerate(events)
     ]
@@ -85,7 +86,7 @@ def test_round(before: Round | None, declared: Round, cause: str) -> None:
 @pytest.mark.parametrize(("lost", "steps"), [(None, 0), (0, 0), (1, 1), (13, 13)])
 def test_interruption(reason: str, lost: int | None, steps: int) -> None:
     event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost))
-    assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.3, steps)
+    assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.26, steps)
 
 
 def live_through(simulation: Simulation, seconds: float) -> list[RecordEvent]:

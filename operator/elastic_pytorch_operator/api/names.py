@@ -33,6 +33,13 @@ ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 ANNOTATION_FAILED_STARTS: Final = f"{GROUP}/failed-starts"
 ANNOTATION_GROUP_RESTARTS: Final = f"{GROUP}/group-restarts"
 
+# Annotations of events.
+ANNOTATION_ROUND: Final = f"{GROUP}/round"
+ANNOTATION_WORKERS: Final = f"{GROUP}/workers"
+ANNOTATION_CAUSE: Final = f"{GROUP}/cause"
+ANNOTATION_SECONDS: Final = f"{GROUP}/seconds"
+ANNOTATION_STEPS_LOST: Final = f"{GROUP}/steps-lost"
+
 # Condition types.
 RUNNING: Final = "Running"
 RESIZING: Final = "Resizing"

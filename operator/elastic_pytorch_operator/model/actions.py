@@ -82,12 +82,14 @@ class RecordEvent:
 
     Attributes:
         with_status: it reports a change of the status: only once that is written, or else each plan would record it again.
+        annotations: of the event: what the note says, for programs.
     """
 
     reason: str
     note: str
     warning: bool = False
     with_status: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

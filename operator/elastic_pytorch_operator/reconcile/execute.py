@@ -297,11 +297,16 @@ class Executor:
 
     async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+        # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
+        metadata: dict[str, Any] = {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace}
+        if action.annotations:
+            metadata["annotations"] = {
+                name: value.encode(errors="replace").decode() for name, value in action.annotations.items()
+            }
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
-            "metadata": {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace},
+            "metadata": metadata,
             "eventTime": write_micro_time(now),
             "reportingController": f"{names.GROUP}/operator",
             "reportingInstance": names.OPERATOR,

@@ -1,17 +1,14 @@
-"""A job's events, oldest first, with what their notes say of rounds and interruptions."""
+"""A job's events, oldest first, with what their annotations say of rounds and interruptions."""
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import parse_time
 
-# As the operator words them (planning/reporting/events.py).
-_ROUND = re.compile(r"^Round (\d+), (?:\d+ -> )?(\d+) workers(?:: (.*))?$", re.DOTALL)
-_RECOVERED = re.compile(r"^Trains again with (\d+) workers ([0-9.]+) s after (\w+)(?:, (\d+) steps? )?")
+MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +53,29 @@ def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[J
         if at is None or (uid and about and about != uid):
             continue
         note = str(manifest.get("message") or manifest.get("note") or "")
-        events.append(_read_note(JobEvent(at, str(manifest.get("reason", "")), note, manifest.get("type") == "Warning")))
+        annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+        events.append(
+            JobEvent(
+                at,
+                str(manifest.get("reason", "")),
+                note,
+                warning=manifest.get("type") == "Warning",
+                round=_count(annotations.get(names.ANNOTATION_ROUND)),
+                workers=_count(annotations.get(names.ANNOTATION_WORKERS)),
+                cause=str(annotations.get(names.ANNOTATION_CAUSE, "")),
+                seconds=_seconds(annotations.get(names.ANNOTATION_SECONDS)),
+                steps_lost=_count(annotations.get(names.ANNOTATION_STEPS_LOST)) or 0,
+            )
+        )
     return sorted(events, key=lambda event: event.at)
 
 
-def _read_note(event: JobEvent) -> JobEvent:
-    """Returns an event with what its note says, as no field of an event has it."""
-    if found := _ROUND.match(event.note):
-        number, workers, cause = found.groups()
-        return replace(event, round=int(number), workers=int(workers), cause=cause or "")
-    if event.reason == names.TRAINING_RESUMED and (found := _RECOVERED.match(event.note)):
-        workers, seconds, cause, lost = found.groups()
-        return replace(event, workers=int(workers), cause=cause, seconds=float(seconds), steps_lost=int(lost or 0))
-    return event
+def _count(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else None
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

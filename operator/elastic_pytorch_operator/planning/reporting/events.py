@@ -20,6 +20,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
+MAX_CAUSE_CHARACTERS = 1024
 MAX_NAMED = 3  # workers or objects whose faults an event has
 BAD_NEWS = (
     names.WORKER_LOST,
@@ -84,7 +85,12 @@ def record_events(
         before = observed.round.size if observed.round else 0
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
         note = f"Round {declared.number}, {change}: {declared.cause}"
-        events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS))
+        facts = {
+            names.ANNOTATION_ROUND: str(declared.number),
+            names.ANNOTATION_WORKERS: str(declared.size),
+            names.ANNOTATION_CAUSE: declared.cause[:MAX_CAUSE_CHARACTERS],
+        }
+        events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS, annotations=facts))
     if resumed is not None:
         size = observed.round.size if observed.round else 0
         lost = ""
@@ -93,7 +99,13 @@ def record_events(
         note = f"Trains again with {size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
-        events.append(RecordEvent(names.TRAINING_RESUMED, note))
+        facts = {
+            names.ANNOTATION_WORKERS: str(size),
+            names.ANNOTATION_CAUSE: resumed.reason,
+            names.ANNOTATION_SECONDS: f"{resumed.seconds:.3f}",
+            names.ANNOTATION_STEPS_LOST: str(resumed.steps_lost or 0),
+        }
+        events.append(RecordEvent(names.TRAINING_RESUMED, note, annotations=facts))
     if ending is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
         events.append(_with_status(reason, ending.message, warning=not ending.complete))
