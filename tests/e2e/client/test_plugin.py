@@ -108,6 +108,7 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
     assert "rank 1" in epj(namespace, "status", f"epj/{job.name}")
     assert "1 training with 2 processes" in on_a_terminal(namespace, "top", job.name, until="FirstRound")
     assert "all 2 workers train" in epj(namespace, "why", job.name)
+    assert [(e.round, e.workers) for e in client.timeline() if e.reason == "FirstRound"] == [(1, 2)]
     assert "rank=1 step=" in epj(namespace, "logs", job.name, "--rank", "1", "--tail", "3")
 
     # Rank 1's pod is killed: who has the rank next is heard, in the same stream.
