@@ -91,3 +91,32 @@ def test_script_whose_end_takes_long_is_ended(operator: ScriptedOperator, events
     operator.declare("w0", "w1", orderly=True)
     done = finish(operator, events, "w0", "w1")
     assert (done["averaged"], done["seen"]) == (STEPS, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("start_method", "option"),
+    [
+        pytest.param((), ("--in-process",), id="kept, warm"),
+        pytest.param(("--start-method=spawn",), ("--in-process",), id="kept, cold"),
+        pytest.param(("--start-method=spawn",), (), id="ended, cold"),
+    ],
+)
+def test_process_that_leaves_its_group_ends_as_a_script_does(
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    start_method: tuple[str, ...],
+    option: tuple[str, ...],
+) -> None:
+    """Its buffers are written and its exit handlers run, also if it was kept for a later group when the job ended."""
+    started = [agents(worker, *start_method, SCRIPT, *option, **ENVIRONMENT) for worker in ("w0", "w1")]
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    events.until_step(20, 2, 60.0)
+    operator.declare("w0", orderly=True)
+    finish(operator, events, "w0")
+    assert [agent.wait() for agent in started] == [0, 0]
+    kept = [event["step"] for event in events.all(what="step", worker="w1")]
+    assert written(tmp_path) == sorted([*range(1, STEPS + 1), *kept]), "no buffer is lost"
+    assert len(events.all(what="at exit", worker="w1")) == 1

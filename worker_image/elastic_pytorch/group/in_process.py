@@ -7,8 +7,6 @@ it made before the change, such as the DistributedDataParallel of the old group,
 import contextlib
 import gc
 import os
-import signal
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -23,6 +21,7 @@ from elastic_pytorch.group.group_watch import GroupWatch
 from elastic_pytorch.group.peer_loss import is_peer_loss
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.torch_fixes import gloo_sockets
 
 Result = TypeVar("Result")
@@ -139,12 +138,12 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                             step
                         )  # reported first: if this process hangs in leaving, its agent starts another one
                     _leave_group(broken=bool(lost))
-                if lost:
-                    logger.info("a peer is lost: %s", lost.partition("\n")[0])
-                    agent.lose_peer(lost)
-                else:
-                    agent.leave()
-                with _ended_by_sigterm():
+                with script_end.at_sigterm():
+                    if lost:
+                        logger.info("a peer is lost: %s", lost.partition("\n")[0])
+                        agent.lose_peer(lost)
+                    else:
+                        agent.leave()
                     os.environ.update(agent.wait_for_go())
         finally:
             _depth -= 1
@@ -190,19 +189,6 @@ def _meet(changed: GroupChanged) -> str:
     except RuntimeError as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Lets SIGTERM end the process: all is committed, so the script's handler has nothing to save, and might only delay the end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def _leave_group(*, broken: bool) -> None:

@@ -1,11 +1,13 @@
-"""How a script ends whose group is changed on purpose: as Python ends one, before its agent starts it again.
+"""How a script ends whose group is changed on purpose, or that no group wants any more: as Python ends one.
 
-`finally` blocks and exit handlers run, and open files are flushed, all within `EXIT_SECONDS`. Only then is the agent told that the worker
-has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
+`finally` blocks and exit handlers run, and open files are flushed, all within `EXIT_SECONDS`. Before a change, only then is the agent told
+that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
 """
 
+import contextlib
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 EXIT_SECONDS = 5.0  # for all that a script does at its end
@@ -27,7 +29,7 @@ class _ScriptEnd:
         self._wait: Callable[[], NoReturn] | None = None
 
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
-        """Ends the script, if this is its main thread; in others, and where nothing carries out the end, reports and waits.
+        """Ends the script, if this is its main thread. In others, and where nothing carries out the end, reports and waits for SIGTERM.
 
         Args:
             report: tells the agent that this worker has stopped; called once, by any thread.
@@ -35,8 +37,9 @@ class _ScriptEnd:
         """
         once = _Once(report)
         if not self.orderly or threading.current_thread() is not threading.main_thread():
-            once()
-            wait()
+            with self.at_sigterm():
+                once()
+                wait()
 
         def end() -> NoReturn:
             once()
@@ -47,6 +50,29 @@ class _ScriptEnd:
         timer.daemon = True
         timer.start()
         raise PlannedStop("the group is changed, and the script will be started again")
+
+    @contextlib.contextmanager
+    def at_sigterm(self) -> Iterator[None]:
+        """Has SIGTERM end the script, in place of the script's own handler, which would only save what is saved already.
+
+        It is for a process that waits for its next group, and may never get one. The kernel kills a process whose end takes longer than
+        `EXIT_SECONDS`, wherever it hangs. In another thread than the main one nothing is changed.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGTERM, self._end_now)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+    def _end_now(self, *_: object) -> NoReturn:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
+        if self.orderly:
+            raise PlannedStop("no group needs this process any more")
+        raise SystemExit(128 + signal.SIGTERM)
 
     def complete(self) -> None:
         """Waits until the agent ends this process, if the script was told to stop. To be called when all steps of its exit are done."""
