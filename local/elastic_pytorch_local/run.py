@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ import yaml
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import JobKey, parse_job
+from elastic_pytorch_operator.spec.job import JobKey
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.local_operator import find_agent, local_operator
+from elastic_pytorch_local.manifests.admission import admit
+from elastic_pytorch_local.manifests.documents import read_documents
 
 logger = logging.getLogger(__name__)
 
@@ -25,20 +27,19 @@ POLL_SECONDS = 0.2
 STOP_SECONDS = 60.0
 
 
-async def run_local(path: Path, workdir: Path | None = None) -> int:
-    """Runs a job's manifest to its end; returns the process's exit code."""
+async def run_local(files: Sequence[Path], workdir: Path | None = None) -> int:
+    """Runs the job of some files to its end; returns the process's exit code."""
     try:
-        manifest = read_manifest(path)
-        # There is no queue on this machine.
-        (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)
-        key = parse_job(manifest).key
+        manifest = read_documents(files).job
+        key = admit(manifest).key
     except (OSError, yaml.YAMLError, InvalidJob) as error:
-        print(f"{path}: {error}", file=sys.stderr)
+        print(f"{files[0]}: {error}", file=sys.stderr)
         return 2
+    (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)  # there is no queue on this machine
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-    paths = {"/examples": path.parent.parent}  # where the worker image has them
+    paths = {"/examples": files[0].parent.parent}  # where the worker image has them
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
         place = workdir or Path(temporary)
         async with local_operator(place, paths, find_agent()) as operator:
@@ -55,23 +56,6 @@ async def run_local(path: Path, workdir: Path | None = None) -> int:
     failed = find_condition(status, names.FAILED) or {}
     print(f"{key.name} has failed, {failed['reason']}: {failed['message']}", file=sys.stderr)
     return 1
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The ElasticPyTorchJob in a file.
-
-    Raises:
-        InvalidJob: there is none.
-        OSError: the file cannot be read.
-        yaml.YAMLError: it is not YAML.
-    """
-    for document in yaml.safe_load_all(path.read_text()):
-        if isinstance(document, dict) and document.get("kind") == names.KIND:
-            document.setdefault("metadata", {}).setdefault("namespace", "default")
-            if not document["metadata"].get("name"):
-                raise InvalidJob("metadata.name", "is missing")
-            return document
-    raise InvalidJob("kind", f"the file holds no {names.KIND}")
 
 
 def describe_progress(status: Mapping[str, Any]) -> str:

@@ -18,5 +18,5 @@ async def test_local_mode_asks_for_the_number_of_workers_as_the_api_server_does(
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(a_manifest(replicas=None)))
-    assert await run_local(path) == 2
+    assert await run_local([path]) == 2
     assert "spec.replicas: set the number of workers" in capsys.readouterr().err

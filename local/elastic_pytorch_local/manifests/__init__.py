@@ -1,0 +1,1 @@
+"""The files that a job is described by, read and judged as the API server would."""

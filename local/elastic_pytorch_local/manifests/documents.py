@@ -1,0 +1,89 @@
+"""The documents of YAML files, as `kubectl apply` takes them: a key that comes twice is refused, a date stays text."""
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from elastic_pytorch_local.manifests.known_names import suggest
+
+CONFIG_KINDS = ("ConfigMap", "Secret")
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What files hold.
+
+    Attributes:
+        job: the ElasticPyTorchJob.
+        config: ConfigMaps and Secrets, each with its namespace.
+        others: kind and name of each further object.
+    """
+
+    job: dict[str, Any]
+    config: Sequence[dict[str, Any]] = ()
+    others: Sequence[str] = ()
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                where = f"line {key.start_mark.line + 1}"
+                raise InvalidJob(where, f"{key.value} is there twice in the same object: remove one of them")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+# `1e-3` is text by YAML 1.1 and to PyYAML; to kubectl, which this file may later be given to, it is a number.
+_EXPONENT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+
+
+def read_documents(paths: Sequence[Path]) -> Documents:
+    """Reads the files of one job, the job's own among them.
+
+    Raises:
+        InvalidJob: there is no job, or more than one, or a document is no object of Kubernetes.
+        OSError: a file cannot be read.
+        yaml.YAMLError: it is not YAML.
+    """
+    found = [document for path in paths for document in yaml.load_all(path.read_text(), _Loader) if document is not None]
+    for document in found:
+        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+            raise InvalidJob("kind", f"is missing: each document is an object of Kubernetes, such as an {names.KIND}")
+    jobs = [document for document in found if document["kind"] == names.KIND]
+    if not jobs:
+        meant = suggest(names.KIND, (document["kind"] for document in found), "found only as {}")
+        raise InvalidJob("kind", f"the file holds no {names.KIND}{meant}")
+    if len(jobs) > 1:
+        raise InvalidJob("kind", f"there are {len(jobs)} {names.KIND}s: give each a file and a command of its own")
+    (job,) = jobs
+    if job.get("apiVersion") != names.API_VERSION:
+        raise InvalidJob("apiVersion", f"must be {names.API_VERSION}, not {job.get('apiVersion')!r}")
+    namespace = _metadata(job, names.KIND).setdefault("namespace", "default")
+    config = [document for document in found if document["kind"] in CONFIG_KINDS]
+    for document in config:
+        _metadata(document, document["kind"]).setdefault("namespace", namespace)
+    others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config)]
+    return Documents(job, config, others)
+
+
+def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:
+    metadata = document.setdefault("metadata", {})
+    path = "metadata" if kind == names.KIND else f"{kind}: metadata"
+    if not isinstance(metadata, dict):
+        raise InvalidJob(path, "must be an object")
+    if not metadata.get("name"):
+        raise InvalidJob(f"{path}.name", "is missing")
+    return metadata
