@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.local_operator import find_agent, local_operator
 from elastic_pytorch_local.manifests.admission import admit
+from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, config_of_path, read_config
 from elastic_pytorch_local.manifests.documents import read_documents
+from elastic_pytorch_local.manifests.limits import check_references, fields_not_applied, find_obstacles
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +29,34 @@ POLL_SECONDS = 0.2
 STOP_SECONDS = 60.0
 
 
-async def run_local(files: Sequence[Path], workdir: Path | None = None) -> int:
-    """Runs the job of some files to its end; returns the process's exit code."""
+async def run_local(
+    files: Sequence[Path], workdir: Path | None = None, *, config_maps: Iterable[tuple[str, Path]] = (), leave_out: bool = False
+) -> int:
+    """Runs a job to its end; returns the process's exit code.
+
+    Args:
+        files: of the job, and of the ConfigMaps and Secrets that it refers to.
+        workdir: where volumes go; None: a temporary folder.
+        config_maps: further ConfigMaps: the name, the file or folder with the data.
+        leave_out: run without what this machine cannot do, in place of refusing the job.
+    """
     try:
-        manifest = read_documents(files).job
+        documents = read_documents(files)
+        manifest = documents.job
         key = admit(manifest).key
+        config = read_config(documents.config, key.namespace)
+        config |= {(CONFIG_MAP, name): config_of_path(path) for name, path in config_maps}
+        check_references(manifest, config)
     except (OSError, yaml.YAMLError, InvalidJob) as error:
         print(f"{files[0]}: {error}", file=sys.stderr)
         return 2
+    obstacles = find_obstacles(manifest)
+    if obstacles and not leave_out:
+        print(*(f"{files[0]}: {obstacle}" for obstacle in obstacles), sep="\n", file=sys.stderr)
+        return 2
+    unused = [*(obstacle.path for obstacle in obstacles), *fields_not_applied(manifest), *documents.others]
+    if unused:
+        print(f"not applied on one machine: {', '.join(unused)}", file=sys.stderr)
     (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)  # there is no queue on this machine
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,7 +64,7 @@ async def run_local(files: Sequence[Path], workdir: Path | None = None) -> int:
     paths = {"/examples": files[0].parent.parent}  # where the worker image has them
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
         place = workdir or Path(temporary)
-        async with local_operator(place, paths, find_agent()) as operator:
+        async with local_operator(place, paths, find_agent(), config=config) as operator:
             operator.cluster.apply_job(manifest)
             status = await _follow(operator.cluster, key, interrupted)
             if not has_ended(status):

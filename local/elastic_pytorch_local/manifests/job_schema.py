@@ -15,7 +15,7 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_local.manifests.known_names import below, check_names, must_be, suggest
 
 FILE = Path(__file__).with_name("elasticpytorchjobs.yaml")
-WORDS = {
+WORDS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "object": ("an object", dict),
     "array": ("a list", list),
     "string": ("a string", str),

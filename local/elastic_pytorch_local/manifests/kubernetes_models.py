@@ -40,8 +40,7 @@ def check_model(value: object, type_: str, path: str = "") -> None:
         types: dict[str, str] = {name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()}
         check_names(value, types, path)
         for name, inner in value.items():
-            wanted = _quantities(types[name]) if name in QUANTITIES else types[name]
-            check_model(inner, wanted, below(path, name))
+            check_model(inner, _quantities(types[name]) if name in QUANTITIES else types[name], below(path, name))
 
 
 def _check_each(value: Any, items: str | None, values: str | None, path: str) -> None:

@@ -15,13 +15,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
-from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.manifests.config_objects import Config
+from elastic_pytorch_local.manifests.variables import container_variables, expand
+from elastic_pytorch_local.pods.mounts import map_path, mount_volumes
 from elastic_pytorch_local.pods.output_lines import OutputLines
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
 READ_BYTES = 1 << 16
+NO_CONFIG: Config = MappingProxyType({})
 POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in whatever session they are
 MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
 
@@ -51,6 +54,7 @@ class LocalKubelet:
         paths: more paths to replace, from container path to folder, as an image would have them.
         pythonpath: put before the processes' own.
         write_line: takes each line that a pod prints: the pod's name, the line.
+        config: the ConfigMaps and Secrets that pods may refer to.
     """
 
     def __init__(
@@ -60,12 +64,14 @@ class LocalKubelet:
         paths: Mapping[str, Path],
         pythonpath: str = "",
         write_line: Callable[[str, str], None] = print_line,
+        config: Config = NO_CONFIG,
     ) -> None:
         self._cluster = cluster
         self._workdir = workdir
         self._paths = dict(paths)
         self._pythonpath = pythonpath
         self._write_line = write_line
+        self._config = config
         self._addresses = itertools.count(2)
         self._hosts: dict[str, str] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -123,15 +129,18 @@ class LocalKubelet:
         if pod["spec"].get("hostname"):
             self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
         status = {"podIP": address, "phase": "Running"}
+        mapped = self._paths | mount_volumes(self._workdir, pod, container, self._config)
+        variables = container_variables(pod, container, self._config, address, container["name"])
+        folder = container.get("workingDir")
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(pod, container),
-                env=self._environment(namespace, name, pod, container, address),
+                *_command(container, variables, mapped),
+                env=self._environment(namespace, name, {k: map_path(self._map_host(v), mapped) for k, v in variables.items()}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                cwd=self._map_path(pod, container, container["workingDir"]) if container.get("workingDir") else None,
+                cwd=map_path(folder, mapped) if folder else None,
             )
         except OSError as error:
             terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}}
@@ -179,19 +188,8 @@ class LocalKubelet:
         statuses = [{"name": container["name"], "state": state}]
         self._cluster.set_pod_status(namespace, name, {**status, "containerStatuses": statuses})
 
-    def _command(self, pod: Manifest, container: Manifest) -> list[str]:
-        command = [*(container.get("command") or ()), *(container.get("args") or ())]
-        command = [self._map_path(pod, container, word) for word in command]
-        return [sys.executable, *command[1:]] if command[0] in ("python", "python3") else command
-
-    def _environment(self, namespace: str, name: str, pod: Manifest, container: Manifest, address: str) -> dict[str, str]:
-        environment = dict(os.environ)
-        for variable in container.get("env") or ():
-            value = variable.get("value", "")
-            if "valueFrom" in variable:
-                path = variable["valueFrom"].get("fieldRef", {}).get("fieldPath")
-                value = {"metadata.name": name, "metadata.namespace": namespace, "status.podIP": address}.get(path, "")
-            environment[variable["name"]] = self._map_path(pod, container, self._map_host(value))
+    def _environment(self, namespace: str, name: str, variables: Mapping[str, str]) -> dict[str, str]:
+        environment = {**os.environ, **variables}
         token = self._workdir / "tokens" / name
         token.parent.mkdir(parents=True, exist_ok=True)
         token.write_text(self._cluster.issue_token(namespace, name))
@@ -210,22 +208,11 @@ class LocalKubelet:
         host, colon, port = word.partition(":")
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
-    def _map_path(self, pod: Manifest, container: Manifest, word: str) -> str:
-        """A word in which a container's path has been replaced by this machine's."""
-        mapped = dict(self._paths)
-        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
-        for mount in container.get("volumeMounts") or ():
-            if mount["mountPath"] in (TOKEN_FOLDER, SHARED_MEMORY_FOLDER):
-                continue
-            shared = "hostPath" in volumes.get(mount["name"], {}) or "persistentVolumeClaim" in volumes.get(mount["name"], {})
-            owner = "shared" if shared else pod["metadata"]["name"]
-            folder = self._workdir / "volumes" / owner / mount["name"]
-            folder.mkdir(parents=True, exist_ok=True)
-            mapped[mount["mountPath"]] = folder
-        for path, folder in sorted(mapped.items(), key=lambda item: -len(item[0])):
-            if path != "/tmp" and (word == path or word.startswith(path.rstrip("/") + "/")):  # this machine has a /tmp
-                return str(folder) + word[len(path.rstrip("/")) :]
-        return word
+
+def _command(container: Manifest, variables: Mapping[str, str], mapped: Mapping[str, Path]) -> list[str]:
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = [map_path(expand(word, variables), mapped) for word in words]
+    return [sys.executable, *words[1:]] if words[0] in ("python", "python3") else words
 
 
 def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -1,0 +1,152 @@
+"""ConfigMaps and Secrets of the user's files, and what a pod gets of them."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from elastic_pytorch_local.manifests.known_names import suggest
+from elastic_pytorch_local.manifests.kubernetes_models import check_model
+
+CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+Config = Mapping[tuple[str, str], Mapping[str, bytes]]  # the data by kind and name
+
+DEFAULT_MODE = 0o644  # of files in volumes
+
+
+class File(NamedTuple):
+    """A file of a volume.
+
+    Attributes:
+        content: its bytes.
+        mode: its permissions.
+    """
+
+    content: bytes
+    mode: int
+
+
+def read_config(documents: Iterable[Mapping[str, Any]], namespace: str) -> dict[tuple[str, str], Mapping[str, bytes]]:
+    """The data of all ConfigMaps and Secrets in a namespace.
+
+    Raises:
+        InvalidJob: one has an unknown field, a value that is no text or no base64, or comes twice.
+    """
+    config: dict[tuple[str, str], Mapping[str, bytes]] = {}
+    for document in documents:
+        kind, name = document["kind"], document["metadata"]["name"]
+        title = f"{kind} {name}"
+        try:
+            check_model(document, f"V1{kind}")
+        except InvalidJob as fault:
+            raise InvalidJob(title, str(fault)) from fault
+        if document["metadata"]["namespace"] != namespace:
+            continue
+        if (kind, name) in config:
+            raise InvalidJob(title, "is there twice: remove one, or give it another name")
+        text, encoded = ("stringData", "data") if kind == SECRET else ("data", "binaryData")
+        decoded = {key: _decoded(value, f"{title}: {encoded}.{key}") for key, value in (document.get(encoded) or {}).items()}
+        config[kind, name] = decoded | {key: value.encode() for key, value in (document.get(text) or {}).items()}
+    return config
+
+
+def config_of_path(path: Path) -> Mapping[str, bytes]:
+    """The data of a ConfigMap that `kubectl create configmap --from-file` would make of a file, or of the files of a folder.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def find_data(
+    config: Config, kind: str, reference: Mapping[str, Any], path: str, name: str = "name"
+) -> Mapping[str, bytes] | None:
+    """The data that a reference is to; None if it is not there, and may be missing.
+
+    Args:
+        config: all there is.
+        kind: ConfigMap or Secret.
+        reference: with the name, and perhaps `optional`.
+        path: of the reference.
+        name: the field of the name.
+
+    Raises:
+        InvalidJob: it is not there.
+    """
+    wanted = reference.get(name)
+    if not wanted:
+        raise InvalidJob(f"{path}.{name}", "is missing")
+    if (found := config.get((kind, wanted))) is not None or reference.get("optional"):
+        return found
+    made = f", or make it of a file with --configmap {wanted}=PATH" if kind == CONFIG_MAP else ""
+    meant = suggest(wanted, (known for other, known in config if other == kind))
+    raise InvalidJob(path, f"there is no {kind} {wanted}: name its YAML file after the job's{made}{meant}")
+
+
+def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: str) -> bytes | None:
+    """The value of one key; None if it is not there, and may be missing.
+
+    Raises:
+        InvalidJob: it is not there.
+    """
+    if (data := find_data(config, kind, reference, path)) is None:
+        return None
+    return _value(data, reference.get("key"), f"{kind} {reference['name']}", path, optional=bool(reference.get("optional")))
+
+
+def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[str, File] | None:
+    """What is in a volume, by path in it; None if it is not made of ConfigMaps and Secrets.
+
+    Raises:
+        InvalidJob: what the volume refers to is not there.
+    """
+    files: dict[str, File] = {}
+    for kind, source, where, name in _sources(volume, path):
+        if (data := find_data(config, kind, source, where, name)) is None:
+            continue
+        mode = (source if "defaultMode" in source else volume.get("projected") or {}).get("defaultMode") or DEFAULT_MODE
+        if not source.get("items"):
+            files |= {key: File(value, mode) for key, value in data.items()}
+        for number, item in enumerate(source.get("items") or ()):
+            place, title = f"{where}.items[{number}]", f"{kind} {source[name]}"
+            value = _value(data, item.get("key"), title, place, optional=bool(source.get("optional")))
+            into = Path(item.get("path") or "")
+            if not into.parts or into.is_absolute() or ".." in into.parts:
+                raise InvalidJob(f"{place}.path", "must be a path in the volume, without `..`")
+            if value is not None:
+                files[str(into)] = File(value, item.get("mode") or mode)
+    return files if {"configMap", "secret", "projected"} & set(volume) else None
+
+
+def _sources(volume: Mapping[str, Any], path: str) -> Iterable[tuple[str, Mapping[str, Any], str, str]]:
+    """Each: the kind, the reference, its path, its field of the name."""
+    if source := volume.get("configMap"):
+        yield CONFIG_MAP, source, f"{path}.configMap", "name"
+    if source := volume.get("secret"):
+        yield SECRET, source, f"{path}.secret", "secretName"
+    for number, part in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        where = f"{path}.projected.sources[{number}]"
+        for kind, field in ((CONFIG_MAP, "configMap"), (SECRET, "secret")):
+            if part.get(field):
+                yield kind, part[field], f"{where}.{field}", "name"
+
+
+def _value(data: Mapping[str, bytes], key: str | None, title: str, path: str, *, optional: bool) -> bytes | None:
+    if not key:
+        raise InvalidJob(f"{path}.key", "is missing")
+    if key not in data and not optional:
+        what = suggest(key, data) or (f": it has {', '.join(sorted(data))}" if data else ": it is empty")
+        raise InvalidJob(f"{path}.key", f"there is no {key} in {title}{what}")
+    return data.get(key)
+
+
+def _decoded(value: str, path: str) -> bytes:
+    try:
+        return base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError) as fault:
+        raise InvalidJob(path, "must be base64: encode it, or write it as it is under stringData") from fault

@@ -1,0 +1,68 @@
+"""Folders of this machine that stand for a container's volumes, and paths of the container as paths of this machine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
+from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
+
+from elastic_pytorch_local.manifests.config_objects import Config, File, volume_files
+
+OWN_FOLDERS = (TOKEN_FOLDER, SHARED_MEMORY_FOLDER)  # the token is given in another way; this machine has a /dev/shm
+SHARED = ("hostPath", "persistentVolumeClaim")
+
+
+def mount_volumes(workdir: Path, pod: Manifest, container: Manifest, config: Config) -> dict[str, Path]:
+    """Makes the folders of a container's volumes; returns what stands for each path in the container.
+
+    Args:
+        workdir: where they go. A claim's is shared by all pods, any other is the pod's own.
+        pod: with its metadata and its spec.
+        container: of the pod.
+        config: the ConfigMaps and Secrets whose files are written.
+
+    Raises:
+        InvalidJob: a volume refers to a ConfigMap or a Secret that is not there.
+        OSError: a folder or a file cannot be written.
+    """
+    mapped: dict[str, Path] = {}
+    volumes = {volume.get("name"): volume for volume in pod["spec"].get("volumes") or ()}
+    for mount in container.get("volumeMounts") or ():
+        if mount["mountPath"] in OWN_FOLDERS:
+            continue
+        volume = volumes.get(mount["name"], {})
+        owner = "shared" if any(kind in volume for kind in SHARED) else pod["metadata"]["name"]
+        folder = workdir / "volumes" / owner / mount["name"]
+        target = folder / (mount.get("subPath") or "")
+        files = volume_files(volume, config, f"volume {mount['name']}")
+        if files is None:
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            _write(folder, files)
+        mapped[mount["mountPath"]] = target
+    return mapped
+
+
+def _write(folder: Path, files: Mapping[str, File]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # of Secrets, too
+    for name, file in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():  # a volume that is mounted twice
+            path.write_bytes(file.content)
+            path.chmod(file.mode)
+
+
+def map_path(word: str, mapped: Mapping[str, Path]) -> str:
+    """A word that begins with a container's path, with this machine's path in its place.
+
+    Args:
+        word: of a command, or the value of a variable.
+        mapped: what stands for each path in the container.
+    """
+    for path, folder in sorted(mapped.items(), key=lambda item: -len(item[0])):
+        if path != "/tmp" and (word == path or word.startswith(path.rstrip("/") + "/")):  # this machine has a /tmp
+            return str(folder) + word[len(path.rstrip("/")) :]
+    return word
