@@ -73,7 +73,11 @@ def test_says_what_the_last_worker_added_of_a_job_that_is_well() -> None:
         (
             "no-volume",
             False,
-            ['FailedMount: MountVolume.SetUp failed for volume "x" : configmap "missing" not found', "kubectl describe"],
+            [
+                'FailedMount: MountVolume.SetUp failed for volume "x" : configmap "missing" not found',
+                "Create it, or correct its name in spec.template",
+                "kubectl create configmap missing --from-file=PATH",
+            ],
         ),
     ],
 )
@@ -291,6 +295,25 @@ def test_a_container_that_crashes_before_it_trains() -> None:
     shown = said(why("no-image", pods=found))
     assert "container agent cannot start, CrashLoopBackOff: back-off 10s" in shown
     assert "kubectl logs -n team" in shown
+
+
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ('configmap "settings" not found', "kubectl create configmap settings --from-file=PATH -n team"),
+        ('secret "token" not found', "kubectl create secret generic token --from-file=PATH -n team"),
+        ("couldn't find key lr in ConfigMap team/settings", "Create the object that the container refers to"),
+    ],
+)
+def test_a_config_map_or_secret_that_is_missing(message: str, command: str) -> None:
+    found = recorded("no-image")["pods"]
+    waiting = {"name": "pytorch", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}}
+    for pod in found:
+        pod["metadata"]["namespace"] = "team"
+        pod["status"]["containerStatuses"] = [waiting]
+    shown = said(why("no-image", pods=found))
+    assert f"container pytorch cannot start, CreateContainerConfigError: {message}" in shown
+    assert command in shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from elastic_pytorch_client.views.styles import state_style
 from elastic_pytorch_operator.api import names as operator_names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.failure import FailureRecord
+from elastic_pytorch_operator.model.failure import FailureRecord, describe_end
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
@@ -28,7 +28,7 @@ from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
 
-from tests.operator.builders import NOW, TIME, a_job, a_manifest, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_dead_pod, a_job, a_manifest, a_pending_pod, a_pod, a_round, an_agent, observed
 from tests.operator.planning.test_suspension import suspend
 from tests.operator.simulation import Simulation, running
 
@@ -238,6 +238,34 @@ def test_advice_for_each_end(ending: Ending, advice: str) -> None:
     diagnosis = why(job)
     assert (job.failed, diagnosis.headline) == (True, f"lm has failed: {ending.reason}.")
     assert advice in diagnosis.findings[0].do
+
+
+OOM_KILLED = describe_end(a_dead_pod(1, exit_code=137, exit_reason="OOMKilled"))
+LIMIT, DEVICE = "Raise the container's memory limit in spec.template", "Have the script use less of the device's memory"
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        (f"the container {OOM_KILLED}", LIMIT),
+        (
+            "OutOfMemory: the kernel killed it: the container is out of memory; raise its memory limit or make it use less",
+            LIMIT,
+        ),
+        ("Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", DEVICE),
+        ("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB", DEVICE),
+        ("MemoryError", LIMIT),
+        ("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes.", LIMIT),
+        ("ValueError: memory of the past", "Correct the script"),
+    ],
+)
+@pytest.mark.parametrize("job", [{}, BACKOFF_LIMIT], ids=["in a row", "in its life"])
+def test_lack_of_memory_is_no_fault_of_the_script(job: dict[str, Any], message: str, advice: str) -> None:
+    last = replace(BOOM, message=message)
+    ending = ending_of(job, budget=Budget(failures=4, total=4, last=last))
+    do = why(view(ALL, ending=ending)).findings[0].do
+    assert advice in do
+    assert ("Correct the script" in do) == (advice == "Correct the script")
 
 
 def test_completion() -> None:

@@ -25,9 +25,20 @@ UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")
 
 _AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
 
+_CORRECT = "Correct the script"
+# What to do in its place, by the words of the root cause: a device's memory is told of by torch, the container's by the kernel or Python.
+_CORRECT_MEMORY = {
+    re.compile(r"(CUDA|HIP|XPU|NPU|MPS) .{0,40}out of memory|torch\S*\.OutOfMemoryError", re.IGNORECASE): (
+        "Have the script use less of the device's memory, with a smaller micro-batch or a sharded model"
+    ),
+    re.compile(r"OOMKilled|container is out of memory|^MemoryError\b|DefaultCPUAllocator: .*allocate memory", re.MULTILINE): (
+        "Raise the container's memory limit in spec.template, or have the script use less"
+    ),
+}
+
 _ADVICE = {  # by the reason of the condition Failed
-    "TooManyFailures": f"Correct the script, {_AGAIN}.",
-    "BackoffLimitExceeded": f"Correct the script, or raise failurePolicy.backoffLimit, {_AGAIN}.",
+    "TooManyFailures": f"{_CORRECT}, {_AGAIN}.",
+    "BackoffLimitExceeded": f"{_CORRECT}, or raise failurePolicy.backoffLimit, {_AGAIN}.",
     "FailurePolicyRule": f"A rule of failurePolicy.rules fails the job after such a failure. Correct the cause or the rule, {_AGAIN}.",
     "InvalidTemplate": "Correct the template as the message says, then delete the job and create it again.",
     "InvalidSpec": "Correct the spec as the message says, then delete the job and create it again.",
@@ -152,6 +163,8 @@ def _advise_on_end(job: JobView, reason: str) -> str:
     """Returns a sentence, and a command to read more."""
     advice = _ADVICE.get(reason, f"Read the message, {_AGAIN}.")
     if (cause := job.root_cause) is not None:
+        instead = next((do for words, do in _CORRECT_MEMORY.items() if words.search(cause.message)), _CORRECT)
+        advice = advice.replace(_CORRECT, instead)
         where = f"It failed in {cause.where}. The end of that worker's log:"
         return f"{advice} {where}\n  kubectl logs -n {job.namespace} {cause.worker} --tail=50"
     return advice

@@ -21,6 +21,8 @@ _CLAIM = re.compile(
     re.ASCII,
 )
 
+_MISSING = re.compile(r'\b(configmap|secret) "([^"]+)" not found')  # as a kubelet says it
+
 _WAITING = {
     "ErrImagePull": "Check the image's name, and that the node may pull it (imagePullSecrets).",
     "ImagePullBackOff": "Check the image's name, and that the node may pull it (imagePullSecrets).",
@@ -87,13 +89,23 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
             if reason == "CrashLoopBackOff":
                 logs = f"\n  kubectl logs -n {namespace} {name} -c {state.get('name')} --previous --tail=30"
                 return PodTrouble(name, "waiting", said, _WAITING[reason] + logs)
-            return PodTrouble(name, "waiting", said, _WAITING.get(reason, describe))
+            return PodTrouble(name, "waiting", said, _create_missing(message, namespace) or _WAITING.get(reason, describe))
     if warning and not _started(status):
-        return PodTrouble(name, "starting", f"does not start: {warning}", describe)
+        return PodTrouble(name, "starting", f"does not start: {warning}", _create_missing(warning, namespace) or describe)
     age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
     if not _started(status) and age > SLOW_START_SECONDS:
         return PodTrouble(name, "starting", "its image and volumes have taken more than a minute so far", describe)
     return None
+
+
+def _create_missing(message: str, namespace: str) -> str:
+    """How to create the ConfigMap or the Secret whose absence a kubelet tells of; empty: it tells of something else."""
+    if (found := _MISSING.search(message)) is None:
+        return ""
+    kind = "configmap" if found[1] == "configmap" else "secret generic"
+    return (
+        f"Create it, or correct its name in spec.template:\n  kubectl create {kind} {found[2]} --from-file=PATH -n {namespace}"
+    )
 
 
 def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
