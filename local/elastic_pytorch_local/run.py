@@ -38,7 +38,7 @@ async def run_local(
         files: of the job, and of the ConfigMaps and Secrets that it refers to.
         workdir: where volumes go; None: a temporary folder.
         config_maps: further ConfigMaps: the name, the file or folder with the data.
-        leave_out: run without what this machine cannot do, in place of refusing the job.
+        leave_out: run without what this machine cannot do, instead of refusing the job.
     """
     try:
         documents = read_documents(files)

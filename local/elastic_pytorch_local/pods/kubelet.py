@@ -1,6 +1,6 @@
 """The kubelet of local mode: a pod's training container is a process on this machine, in a process group of its own.
 
-There are no images and no mounts: `python` is this interpreter, and a path that begins with a volume's mount path, in arguments or
+There are no images and no mounts: `python` is this interpreter, and a path below a volume's mount path, in the command or the
 environment, is replaced by the folder that stands for the volume. A pod's DNS name is replaced by its address, in the environment of
 pods made after it.
 """

@@ -1,5 +1,6 @@
 """Folders of this machine that stand for a container's volumes, and paths of the container as paths of this machine."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_
 from elastic_pytorch_local.manifests.config_objects import Config, File, volume_files
 
 OWN_FOLDERS = (TOKEN_FOLDER, SHARED_MEMORY_FOLDER)  # the token is given in another way; this machine has a /dev/shm
+UNMAPPED = ("", "/tmp")  # this machine has a /tmp
 SHARED = ("hostPath", "persistentVolumeClaim")
 
 
@@ -56,13 +58,14 @@ def _write(folder: Path, files: Mapping[str, File]) -> None:
 
 
 def map_path(word: str, mapped: Mapping[str, Path]) -> str:
-    """A word that begins with a container's path, with this machine's path in its place.
+    """A word in which each path of the container has this machine's path in its place.
 
     Args:
-        word: of a command, or the value of a variable.
+        word: of a command, or the value of a variable; it may hold paths, as `--data=/data` does.
         mapped: what stands for each path in the container.
     """
-    for path, folder in sorted(mapped.items(), key=lambda item: -len(item[0])):
-        if path != "/tmp" and (word == path or word.startswith(path.rstrip("/") + "/")):  # this machine has a /tmp
-            return str(folder) + word[len(path.rstrip("/")) :]
-    return word
+    folders = {path.rstrip("/"): str(folder) for path, folder in mapped.items() if path.rstrip("/") not in UNMAPPED}
+    if not folders:
+        return word
+    longest_first = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
+    return re.sub(rf"(?<![\w./-])(?:{longest_first})(?![\w.-])", lambda found: folders[found[0]], word)

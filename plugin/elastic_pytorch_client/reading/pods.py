@@ -99,7 +99,7 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
 
 
 def _create_missing(message: str, namespace: str) -> str:
-    """How to create the ConfigMap or the Secret whose absence a kubelet tells of; empty: it tells of something else."""
+    """How to create the ConfigMap or the Secret that a kubelet does not find; empty: it reports something else."""
     if (found := _MISSING.search(message)) is None:
         return ""
     kind = "configmap" if found[1] == "configmap" else "secret generic"

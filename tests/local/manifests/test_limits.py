@@ -1,13 +1,16 @@
 """What one machine cannot do is refused by name if the script would see it, and named otherwise."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from elastic_pytorch_local.manifests.config_objects import Config
+from elastic_pytorch_local.manifests.documents import read_documents
 from elastic_pytorch_local.manifests.limits import check_references, fields_not_applied, find_obstacles
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.operator.builders import a_manifest
+from tests.paths import ROOT
 
 CONFIG: Config = {("ConfigMap", "settings"): {"train.py": b"print()"}}
 POD, C = "spec.template.spec", "spec.template.spec.containers[0]"
@@ -89,6 +92,16 @@ def test_what_the_script_would_miss_is_refused_by_name(manifest: dict[str, Any],
 @pytest.mark.parametrize("manifest", NONE.values(), ids=NONE)
 def test_what_one_machine_can_do_is_no_obstacle(manifest: dict[str, Any]) -> None:
     check_references(manifest, CONFIG)
+    assert find_obstacles(manifest) == []
+
+
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_examples_have_all_that_they_need_on_one_machine(path: Path) -> None:
+    manifest = read_documents([path]).job
+    check_references(manifest, {})
     assert find_obstacles(manifest) == []
 
 
