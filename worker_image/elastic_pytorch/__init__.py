@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from elastic_pytorch.state.per_rank import PerRank
     from elastic_pytorch.state.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
+    from elastic_pytorch.state.trained import Trained
     from elastic_pytorch.training.learning_rate import scale_learning_rate
     from elastic_pytorch.training.sampler import ElasticSampler, Part
     from elastic_pytorch.training.training_loop import Step, steps
@@ -26,6 +27,7 @@ __all__ = [
     "ShardedState",
     "State",
     "Step",
+    "Trained",
     "WorkTimer",
     "in_process",
     "report",
@@ -40,6 +42,7 @@ _MODULES = {
     "ShardedState": "elastic_pytorch.state.sharded_state",
     "State": "elastic_pytorch.state.state",
     "Step": "elastic_pytorch.training.training_loop",
+    "Trained": "elastic_pytorch.state.trained",
     "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",

@@ -255,3 +255,25 @@ def test_an_epoch_that_is_left_early_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="Remove the callback that sets should_epoch_stop"):
         a_trainer(tmp_path, callbacks=[Leaves()]).train()
+
+
+def test_of_an_adapted_model_the_adapter_is_kept(tmp_path: Path) -> None:
+    """A model with the attribute by which PEFT marks its models; another one with frozen weights is kept as a whole."""
+    written = []
+    for mark in ({}, {"default": "LoRA"}):
+        folder = tmp_path / str(len(mark))
+        for steps in (3, 5):
+            model = small_model(0.0)
+            model.transformer.requires_grad_(False)
+            model.transformer.wte.requires_grad_(True)
+            model.peft_config = mark
+            trainer = ElasticTrainer(model=model, args=arguments(folder, max_steps=steps), batch_size=6, train_dataset=Rows())
+            trainer.train()
+            close(trainer)
+        assert len(losses(trainer)) == 2, "it has gone on"
+        written.append(losses(trainer))
+        frozen = model.transformer.h[0].mlp.c_fc.weight.detach().numpy().tobytes()
+        files = list((folder / "elastic").rglob("*.elastic"))
+        assert files
+        assert any(frozen in file.read_bytes() for file in files) is not bool(mark)
+    assert written[0] == written[1]

@@ -40,6 +40,11 @@ def innermost(each: Any) -> Any:
     return each
 
 
+def model_of(each: Any) -> Any:
+    """Returns the model of which a `Trained` keeps a part, or the object itself."""
+    return getattr(each, "trained_model", each)
+
+
 class Registered:
     """What a State keeps: objects with a `state_dict`, and plain values, which are its attributes.
 
@@ -59,7 +64,7 @@ class Registered:
 
     def holds(self, each: object) -> bool:
         """Whether an object is registered; a model may have been wrapped or compiled since."""
-        return any(innermost(known) is innermost(each) for known in self._objects.values())
+        return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
@@ -98,7 +103,7 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
     """
     for name, each in objects.items():
         parameters = list(_parameters(each))
-        modules = each.modules() if isinstance(each, torch.nn.Module) else ()
+        modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
         flat = any(getattr(parameter, "_is_flat_param", False) for parameter in parameters)
         if flat or any("FullyShardedDataParallel" in _names(module) for module in modules):
             raise RuntimeError(
@@ -170,7 +175,7 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
     """Returns the types and shapes of the models' parameters by name; empty for a parameter that has no shape yet."""
     return {
         f"{name}.{path}": "" if is_lazy(parameter) else f"{parameter.dtype} {list(parameter.shape)}"
-        for name, each in objects.items()
+        for name, each in ((name, model_of(each)) for name, each in objects.items())
         if isinstance(each, torch.nn.Module)
         for path, parameter in each.named_parameters()
     }
@@ -207,6 +212,7 @@ def first_difference(first: dict[str, str], other: dict[str, str]) -> str | None
 
 
 def _parameters(each: Any) -> Iterator[Any]:
+    each = model_of(each)
     if isinstance(each, torch.nn.Module):
         yield from each.parameters()
     elif isinstance(each, torch.optim.Optimizer):

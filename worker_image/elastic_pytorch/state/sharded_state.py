@@ -13,7 +13,7 @@ from elastic_pytorch.progress.report import report
 from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.per_rank import exchange_all
-from elastic_pytorch.state.registered import describe, refuse_foreign_sharding, refuse_unlike
+from elastic_pytorch.state.registered import describe, model_of, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
 from elastic_pytorch.state.sharded_checkpoint import (
     Engine,
@@ -79,6 +79,8 @@ class ShardedState(State):
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         refuse_foreign_sharding(self._objects)
+        if (part := next((name for name, each in self._objects.items() if model_of(each) is not each), None)) is not None:
+            raise RuntimeError(f"{part}: elastic.Trained is for State; register the whole model with ShardedState")
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         group = TorchGroup(self._group)

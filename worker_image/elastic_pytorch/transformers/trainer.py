@@ -11,7 +11,9 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
 from elastic_pytorch.group import in_process
+from elastic_pytorch.state.registered import innermost
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.trained import Trained
 from elastic_pytorch.training.loaders import sampler_of
 from elastic_pytorch.training.sampler import ElasticSampler, Part
 from elastic_pytorch.transformers.refused_arguments import RESUME, check_arguments
@@ -160,7 +162,7 @@ class ElasticTrainerMixin(AnyTrainer):
         self._elastic_scheduler = self.lr_scheduler if own else None
         progress = TrainerProgress(self)
         registered = {
-            "model": self.model,
+            "model": Trained(self.model) if _is_adapter(self.model) else self.model,
             "optimizer": optimizer,
             "scheduler": self.lr_scheduler,
             "scaler": getattr(self.accelerator, "scaler", None),
@@ -285,6 +287,12 @@ def _check_release() -> None:
             f"transformers {transformers.__version__} is not supported: its Trainer has no {', '.join(missing)}. Use {OLDEST} "
             "or newer, up to the newest that docs/transformers.md names"
         )
+
+
+def _is_adapter(model: Any) -> bool:
+    """Whether a model is one of PEFT's, whose frozen weights each start of the script loads."""
+    frozen = any(not parameter.requires_grad for parameter in model.parameters())
+    return frozen and bool(getattr(innermost(model), "peft_config", None))
 
 
 def _check_loss(trainer: Any) -> None:

@@ -1,0 +1,134 @@
+"""The trained part of a model: what an adapter (LoRA) or a fine-tuning changes, without the pretrained weights that stay as they are."""
+
+import hashlib
+from typing import Any
+
+import torch
+from torch.nn.parameter import Parameter, is_lazy
+
+from elastic_pytorch.state.registered import innermost
+
+ROW_BYTES = 4096  # of the table as which a checksum sees a tensor
+ROWS = 1 << 14  # that are summed up at once: 64 MB
+
+Fingerprint = tuple[int, int]
+
+
+class Trained:
+    """Has a State keep only what is trained of a model: parameters that require gradients, and persistent buffers.
+
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), lora)
+        state = elastic.State(folder, model=elastic.Trained(model), optimizer=optimizer)
+
+    Each start of the script must load the frozen weights before `restore()`, the same ones on all ranks. Their checksums are kept, and
+    `restore()` refuses other weights by name. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen one
+    that the script writes to, as far as that is seen: torch counts writes, but not those by `.data`, numpy or other libraries. All frozen
+    weights are read again for the first commit of a group, to see also these.
+
+    Args:
+        model: may be wrapped in DistributedDataParallel, or compiled; or may be later.
+
+    Attributes:
+        trained_model: the model without its wrappers.
+
+    Raises:
+        TypeError: this is not a model.
+        ValueError: none of its parameters requires gradients, or one has no values yet.
+    """
+
+    rank_0_counts = True  # a fresh model may differ from rank to rank in what is trained
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"Trained({type(model).__name__}): it takes a model; register anything else as it is")
+        self.trained_model: torch.nn.Module = innermost(model)
+        parameters = list(self.trained_model.parameters())
+        if any(is_lazy(each) or each.is_meta for each in parameters):
+            raise ValueError("Trained takes a model whose weights are there: load them first")
+        if not any(each.requires_grad for each in parameters):
+            raise ValueError("no parameter of this model requires gradients: freeze it before Trained, and leave some to be trained")
+        self._kept: set[str] = set()  # frozen now, and not what the script has loaded
+        self._checksums: dict[str, tuple[Fingerprint, str]] = {}
+        self._to_be_checked = 0  # states until all frozen weights are read again
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what is trained, by name, and a description of what is not."""
+        self._to_be_checked -= 1
+        if self._to_be_checked == 0:
+            self._checksums = {name: ((-1, -1), known) for name, (_, known) in self._checksums.items()}
+        trained: dict[str, Any] = {}
+        frozen: dict[str, str] = {}
+        for name, value in self.trained_model.state_dict(keep_vars=True).items():
+            if _is_frozen(value) and name not in self._kept and self._is_unchanged(name, value):
+                frozen[name] = self._checksums[name][1]
+            else:
+                if isinstance(value, Parameter):
+                    self._kept.add(name)
+                trained[name] = value
+        return {"trained": trained, "frozen": frozen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Loads what was trained.
+
+        Raises:
+            RuntimeError: the model has other frozen weights, or other parameters.
+        """
+        if set(state) != {"trained", "frozen"}:
+            raise RuntimeError("it was committed as a whole: register the model itself, or begin in another folder")
+        own = self.trained_model.state_dict(keep_vars=True)
+        self._refuse_other_weights(state["frozen"], own)
+        if (new := next((name for name in own if name not in state["trained"] and name not in state["frozen"]), None)) is not None:
+            raise RuntimeError(f"{new} is not in it")
+        if (old := next((name for name in state["trained"] if name not in own), None)) is not None:
+            raise RuntimeError(f"it has {old}, and the model does not")
+        self.trained_model.load_state_dict(state["trained"], strict=False)
+        self._kept = {name for name in state["trained"] if isinstance(own[name], Parameter)}
+        self._to_be_checked = 2  # the restored state is committed, and then a step
+
+    def _refuse_other_weights(self, frozen: dict[str, str], own: dict[str, Any]) -> None:
+        for name, known in frozen.items():
+            if name not in own:
+                raise RuntimeError(f"it has {name}, and the model does not")
+            if not isinstance(own[name], torch.Tensor):
+                raise RuntimeError(f"{name} is no tensor here")
+            if (loaded := self._remember(name, own[name])) != known:
+                raise RuntimeError(
+                    f"the frozen {name} is {loaded} here, and was {known}. Trained keeps no frozen weights: load the same ones in each start "
+                    "of the script, on all ranks, before restore(); or register the model itself"
+                )
+
+    def _is_unchanged(self, name: str, value: torch.Tensor) -> bool:
+        """Whether a frozen weight is what it was when it was first seen."""
+        if name not in self._checksums:
+            self._remember(name, value)
+            return True
+        fingerprint, known = self._checksums[name]
+        return fingerprint == _fingerprint(value) or self._remember(name, value) == known
+
+    def _remember(self, name: str, value: torch.Tensor) -> str:
+        self._checksums[name] = _fingerprint(value), describe(value)
+        return self._checksums[name][1]
+
+
+def _is_frozen(value: Any) -> bool:
+    return isinstance(value, Parameter) and not value.requires_grad
+
+
+def _fingerprint(value: torch.Tensor) -> Fingerprint:
+    return value.data_ptr(), 0 if value.is_inference() else value._version
+
+
+@torch.no_grad()
+def describe(value: torch.Tensor) -> str:
+    """Returns a tensor's type, shape and checksum, such as "float32 [4, 2] #1f0c…". It is the same on any device.
+
+    The checksum is for mistakes, not against forgers: of sums of integers, as memory is read faster than a hash is computed.
+    """
+    content = value.detach().contiguous().flatten().view(torch.uint8)
+    if content.storage_offset() % 8:  # which torch does not view as larger integers
+        content = content.clone()
+    rows = content.numel() // ROW_BYTES
+    digest = hashlib.sha256(bytes(content[rows * ROW_BYTES :].tolist()))
+    for table in content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8).split(ROWS):
+        digest.update(repr(torch.cat([table.sum(0), table.sum(1)]).tolist()).encode())
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} #{digest.hexdigest()[:16]}"
