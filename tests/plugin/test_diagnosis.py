@@ -88,6 +88,17 @@ def test_recorded_jobs(name: str, well: bool, lines: list[str]) -> None:
         assert line in said(diagnosis)
 
 
+def test_saves_that_fail_again_and_again_are_named_with_what_to_do() -> None:
+    message = "at least 3 saves of a checkpoint in a row have failed in w0: No space left on device (/checkpoints)"
+    job = with_condition(job_of("young"), "Degraded", "CheckpointsFailing", message)
+    assert job.at_wanted_size, "a wait for a size ends"
+    found = diagnose(job, evidence_of("young"))
+    assert not found.well
+    assert "No space left on device (/checkpoints). Training goes on" in said(found)
+    assert "Free or repair the volume of the checkpoints" in said(found)
+    assert "should pass" not in said(found)
+
+
 def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
     diagnosis = why("too-large", nodes=None)
     assert "3 Insufficient cpu." in said(diagnosis)

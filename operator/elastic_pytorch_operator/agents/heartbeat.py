@@ -16,6 +16,7 @@ MAX_REAL = sys.float_info.max
 MAX_LOCAL_RANKS = 4096
 MAX_CHECK_ERROR = 500
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
+MAX_SAVE_ERROR = 200
 
 
 class MalformedHeartbeat(ValueError):
@@ -103,6 +104,8 @@ def _progress(body: object) -> Progress:
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
         step_seconds=_seconds(body, "stepSeconds", "progress"),
         metrics=_metrics(body.get("metrics")),
+        failed_saves=_number(body, "failedSaves", 0),
+        save_error=_text(body, "saveError", "")[:MAX_SAVE_ERROR],
     )
 
 

@@ -57,6 +57,7 @@ SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"  # of events, too
 NOT_ENDED: Final = "NotEnded"
 AT_WANTED_SIZE: Final = "AtWantedSize"
 WORKERS_MISSING: Final = "WorkersMissing"
+CHECKPOINTS_FAILING: Final = "CheckpointsFailing"
 SIZE_CHANGING: Final = "SizeChanging"
 WAITING_FOR_CHECKPOINT: Final = "WaitingForCheckpoint"
 COOLING_DOWN: Final = "CoolingDown"

@@ -166,6 +166,8 @@ class Progress:
     work_seconds: tuple[float | None, ...] = ()  # of a step in the last of them, without waits for others; by local rank
     step_seconds: float | None = None  # of a step, in the same window
     metrics: tuple[tuple[str, float], ...] = ()  # other numbers that it reports, by name
+    failed_saves: int = 0  # of checkpoints, in a row
+    save_error: str = ""  # of the last of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,8 +312,21 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             f"{job.total_failures} of {job.backoff_limit} failures that failurePolicy.backoffLimit allows in the job's life have "
             "occurred. Progress does not reset this count."
         )
+    yield from _failing_saves(job)
     yield from _slow(job)
     yield from _left_out(job)
+
+
+def _failing_saves(job: JobView) -> Iterable[Finding]:
+    degraded = job.condition("Degraded")
+    if degraded is None or degraded.reason != names.CHECKPOINTS_FAILING:
+        return
+    message = first_line(degraded.message).rstrip(".")
+    yield Finding(
+        f"{message[:1].upper()}{message[1:]}. Training goes on, and would lose the steps since the last checkpoint with its pods.",
+        "Free or repair the volume of the checkpoints; the next save that succeeds ends this. Read the log:\n"
+        f"  kubectl epj logs {job.name} --tail 50",
+    )
 
 
 def _left_out(job: JobView) -> Iterable[Finding]:

@@ -228,7 +228,9 @@ class JobView:
     @property
     def at_wanted_size(self) -> bool:
         """Whether a group trains that is not to change its size."""
-        return self.holds("Running") and not self.holds("Resizing") and not self.holds("Degraded")
+        degraded = self.condition("Degraded")
+        smaller = degraded is not None and degraded.true and degraded.reason != names.CHECKPOINTS_FAILING
+        return self.holds("Running") and not self.holds("Resizing") and not smaller
 
 
 def view_job(manifest: Mapping[str, Any]) -> JobView:

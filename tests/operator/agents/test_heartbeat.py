@@ -95,6 +95,9 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"workSeconds": [0.1] * 4097}}, "progress.workSeconds"),
         ({"progress": {"stepSeconds": -1}}, "progress.stepSeconds"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
+        ({"progress": {"failedSaves": -1}}, "failedSaves"),
+        ({"progress": {"failedSaves": None}}, "failedSaves"),
+        ({"progress": {"saveError": 5}}, "saveError"),
         ({"failure": {**FAILURE, "pid": "57"}}, "pid"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
@@ -115,6 +118,13 @@ def test_work_of_each_local_rank() -> None:
     assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (3, (0.25, None, 1.0), 2.0)
     older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
     assert (older.work_windows, older.work_seconds, older.step_seconds) == (None, (), None)
+
+
+def test_failed_saves_and_why() -> None:
+    progress = parse_heartbeat({**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}).progress
+    assert (progress.failed_saves, progress.save_error) == (3, "x" * 200)
+    older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
+    assert (older.failed_saves, older.save_error) == (0, "")
 
 
 @pytest.mark.parametrize("loss", [0, -3, 1e300, 10**300])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from elastic_pytorch import report
 from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
-from elastic_pytorch.progress.report import REPORT_SOCKET, report_group_formed
+from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_group_formed
 from elastic_pytorch.progress.work_windows import WorkWindows
 
 from tests.waiting import WAIT_SECONDS, until
@@ -42,6 +42,26 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     assert receiver.current() == Progress(checkpoint_step=5, checkpoints=3)
     report(step=6)
     until(lambda: receiver.current().step == 6)
+
+
+def test_failed_saves_are_told_until_another_checkpoint_is_there(receiver: ProgressReceiver) -> None:
+    def told() -> tuple[Any, Any]:
+        fields = receiver.current().to_json() or {}
+        return fields.get("failedSaves"), fields.get("saveError")
+
+    report(step=7, checkpoint_step=5)
+    report_failed_saves(3, "\udfff" + "\u00fc" * 1000)
+    until(lambda: told() == (3, "?" + "\u00fc" * 199))
+    report(step=8, checkpoint_step=5)
+    until(lambda: receiver.current().step == 8)
+    assert told()[0] == 3, "it is the same checkpoint"
+    report(step=9, checkpoint_step=9)
+    until(lambda: receiver.current().step == 9)
+    assert told() == (None, None)
+    report_failed_saves(1, "full")
+    until(lambda: told() == (1, "full"))
+    receiver.start_round()
+    assert told() == (None, None)
 
 
 def test_work_of_each_process_is_told_in_windows_of_the_round(

@@ -10,6 +10,7 @@ import pytest
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.stopping.stacks import children
 from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
@@ -57,6 +58,30 @@ def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, 
     assert agent.wait() == 143
     assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 21)]
     assert not Path(kept["path"]).parent.exists()
+
+
+def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    def failed_saves() -> tuple[int, str]:
+        progress = parse_heartbeat(operator.last("w0").body).progress  # type: ignore[union-attr]
+        return progress.failed_saves, progress.save_error
+
+    folder, away = tmp_path / "folder", tmp_path / "away"
+    agent = agents(
+        "w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6, OMP_NUM_THREADS=1
+    )
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: list(folder.glob("*.elastic")))
+    folder.rename(away)
+    folder.write_text("a file where the folder was")
+    operator.wait(lambda: failed_saves()[0] >= 3)
+    assert str(folder) in failed_saves()[1]
+    folder.unlink()
+    away.rename(folder)
+    operator.wait(lambda: failed_saves() == (0, ""))
+    agent.kill()
 
 
 @pytest.mark.long

@@ -82,7 +82,9 @@ def begin(folder: Path, model: nn.Module) -> elastic.State:
 
 def test_other_frozen_weights_are_refused_by_name(tmp_path: Path) -> None:
     begin(tmp_path, adapted_model()).close()
-    with pytest.raises(RuntimeError, match=r"does not fit the model of this script: the frozen 0\.weight is float32 \[8, 8\] #"):
+    with pytest.raises(
+        RuntimeError, match=r"does not fit the model of this script: the frozen 0\.weight is float32 \[8, 8\] #"
+    ):
         begin(tmp_path, adapted_model(base_seed=7))
     larger = nn.Sequential(nn.Linear(8, 9), nn.BatchNorm1d(9), nn.Linear(9, 1))
     larger[0].requires_grad_(False)

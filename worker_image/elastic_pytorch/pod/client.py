@@ -48,6 +48,7 @@ class PodClient:
         self._fetches = 0
         self._trouble = ""
         self._troubles: dict[str, str] = {}
+        self._failed: dict[str, int] = {}
         self._lock = threading.RLock()
         self._closed = False
         alive = weakref.ref(self)
@@ -134,6 +135,11 @@ class PodClient:
         """Returns why the last flush of a held state has failed; empty: it has not. For the name None, of any state."""
         self._receive()
         return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
+
+    def failed_flushes(self, name: str) -> int:
+        """Returns how many flushes of a held state have failed in a row."""
+        self._receive()
+        return self._failed.get(name, 0)
 
     def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
         """Waits until all that was requested is on the disk; False: the time was not enough, or it cannot be written.
@@ -253,7 +259,7 @@ class PodClient:
             self._answers.append((message, descriptors))
         elif what == "flushed":
             self._answered[message["name"]] = message["number"]
-            self._troubles[message["name"]] = message["trouble"]
+            self._note(message["name"], message["trouble"])
             if message["stamp"] is not None:
                 self._trouble = ""
                 version = StateVersion(*message["stamp"])
@@ -262,7 +268,11 @@ class PodClient:
             self._trouble = f"the local server refuses: {message['reason']}"
             if type(message.get("number")) is int and message.get("name") in self._asked:
                 self._answered[message["name"]] = message["number"]
-                self._troubles[message["name"]] = self._trouble
+                self._note(message["name"], self._trouble)
+
+    def _note(self, name: str, trouble: str) -> None:
+        self._troubles[name] = trouble
+        self._failed[name] = self._failed.get(name, 0) + 1 if trouble else 0
 
     def _lose(self) -> None:
         if self._socket is not None:

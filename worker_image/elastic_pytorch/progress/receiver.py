@@ -33,6 +33,8 @@ class Progress:
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
     metrics: Metrics = ()  # of the round
     work: Work | None = None  # how long the processes have worked in their last steps
+    failed_saves: int = 0  # of checkpoints, in a row
+    save_error: str = ""  # of the last of them
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
@@ -47,6 +49,10 @@ class Progress:
         counts = ("step", "total", "checkpointStep", "commitEverySteps", "samplesPerStep")
         step, total, checkpoint, commit_every, samples = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
+        failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
+        if failed_saves is None:
+            saved = checkpoint is not None and checkpoint != self.checkpoint_step
+            failed_saves, save_error = (0, "") if saved else (self.failed_saves, self.save_error)
         return Progress(
             step=self.step if step is None else max(step, self.step or 0),
             first_step=step if self.first_step is None else self.first_step,
@@ -60,6 +66,8 @@ class Progress:
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
             metrics=merge_metrics(self.metrics, read_metrics(fields.get("metrics", {}))),
             work=self.work,
+            failed_saves=failed_saves,
+            save_error=save_error if isinstance(save_error, str) else "",
         )
 
     def to_json(self, now: float = 0.0) -> dict[str, object] | None:
@@ -72,7 +80,8 @@ class Progress:
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **metrics, **work}
+        saves = {"failedSaves": self.failed_saves, "saveError": self.save_error} if self.failed_saves else {}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **metrics, **work, **saves}
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:

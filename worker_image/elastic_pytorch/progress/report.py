@@ -12,6 +12,7 @@ from elastic_pytorch.progress.progress_bar import ProgressBar, bar_of_this_proce
 
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
 MAX_DATAGRAM_BYTES = 4096
+MAX_ERROR = 200  # characters of an error in a report, which take up to four bytes each
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
 _bar: ProgressBar | None = None
@@ -78,6 +79,21 @@ def report_group_formed() -> None:
     with contextlib.suppress(Exception):
         if path := os.environ.get(REPORT_SOCKET):
             _socket().sendto(json.dumps({"formed": True}).encode(), path)
+
+
+def report_failed_saves(count: int, error: str) -> None:
+    """Reports that saves of a checkpoint have failed. Never raises; without an agent it does nothing.
+
+    A report of another `checkpoint_step` than before says that a save has succeeded since.
+
+    Args:
+        count: how many of them in a row.
+        error: of the last one.
+    """
+    with contextlib.suppress(Exception):
+        if path := os.environ.get(REPORT_SOCKET):
+            told = json.dumps({"failedSaves": count, "saveError": error[:MAX_ERROR]}, ensure_ascii=False)
+            _socket().sendto(told.encode(errors="replace"), path)
 
 
 def _decide_on_bar() -> ProgressBar | None:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.progress.report import report
+from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.per_rank import exchange_all
@@ -62,6 +62,7 @@ class ShardedState(State):
         self._path = Path(self._folder)
         self._engine: Engine | None = None
         self._saved = StateVersion(0, 0)
+        self._failed_saves = 0  # in a row
 
     def restore(self) -> int:
         """Loads the newest whole checkpoint into the registered objects; if there is none, they stay as they are.
@@ -146,8 +147,11 @@ class ShardedState(State):
             save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group, engine=self._engine)
         except (OSError, Superseded) as error:
             logger.warning("step %d is not saved: %s", self._step, error)
+            self._failed_saves += 1
+            if self._rank == 0:
+                report_failed_saves(self._failed_saves, f"{error}")
             return
-        self._saved = self._version
+        self._saved, self._failed_saves = self._version, 0
         report(checkpoint_step=self._step)
 
     def _settle_last(self) -> None:

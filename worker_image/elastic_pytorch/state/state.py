@@ -15,7 +15,7 @@ from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
-from elastic_pytorch.progress.report import report
+from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state import rng_state
 from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.commit_interval import CommitInterval
@@ -369,7 +369,10 @@ class State(Registered):
             logger.info("%s", self._interval)
 
     def _complain(self) -> None:
-        trouble = agent_link.pod_client().trouble(self._name)
+        client = agent_link.pod_client()
+        trouble = client.trouble(self._name)
+        if failed := client.failed_flushes(self._name):
+            report_failed_saves(failed, trouble)
         if trouble and trouble != self._trouble:
             logger.warning("no checkpoint: %s; training goes on", trouble)
         self._trouble = trouble

@@ -21,9 +21,9 @@ class Trained:
         state = elastic.State(folder, model=elastic.Trained(model), optimizer=optimizer)
 
     Each start of the script must load the frozen weights before `restore()`, the same ones on all ranks. Their checksums are kept, and
-    `restore()` refuses other weights by name. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen one
-    that the script writes to, as far as that is seen: torch counts writes, but not those by `.data`, numpy or other libraries. All frozen
-    weights are read again for the first commit of a group, to see also these.
+    `restore()` refuses other weights by name. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen
+    one that the script writes to, as far as that is seen: torch counts writes, but not those by `.data`, numpy or other libraries. The
+    first commit of a group reads all frozen weights again, to see these writes, too.
 
     Args:
         model: may be wrapped in DistributedDataParallel, or compiled; or may be later.
@@ -46,7 +46,9 @@ class Trained:
         if any(is_lazy(each) or each.is_meta for each in parameters):
             raise ValueError("Trained takes a model whose weights are there: load them first")
         if not any(each.requires_grad for each in parameters):
-            raise ValueError("no parameter of this model requires gradients: freeze it before Trained, and leave some to be trained")
+            raise ValueError(
+                "no parameter of this model requires gradients: freeze it before Trained, and leave some to be trained"
+            )
         self._kept: set[str] = set()  # frozen now, and not what the script has loaded
         self._checksums: dict[str, tuple[Fingerprint, str]] = {}
         self._to_be_checked = 0  # states until all frozen weights are read again
@@ -77,7 +79,9 @@ class Trained:
             raise RuntimeError("it was committed as a whole: register the model itself, or begin in another folder")
         own = self.trained_model.state_dict(keep_vars=True)
         self._refuse_other_weights(state["frozen"], own)
-        if (new := next((name for name in own if name not in state["trained"] and name not in state["frozen"]), None)) is not None:
+        if (
+            new := next((name for name in own if name not in state["trained"] and name not in state["frozen"]), None)
+        ) is not None:
             raise RuntimeError(f"{new} is not in it")
         if (old := next((name for name in state["trained"] if name not in own), None)) is not None:
             raise RuntimeError(f"it has {old}, and the model does not")
@@ -93,8 +97,8 @@ class Trained:
                 raise RuntimeError(f"{name} is no tensor here")
             if (loaded := self._remember(name, own[name])) != known:
                 raise RuntimeError(
-                    f"the frozen {name} is {loaded} here, and was {known}. Trained keeps no frozen weights: load the same ones in each start "
-                    "of the script, on all ranks, before restore(); or register the model itself"
+                    f"the frozen {name} is {loaded} here, and was {known}. Trained keeps no frozen weights: load the same ones in each "
+                    "start of the script, on all ranks, before restore(); or register the model itself"
                 )
 
     def _is_unchanged(self, name: str, value: torch.Tensor) -> bool:

@@ -27,6 +27,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
+from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
@@ -326,7 +327,13 @@ def _conditions(
         text = f"trains with {size} of {job.wanted} workers"
         reason = reason_of(findings.quota) if findings.quota.text and size == findings.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
-    return [running, resizing, degraded, _not_suspended(job), *not_ended()]
+    return [
+        running,
+        resizing,
+        with_failing_saves(degraded, observed, round_ if size else None),
+        _not_suspended(job),
+        *not_ended(),
+    ]
 
 
 def _which_failure(job: Job, budget: Budget) -> str:

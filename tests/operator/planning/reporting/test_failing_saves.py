@@ -1,0 +1,74 @@
+"""Saves that fail again and again are a reason of the condition Degraded, until one succeeds."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api.conditions import Condition, find_condition
+from elastic_pytorch_operator.model.observed import AgentView, Progress
+from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.reporting.failing_saves import explain_failing_saves, with_failing_saves
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+
+from tests.operator.builders import a_job, a_pod, a_round, an_agent, observed
+
+FULL = "No space left on device (/checkpoints)"
+
+
+def failing(count: int, worker: str = "w0", state: str = "running", error: str = FULL) -> AgentView:
+    return an_agent(worker, state, progress=Progress(step=7, failed_saves=count, save_error=error))
+
+
+def words(count: int, worker: str = "w0", error: str = FULL) -> str:
+    return f"at least {count} saves of a checkpoint in a row have failed in {worker}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("agents", "told"),
+    [
+        ([], ""),
+        ([an_agent("w0")], ""),
+        ([failing(2)], ""),
+        ([failing(3)], words(3)),
+        ([failing(9)], words(3)),
+        ([failing(10)], words(10)),
+        ([failing(999)], words(300)),
+        ([failing(10**9)], words(1000)),
+        ([failing(3, state="stopping")], ""),
+        ([failing(3, state="failed")], ""),
+        (
+            [an_agent("w0"), failing(3, "w1"), failing(12, "w2", error="Permission denied (/x)")],
+            words(10, "w2", "Permission denied (/x)"),
+        ),
+    ],
+)
+def test_three_in_a_row_are_told_and_then_ever_rarer(agents: list[AgentView], told: str) -> None:
+    assert explain_failing_saves(agents) == told
+
+
+def test_a_group_that_is_degraded_already_keeps_its_reason() -> None:
+    calm = Condition("Degraded", False, "AtWantedSize", "all 3 wanted workers train")
+    small = Condition("Degraded", True, "WorkersMissing", "trains with 2 of 3 workers")
+    well, ill = observed([], [an_agent("w0")]), observed([], [failing(3)])
+    assert with_failing_saves(calm, well, a_round(0)) is with_failing_saves(calm, ill, None) is calm
+    assert with_failing_saves(calm, ill, a_round(1)) is calm
+    assert with_failing_saves(calm, ill, a_round(0)) == Condition("Degraded", True, "CheckpointsFailing", words(3))
+    told = Condition("Degraded", True, "WorkersMissing", f"trains with 2 of 3 workers; {words(3)}")
+    assert with_failing_saves(small, ill, a_round(0)) == told
+
+
+def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, str, str]:
+    seen = observed([a_pod(index) for index in range(3)], agents, round=a_round(*members))
+    status = describe_job(a_job(**job), seen, assess_workers(seen), seen.round, Findings(budget=Budget()))
+    found = find_condition(status, "Degraded")
+    assert found is not None
+    return found["status"], found["reason"], found["message"]
+
+
+def test_condition_of_a_group_is_of_its_members_while_it_trains() -> None:
+    agents = [failing(3), an_agent("w1"), an_agent("w2")]
+    assert degraded(agents, 0, 1, 2) == ("True", "CheckpointsFailing", words(3))
+    assert degraded([an_agent(f"w{index}") for index in range(3)], 0, 1, 2)[:2] == ("False", "AtWantedSize")
+    assert degraded(agents, 1, 2)[1] == "WorkersMissing"
+    assert "saves of a checkpoint" not in degraded(agents, 1, 2)[2]
+    assert degraded(agents, 0, 1, 2, suspend=True)[:2] == ("False", "Suspending")
