@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.per_rank import PerRank
 from elastic_pytorch.state.sharded_state import ShardedState
+from elastic_pytorch.state.trained import Trained
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
@@ -102,3 +103,33 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
         for refusal in run_group(1, move, tmp_path)
     )
     assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))
+
+
+def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
+    """Fills the weights if `restore` finds no step, takes a step that is counted only, and saves. Returns what it found, and the weights."""
+    model = fully_shard(nn.Linear(5, 3))
+    state = ShardedState(folder, every=1, model=model, optimizer=AdamW(model.parameters()))
+    if (found := state.restore()) == 0:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(value)
+    state.commit()
+    return found, float(model.weight.full_tensor().mean())
+
+
+@pytest.mark.process
+def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: Path) -> None:
+    assert run_group(2, fill_if_new, tmp_path, 3.0) == [(0, 3.0)] * 2
+    assert run_group(3, fill_if_new, tmp_path, 7.0) == [(1, 3.0)] * 3
+
+
+def refuse_trained(folder: Path) -> str:
+    state = ShardedState(folder, every=1, model=Trained(fully_shard(nn.Linear(5, 3))))
+    with pytest.raises(RuntimeError) as refused:
+        state.restore()
+    return str(refused.value)
+
+
+@pytest.mark.process
+def test_a_part_of_a_sharded_model_is_refused(tmp_path: Path) -> None:
+    assert "register the whole model with ShardedState" in run_group(1, refuse_trained, tmp_path)[0]

@@ -298,8 +298,8 @@ def _conditions(
     elif findings.restarting.text:
         running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, findings.restarting.text)
     elif findings.preflight.text:
-        text = f"{findings.preflight.text} before training starts (spec.preflight)"
-        running = Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
+        text = "; ".join(filter(None, (f"{findings.preflight.text} before training starts (spec.preflight)", shortage)))
+        running = Condition(names.RUNNING, False, names.CHECKING_NODES, text)
     else:
         ready = sum(c.liveness is Liveness.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
@@ -327,13 +327,8 @@ def _conditions(
         text = f"trains with {size} of {job.wanted} workers"
         reason = reason_of(findings.quota) if findings.quota.text and size == findings.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
-    return [
-        running,
-        resizing,
-        with_failing_saves(degraded, observed, round_ if size else None),
-        _not_suspended(job),
-        *not_ended(),
-    ]
+    degraded = with_failing_saves(degraded, observed, round_ if size else None)
+    return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 
 def _which_failure(job: Job, budget: Budget) -> str:
