@@ -106,7 +106,7 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
 
 
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
-    """Fills the weights if `restore` finds no step, takes a step that is counted only, and saves. Returns what it found, and the weights."""
+    """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
     model = fully_shard(nn.Linear(5, 3))
     state = ShardedState(folder, every=1, model=model, optimizer=AdamW(model.parameters()))
     if (found := state.restore()) == 0:

@@ -303,8 +303,9 @@ def _conditions(
     else:
         ready = sum(c.liveness is Liveness.READY for c in live)
         text = f"{ready} of {job.wanted} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
-        text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
-        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
+        running = Condition(
+            names.RUNNING, False, names.WAITING_FOR_WORKERS, "; ".join(filter(None, (text, findings.fit.text, shortage)))
+        )
     whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
     if whole and job.wanted != (allowed := largest_allowed(job.requested, job.allowed)):
         whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
