@@ -26,8 +26,8 @@ from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, Memo
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
