@@ -13,7 +13,9 @@ Metrics = tuple[tuple[str, float], ...]  # names and values, those that were rep
 
 
 def read_metrics(metrics: object) -> dict[str, float]:
-    """The metrics of a report, with their values as floats.
+    """The metrics of a report that are finite, with their values as floats.
+
+    A value that has become NaN or infinite late in a training is no reason to end it: it is left out, as that of the loss is.
 
     Args:
         metrics: a mapping from names to anything that float() takes.
@@ -29,7 +31,8 @@ def read_metrics(metrics: object) -> dict[str, float]:
         if not isinstance(name, str) or NAME.fullmatch(name) is None:
             rule = f"1 to {MAX_NAME_CHARACTERS} letters, digits, and any of _ . / @ - after the first"
             raise ValueError(f"metrics has the name {name!r:.80}: use {rule}, such as val/accuracy")
-    return {name: _value(name, value) for name, value in metrics.items()}
+    values = {name: _value(name, value) for name, value in metrics.items()}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def merge_metrics(before: Metrics, newer: Mapping[str, float]) -> Metrics:
@@ -40,9 +43,6 @@ def merge_metrics(before: Metrics, newer: Mapping[str, float]) -> Metrics:
 
 def _value(name: str, value: object) -> float:
     try:
-        number = float(value)  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ValueError(f"metrics[{name!r}] must be a number that float() takes: {error}") from error
-    if not math.isfinite(number):
-        raise ValueError(f"metrics[{name!r}] is {number}: report it only while it is finite (math.isfinite)")
-    return number

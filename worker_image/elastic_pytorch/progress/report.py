@@ -51,7 +51,7 @@ def report(
             16 names. A name has 1 to 63 letters, digits, and any of `_ . / @ -` after the first.
 
     Raises:
-        ValueError: `metrics` has more than 16 entries, another name, or a value that is no finite number.
+        ValueError: `metrics` has more than 16 entries, another name, or a value that is no number. NaN and infinity are left out.
     """
     named = {} if metrics is None else read_metrics(metrics)
     # A report is optional: no error in it may end the training.
