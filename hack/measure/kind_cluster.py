@@ -20,7 +20,7 @@ def example(file: Path, *, steps: int) -> dict[str, Any]:
     manifest: dict[str, Any] = yaml.safe_load(file.read_text())
     pod = manifest["spec"]["template"]["spec"]
     # The cluster has a folder that all nodes share, and no storage class for a volume that they share.
-    del manifest["spec"]["volumeClaimTemplates"]
+    del manifest["spec"]["sharedVolumeClaims"]
     pod["volumes"].append({"name": "checkpoints", "hostPath": {"path": "/shared"}})
     arguments: list[str] = pod["containers"][0]["args"]
     arguments[arguments.index("--steps") + 1] = str(steps)

@@ -116,7 +116,7 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     job: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
     job["metadata"] = {"name": sort.name}
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
-    del spec["volumeClaimTemplates"], spec["volumeClaimRetentionPolicy"]
+    del spec["sharedVolumeClaims"], spec["sharedVolumeClaimRetentionPolicy"]
     spec |= {"replicas": sort.replicas, "minReplicas": 1, "maxReplicas": sort.maximum}
     if sort.processes > 1:
         spec["nprocPerNode"] = sort.processes

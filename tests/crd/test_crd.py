@@ -87,8 +87,8 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "maxReplicas",
         "nprocPerNode",
         "sharedMemorySize",
-        "volumeClaimTemplates",
-        "volumeClaimRetentionPolicy",
+        "sharedVolumeClaims",
+        "sharedVolumeClaimRetentionPolicy",
         "failurePolicy",
         "resizePolicy",
         "scheduling",
@@ -135,7 +135,7 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert "default" not in PROPERTIES["spec.managedBy"]
     assert PROPERTIES["spec.scheduling.podGroup"]["enum"] == list(GANG_SCHEDULERS)
     assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
-    assert PROPERTIES["spec.volumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
+    assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 
 
 def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
@@ -151,13 +151,13 @@ def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
 
-@pytest.mark.parametrize("path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.volumeClaimRetentionPolicy"])
+@pytest.mark.parametrize("path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.sharedVolumeClaimRetentionPolicy"])
 def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
     assert "self == oldSelf" in rules(path)
     assert "Immutable." in PROPERTIES[path]["description"]
 
 
-@pytest.mark.parametrize("name", ["managedBy", "volumeClaimTemplates"])
+@pytest.mark.parametrize("name", ["managedBy", "sharedVolumeClaims"])
 def test_field_that_has_no_default_cannot_be_added_or_removed_later(name: str) -> None:
     [rule] = [rule for rule in rules("spec") if f"oldSelf.{name}" in rule]
     assert f"has(oldSelf.{name})" in rule
@@ -222,7 +222,7 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
         for path, schema in PROPERTIES.items()
         if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
     ]
-    assert elsewhere == ["spec.volumeClaimTemplates[].spec", "status.operatorState"]
+    assert elsewhere == ["spec.sharedVolumeClaims[].spec", "status.operatorState"]
 
 
 def test_status_holds_what_the_operator_writes() -> None:

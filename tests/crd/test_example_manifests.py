@@ -79,7 +79,7 @@ def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path
     VALIDATOR.validate(manifest)
     spec, pod = manifest["spec"], manifest["spec"]["template"]["spec"]
     assert not any("hostPath" in volume for volume in pod["volumes"])
-    claims = {template["metadata"]["name"]: template["spec"] for template in spec["volumeClaimTemplates"]}
+    claims = {template["metadata"]["name"]: template["spec"] for template in spec["sharedVolumeClaims"]}
     [container] = pod["containers"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {*claims, *(volume["name"] for volume in pod["volumes"])}
     modes = [mode for claim in claims.values() for mode in claim["accessModes"]]

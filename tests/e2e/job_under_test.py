@@ -34,8 +34,8 @@ def read_example(path: Path) -> dict[str, Any]:
     """The job of an example, as the test cluster can run it: with /shared, which all nodes have, for the volume that its workers share."""
     manifest: dict[str, Any] = yaml.safe_load(path.read_text())
     spec = manifest["spec"]
-    names = [template["metadata"]["name"] for template in spec.pop("volumeClaimTemplates", ())]
-    spec.pop("volumeClaimRetentionPolicy", None)
+    names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
+    spec.pop("sharedVolumeClaimRetentionPolicy", None)
     pod = spec["template"]["spec"]
     pod["volumes"] = [*({"name": name, "hostPath": {"path": "/shared"}} for name in names), *pod.get("volumes", ())]
     return manifest

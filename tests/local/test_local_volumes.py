@@ -43,7 +43,7 @@ def test_workers_share_a_claim_and_the_next_run_finds_it(tmp_path: Path) -> None
         minimum=2,
         maximum=2,
         sharedMemorySize="64Mi",
-        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}],
+        sharedVolumeClaims=[{"metadata": {"name": "data"}, "spec": {}}],
         template={"spec": {"containers": [container]}},
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(manifest))

@@ -59,7 +59,7 @@ _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
-    {"volumeClaimTemplates": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "volumeClaimRetentionPolicy": {}},
+    {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]
 _QUEUED = {kueue.LABEL_QUEUE: "team"}
 

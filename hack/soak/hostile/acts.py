@@ -72,7 +72,7 @@ UNBUILDABLE_QUANTITIES: Mapping[str, Mapping[str, Any]] = {
 }
 UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
     "volume-name-is-a-list": {
-        "spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]},
+        "spec": {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]},
         "pod": {"volumes": [{"name": ["x"], "emptyDir": {}}]},
     },
     "variable-name-is-an-object": {"container": {"env": [{"name": {"a": 1}, "value": "x"}]}},

@@ -72,7 +72,7 @@ def decide_ending(
     """
     if invalid:
         claim = invalid.startswith("PersistentVolumeClaim")
-        what = "spec.volumeClaimTemplates cannot make a claim" if claim else "spec.template cannot make a pod"
+        what = "spec.sharedVolumeClaims cannot make a claim" if claim else "spec.template cannot make a pod"
         return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
     round_ = observed.round
     if round_ is not None and round_.size > 0:

@@ -1,6 +1,6 @@
-"""The volume claims that are created with a job: one of each template, which all workers share. Pure.
+"""The volume claims that are created with a job: all workers share each of them. Pure.
 
-A claim is `{template}-{job}`, at most 109 characters of the 253 that the name of a PersistentVolumeClaim may have. Kubernetes' StatefulSet
+A claim is `{name}-{job}`, at most 109 characters of the 253 that the name of a PersistentVolumeClaim may have. Kubernetes' StatefulSet
 takes any claim of the right name. Here a claim must also say that it is the job's: a job that is created with another job's claim would
 write into that job's checkpoints.
 """
@@ -14,13 +14,13 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 
 MAX_CLAIMS = 8  # as the schema has it
-RETAIN, DELETE = "Retain", "Delete"  # volumeClaimRetentionPolicy.whenDeleted
+RETAIN, DELETE = "Retain", "Delete"  # sharedVolumeClaimRetentionPolicy.whenDeleted
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as the name of a pod's volume must be
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimTemplate:
-    """One of `spec.volumeClaimTemplates`.
+    """One of `spec.sharedVolumeClaims`.
 
     Attributes:
         name: also of the pods' volume.
@@ -38,7 +38,7 @@ class ClaimTemplate:
 
 
 def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
-    """Reads `spec.volumeClaimTemplates`.
+    """Reads `spec.sharedVolumeClaims`.
 
     Raises:
         ValueError: names the part that is wrong, and why.
@@ -46,7 +46,7 @@ def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > MAX_CLAIMS:
-        raise ValueError(f"must be a list of at most {MAX_CLAIMS} templates")
+        raise ValueError(f"must be a list of at most {MAX_CLAIMS} claims")
     templates = tuple(_read(number, template) for number, template in enumerate(value))
     for number, template in enumerate(templates):
         if any(template.name == other.name for other in templates[:number]):
@@ -55,7 +55,7 @@ def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
 
 
 def keeps_claims(value: object) -> bool:
-    """Whether claims stay when their job is deleted, as `spec.volumeClaimRetentionPolicy` says.
+    """Whether claims stay when their job is deleted, as `spec.sharedVolumeClaimRetentionPolicy` says.
 
     Raises:
         ValueError: it is neither.
@@ -111,7 +111,7 @@ def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
         return None
     message = (
         f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: create the job again with "
-        "another name for the template in spec.volumeClaimTemplates, or with that claim as a volume of spec.template"
+        "another name in spec.sharedVolumeClaims, or with that claim as a volume of spec.template"
     )
     return Conflict(message, False)
 

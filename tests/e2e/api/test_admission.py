@@ -131,7 +131,7 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
     assert stored == {
         "replicas": 1,
         "suspend": False,
-        "volumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
+        "sharedVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
         "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenGrowths": 0, "checkpointWaitSeconds": 0},
         "scheduling": {},
@@ -201,8 +201,8 @@ def test_elastic_job_without_a_maximum_can_only_be_scaled_down(job: Job) -> None
         ("spec.torchrun", {"torchrun": {"logDir": "/logs"}}),
         ("spec.managedBy", {"managedBy": "example.com/other"}),
         (
-            "spec.volumeClaimTemplates",
-            {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}]},
+            "spec.sharedVolumeClaims",
+            {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}]},
         ),
     ],
     ids=str,

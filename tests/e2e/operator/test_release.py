@@ -54,7 +54,7 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
     # A claim that no pod mounts, for the pods have a volume of its template's name: that it is never bound holds nothing up.
     claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
     claims = [{"metadata": {"name": "checkpoints"}, "spec": claim}]
-    job = start_job(args=ENDLESS, replicas=2, ttlSecondsAfterFinished=1, volumeClaimTemplates=claims)
+    job = start_job(args=ENDLESS, replicas=2, ttlSecondsAfterFinished=1, sharedVolumeClaims=claims)
     job.until_world(2)
     leader = job.members()[0]
     job.until_stepping(leader, 2)

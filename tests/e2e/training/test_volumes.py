@@ -92,8 +92,8 @@ def count(start_job: StartJob, namespace: str, when_deleted: str) -> JobUnderTes
         replicas=2,
         minReplicas=2,
         maxReplicas=2,
-        volumeClaimTemplates=TEMPLATES,
-        volumeClaimRetentionPolicy={"whenDeleted": when_deleted},
+        sharedVolumeClaims=TEMPLATES,
+        sharedVolumeClaimRetentionPolicy={"whenDeleted": when_deleted},
     )
 
 
@@ -178,10 +178,10 @@ def test_a_claim_of_another_is_neither_mounted_nor_deleted(start_job: StartJob, 
 def test_a_claim_that_cannot_be_created_fails_the_job_with_the_reason(
     start_job: StartJob, spec: dict[str, Any], words: str
 ) -> None:
-    job = start_job(volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": spec}])
+    job = start_job(sharedVolumeClaims=[{"metadata": {"name": "data"}, "spec": spec}])
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
     assert job.condition("Failed")["reason"] == "InvalidTemplate"
-    assert "spec.volumeClaimTemplates cannot make a claim" in job.condition("Failed")["message"]
+    assert "spec.sharedVolumeClaims cannot make a claim" in job.condition("Failed")["message"]
     assert words in job.condition("Failed")["message"]
 
 

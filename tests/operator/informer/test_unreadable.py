@@ -27,7 +27,7 @@ def a_reported(kind: str, *, namespace: str = "default", name: str = "lm") -> di
     """An object as an API server has it, of a job of that name."""
     found: dict[str, Any]
     if kind == names.KIND:
-        found = a_manifest(name, volumeClaimTemplates=[], failurePolicy={"rules": []}, rendezvous={}, resizePolicy={})
+        found = a_manifest(name, sharedVolumeClaims=[], failurePolicy={"rules": []}, rendezvous={}, resizePolicy={})
         found["status"] = {"round": 1, "conditions": [{"type": "Running", "status": "True"}], "workers": []}
     elif kind == "Pod":
         found = a_worker_pod(a_job(name=name), 0)

@@ -35,7 +35,7 @@ BROKEN = replace(
         (
             lambda job: volume_claim(job, job.claims[0]),
             "PersistentVolumeClaim",
-            "spec.volumeClaimTemplates cannot make a claim",
+            "spec.sharedVolumeClaims cannot make a claim",
         ),
     ],
 )

@@ -153,8 +153,8 @@ class World:
         self.manifest = a_manifest(
             rendezvous={"backend": backend},
             maximum=4,
-            volumeClaimTemplates=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
-            volumeClaimRetentionPolicy={"whenDeleted": "Delete"},
+            sharedVolumeClaims=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
+            sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
         self.controller = Controller(
             self.cluster,

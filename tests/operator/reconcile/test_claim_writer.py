@@ -23,7 +23,7 @@ QUOTA = 'persistentvolumeclaims "checkpoints-lm" is forbidden: exceeded quota: s
 
 def a_job_with_claims(backend: str = "operator", **spec: Any) -> dict[str, Any]:
     endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
-    return a_manifest(volumeClaimTemplates=TEMPLATES, rendezvous={"backend": backend, **endpoint}, **spec)
+    return a_manifest(sharedVolumeClaims=TEMPLATES, rendezvous={"backend": backend, **endpoint}, **spec)
 
 
 async def make_claim(running: Running, **metadata: Any) -> None:
@@ -56,7 +56,7 @@ async def test_claims_are_created_once_and_before_the_pods(running: Running, bac
 
 @pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("Delete", False)])
 async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(running: Running, policy: str, stays: bool) -> None:
-    manifest = a_job_with_claims(volumeClaimRetentionPolicy={"whenDeleted": policy})
+    manifest = a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": policy})
     running.cluster.apply_job(manifest)
     await running.until(lambda: len(running.indices()) == 3)
     before = await claim_of(running, "checkpoints-lm")
@@ -126,7 +126,7 @@ async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monke
 async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(running: Running) -> None:
     await make_claim(running, labels=OURS)
     running.cluster.fail_next("create_claim", 403, QUOTA)
-    running.cluster.apply_job(a_job_with_claims(volumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
+    running.cluster.apply_job(a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
     await running.until(lambda: len(running.indices()) == 3)
     claim = await claim_of(running, "checkpoints-lm")
     assert claim is not None
@@ -168,7 +168,7 @@ async def test_trouble_passes_without_a_word(running: Running) -> None:
 async def test_template_that_no_claim_can_be_made_of_fails_the_job(running: Running, verb: str, code: int, words: str) -> None:
     running.cluster.fail_next(verb, code, words)
     running.cluster.apply_job(a_job_with_claims(suspend=verb == "dry_run_claim"))
-    expected = f"InvalidTemplate: spec.volumeClaimTemplates cannot make a claim: {words}"
+    expected = f"InvalidTemplate: spec.sharedVolumeClaims cannot make a claim: {words}"
     await running.until(lambda: running.condition("Failed") == expected)
     assert running.indices() == []
 

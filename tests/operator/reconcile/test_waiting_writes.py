@@ -93,10 +93,10 @@ async def end(world: World) -> None:
     ("refused", "spec", "then"),
     [
         ("create_service", {}, no_more),
-        ("create_claim", {"volumeClaimTemplates": [A_CLAIM]}, no_more),
+        ("create_claim", {"sharedVolumeClaims": [A_CLAIM]}, no_more),
         ("put_pod_group", {"minimum": 2, "scheduling": {"podGroup": "coscheduling"}}, no_more),
         ("dry_run_pod", {"suspend": True}, no_more),
-        ("dry_run_claim", {"suspend": True, "volumeClaimTemplates": [A_CLAIM]}, no_more),
+        ("dry_run_claim", {"suspend": True, "sharedVolumeClaims": [A_CLAIM]}, no_more),
         ("patch_job_status", {}, no_more),
         ("create_pod", {}, no_more),
         ("create_pod", {}, lose_all_pods),

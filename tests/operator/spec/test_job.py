@@ -53,7 +53,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"template": None}, "spec.template"),
         ({"template": {"metadata": {}}}, "spec.template.spec"),
         ({"template": {"spec": {"containers": [{"name": "a"}], "x": nested(200)}}}, "spec.template"),
-        ({"volumeClaimTemplates": [{"metadata": {"name": "a"}, "spec": {"x": nested(200)}}]}, "spec.volumeClaimTemplates"),
+        ({"sharedVolumeClaims": [{"metadata": {"name": "a"}, "spec": {"x": nested(200)}}]}, "spec.sharedVolumeClaims"),
         ({"template": asking("nvidia.com/gpu", "9" * 300)}, "spec.nprocPerNode"),
         ({"failurePolicy": ["Ignore"]}, "spec.failurePolicy"),
         ({"rendezvous": "c10d"}, "spec.rendezvous"),

@@ -20,7 +20,7 @@ def a_template(name: object = "checkpoints", **metadata: Any) -> dict[str, Any]:
 
 
 def test_a_claim_is_named_by_template_and_job_and_stays_by_default() -> None:
-    job = a_job(volumeClaimTemplates=[a_template(labels={"team": "ml"}, annotations={"why": "checkpoints"})])
+    job = a_job(sharedVolumeClaims=[a_template(labels={"team": "ml"}, annotations={"why": "checkpoints"})])
     claim = volume_claim(job, job.claims[0])
     assert (claim["apiVersion"], claim["kind"], claim["spec"]) == ("v1", "PersistentVolumeClaim", SPEC)
     assert claim["metadata"] == {
@@ -35,13 +35,13 @@ def test_a_claim_is_named_by_template_and_job_and_stays_by_default() -> None:
     ("policy", "owned"), [(None, False), ({}, False), ({"whenDeleted": "Retain"}, False), ({"whenDeleted": "Delete"}, True)]
 )
 def test_a_claim_is_the_jobs_only_if_it_is_to_be_deleted_with_it(policy: dict[str, str] | None, owned: bool) -> None:
-    job = a_job(volumeClaimTemplates=[a_template()], volumeClaimRetentionPolicy=policy)
+    job = a_job(sharedVolumeClaims=[a_template()], sharedVolumeClaimRetentionPolicy=policy)
     owners = volume_claim(job, job.claims[0])["metadata"].get("ownerReferences", [])
     assert [(owner["kind"], owner["uid"]) for owner in owners] == [("ElasticPyTorchJob", "uid-lm")] * owned
 
 
 def test_the_longest_names_make_a_valid_one() -> None:
-    job = a_job(name="j" * 45, volumeClaimTemplates=[a_template("t" * 63)])
+    job = a_job(name="j" * 45, sharedVolumeClaims=[a_template("t" * 63)])
     assert len(volume_claim(job, job.claims[0])["metadata"]["name"]) == 109, "of the 253 characters that Kubernetes allows"
 
 
@@ -49,7 +49,7 @@ def test_the_longest_names_make_a_valid_one() -> None:
 def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name(backend: str) -> None:
     own = {"name": "data", "emptyDir": {}}
     job = a_job(
-        volumeClaimTemplates=[a_template(), a_template("data")],
+        sharedVolumeClaims=[a_template(), a_template("data")],
         template={"spec": {"containers": CONTAINERS, "volumes": [own]}},
         rendezvous={"backend": backend},
     )
@@ -79,14 +79,14 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
     ],
 )
 def test_templates_that_make_no_claim_are_refused(templates: object, words: str) -> None:
-    with pytest.raises(InvalidJob, match=rf"spec\.volumeClaimTemplates: {words}"):
-        a_job(volumeClaimTemplates=templates)
+    with pytest.raises(InvalidJob, match=rf"spec\.sharedVolumeClaims: {words}"):
+        a_job(sharedVolumeClaims=templates)
 
 
 @pytest.mark.parametrize("policy", ["Delete", ["Delete"], {"whenDeleted": "Recycle"}, {"whenDeleted": 1}])
 def test_another_retention_policy_is_refused(policy: object) -> None:
-    with pytest.raises(InvalidJob, match=r"spec\.volumeClaimRetentionPolicy: whenDeleted must be Retain or Delete"):
-        a_job(volumeClaimRetentionPolicy=policy)
+    with pytest.raises(InvalidJob, match=r"spec\.sharedVolumeClaimRetentionPolicy: whenDeleted must be Retain or Delete"):
+        a_job(sharedVolumeClaimRetentionPolicy=policy)
 
 
 def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[str, str]:

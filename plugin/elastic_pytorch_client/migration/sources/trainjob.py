@@ -159,5 +159,5 @@ def _say_what_is_dropped(spec: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(
                 f"spec.initializer.{part}",
                 f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job before that fills a volume, and mount that "
-                "volume at the path the script reads: spec.volumeClaimTemplates makes one for the job",
+                "volume at the path the script reads: spec.sharedVolumeClaims makes one for the job",
             )
