@@ -151,7 +151,9 @@ def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
 
-@pytest.mark.parametrize("path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.sharedVolumeClaimRetentionPolicy"])
+@pytest.mark.parametrize(
+    "path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.sharedVolumeClaimRetentionPolicy"]
+)
 def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
     assert "self == oldSelf" in rules(path)
     assert "Immutable." in PROPERTIES[path]["description"]

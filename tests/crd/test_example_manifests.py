@@ -34,6 +34,7 @@ BEYOND_JSON_SCHEMA = (
     "must start with",
     "must be 0, 1, 2 or 3",
     "must be set with",
+    "must be set unless",
     "must contain ",
     "must have exactly one",
     "Duplicate value",
