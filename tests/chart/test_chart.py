@@ -335,7 +335,7 @@ def test_values_arrive_in_the_pod() -> None:
         'announcedEnds={"maybe":[]}',
         'watchNamespaces=["a","a"]',
         'watchNamespaces=["A"]',
-        'podGroupSchedulers=["yunikorn"]',
+        'gangSchedulers=["Yunikorn"]',
         'resources={"limits":{"memory":"lots"}}',
         'affinity={"nodes":{}}',
         'networkPolicy={"ingress":[]}',

@@ -133,7 +133,7 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
     assert "default" not in PROPERTIES["spec.nprocPerNode"]
     assert "default" not in PROPERTIES["spec.managedBy"]
-    assert PROPERTIES["spec.scheduling.podGroup"]["enum"] == list(GANG_SCHEDULERS)
+    assert PROPERTIES["spec.scheduling.gang.scheduler"]["enum"] == list(GANG_SCHEDULERS)
     assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
     assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 
@@ -166,7 +166,7 @@ def test_field_that_has_no_default_cannot_be_added_or_removed_later(name: str) -
     assert "Immutable." in PROPERTIES[f"spec.{name}"]["description"]
 
 
-@pytest.mark.parametrize("name", ["template", "nprocPerNode", "sharedMemorySize", "scheduling.podGroup", "scheduling.queue"])
+@pytest.mark.parametrize("name", ["template", "nprocPerNode", "sharedMemorySize", "scheduling.gang"])
 def test_what_pods_are_made_from_can_be_changed_while_there_are_none(name: str) -> None:
     [rule] = [rule["rule"] for rule in SCHEMA["x-kubernetes-validations"] if "oldSelf" in rule["rule"]]
     assert f"self.spec.{name} == oldSelf.spec.{name}" in rule

@@ -55,7 +55,7 @@ TEMPLATE = {
 _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1, "autoscale": {}}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
-    {"scheduling": {"podGroup": "volcano", "queue": "team"}},
+    {"scheduling": {"gang": {"scheduler": "Volcano", "queue": "team"}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},

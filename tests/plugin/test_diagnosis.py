@@ -157,7 +157,9 @@ def gave_places_back(job: JobView) -> JobView:
 
 
 def without_pod_group(job: JobView) -> JobView:
-    message = "0 of 3 workers are ready; the API server refuses: spec.scheduling.podGroup is kai, but the cluster has none"
+    message = (
+        "0 of 3 workers are ready; the API server refuses: spec.scheduling.gang.scheduler is Kai, but the cluster has none"
+    )
     return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0)
 
 
@@ -165,7 +167,7 @@ def without_pod_group(job: JobView) -> JobView:
     ("change", "lines"),
     [
         (gave_places_back, ["Fewer than 3 workers had a place for 60 s", "next try is at 2026-01-01T00:00:00Z.", "their turn"]),
-        (without_pod_group, ["spec.scheduling.podGroup is kai", "Do what the message says"]),
+        (without_pod_group, ["spec.scheduling.gang.scheduler is Kai", "Do what the message says"]),
         (
             lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),
             ["is managed by kueue.x-k8s.io/multikueue", "kubectl describe workload -n team char-lm-base"],

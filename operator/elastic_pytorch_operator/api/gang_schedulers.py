@@ -27,7 +27,7 @@ class GangScheduler:
     """A scheduler that knows gangs.
 
     Attributes:
-        name: in `spec.scheduling.podGroup`.
+        name: in `spec.scheduling.gang.scheduler`.
         api_version: of its PodGroup.
         scheduler_name: of pods whose template names none; what its installation is called by default.
         queueing: whether its PodGroup names a queue.
@@ -52,7 +52,7 @@ class GangScheduler:
 
 
 COSCHEDULING: Final = GangScheduler(
-    name="coscheduling",
+    name="Coscheduling",
     api_version="scheduling.x-k8s.io/v1alpha1",
     scheduler_name="scheduler-plugins-scheduler",
     queueing=Queueing.NONE,
@@ -61,7 +61,7 @@ COSCHEDULING: Final = GangScheduler(
     group_label="scheduling.x-k8s.io/pod-group",
 )
 VOLCANO: Final = GangScheduler(
-    name="volcano",
+    name="Volcano",
     api_version="scheduling.volcano.sh/v1beta1",
     scheduler_name="volcano",
     queueing=Queueing.OPTIONAL,
@@ -70,7 +70,7 @@ VOLCANO: Final = GangScheduler(
     group_annotation="scheduling.k8s.io/group-name",
 )
 KAI: Final = GangScheduler(
-    name="kai",
+    name="Kai",
     api_version="scheduling.run.ai/v2alpha2",
     scheduler_name="kai-scheduler",
     queueing=Queueing.REQUIRED,

@@ -95,8 +95,8 @@ class PodGroupWriter:
         except ClusterError as error:
             if error.code != 403:  # no admission is asked before a read: 403 is a lack of permission
                 raise
-            problem = f"the operator may not manage its PodGroup: add {gang.name} to podGroupSchedulers in the chart's values"
-            raise PodGroupError(403, f"spec.scheduling.podGroup is {gang.name}, but {problem}") from error
+            problem = f"the operator may not manage its PodGroup: add {gang.name} to gangSchedulers in the chart's values"
+            raise PodGroupError(403, f"spec.scheduling.gang.scheduler is {gang.name}, but {problem}") from error
         if known is None:
             return None
         owners = known["metadata"].get("ownerReferences") or ()
@@ -114,5 +114,5 @@ class PodGroupWriter:
         except ClusterError as error:
             if error.code != 404:
                 raise
-            problem = f"the cluster has no PodGroup of {gang.api_version}: install that scheduler, or remove the field"
-            raise PodGroupError(404, f"spec.scheduling.podGroup is {gang.name}, but {problem}") from error
+            problem = f"the cluster has no PodGroup of {gang.api_version}: install that scheduler, or remove gang"
+            raise PodGroupError(404, f"spec.scheduling.gang.scheduler is {gang.name}, but {problem}") from error

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangSc
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
 PATH = "spec.scheduling"
+GANG = f"{PATH}.gang"
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
 
 
@@ -43,26 +44,34 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         InvalidJob: a field is unknown to every scheduler, or does not go with the others.
     """
     fields = read_object(spec, "scheduling")
-    name, queue = fields.get("podGroup"), fields.get("queue") or ""
-    if name is not None and (not isinstance(name, str) or name not in GANG_SCHEDULERS):
-        raise InvalidJob(f"{PATH}.podGroup", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
-    if not isinstance(queue, str):
-        raise InvalidJob(f"{PATH}.queue", f"must be the name of a queue, not {queue!r}")
-    gang = GANG_SCHEDULERS[name] if name is not None else None
-    if gang is not None and kueue_queue:
-        problem = (
-            f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
-            "remove podGroup, or the label"
-        )
-        raise InvalidJob(f"{PATH}.podGroup", problem)
-    if queue and (gang is None or gang.queueing is Queueing.NONE):
-        problem = "may not be set unless podGroup is volcano or kai; a queue of Kueue is named by a label of the job"
-        raise InvalidJob(f"{PATH}.queue", problem)
-    if gang is not None and gang.queueing is Queueing.REQUIRED and not queue:
-        raise InvalidJob(f"{PATH}.queue", f"must be set with podGroup {gang.name}: it schedules no PodGroup without a queue")
+    gang, queue = _read_gang(read_object(fields, "gang", PATH), kueue_queue) if fields.get("gang") is not None else (None, "")
     timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
     # An elastic job trains on without a worker; one of a fixed size stops.
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
     if disruption not in (ALLOW, FORBID):
         raise InvalidJob(f"{PATH}.disruption", f"must be {ALLOW} or {FORBID}, not {disruption}")
     return Scheduling(gang, queue, timeout_seconds, disruption)
+
+
+def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> tuple[GangScheduler, str]:
+    """The scheduler of the gang, and its queue; empty: its default one, or it has none."""
+    name, queue = fields.get("scheduler"), fields.get("queue") or ""
+    if not isinstance(name, str) or name not in GANG_SCHEDULERS:
+        raise InvalidJob(f"{GANG}.scheduler", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
+    if not isinstance(queue, str):
+        raise InvalidJob(f"{GANG}.queue", f"must be the name of a queue, not {queue!r}")
+    gang = GANG_SCHEDULERS[name]
+    if kueue_queue:
+        problem = (
+            f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
+            "remove gang, or the label"
+        )
+        raise InvalidJob(GANG, problem)
+    if queue and gang.queueing is Queueing.NONE:
+        problem = (
+            f"may not be set with scheduler {gang.name}, which has no queues; a queue of Kueue is named by a label of the job"
+        )
+        raise InvalidJob(f"{GANG}.queue", problem)
+    if gang.queueing is Queueing.REQUIRED and not queue:
+        raise InvalidJob(f"{GANG}.queue", f"must be set with scheduler {gang.name}: it schedules no PodGroup without a queue")
+    return gang, queue

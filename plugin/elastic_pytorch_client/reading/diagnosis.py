@@ -252,7 +252,7 @@ def _refused(job: JobView) -> Iterable[Finding]:
         "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change of the "
         "policy. The operator retries."
     )
-    if "spec.scheduling.podGroup" in said.group():
+    if "spec.scheduling.gang" in said.group():
         do = "Do what the message says. The operator retries."
     elif "exceeded quota" in said.group():
         do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"

@@ -222,8 +222,8 @@ CHANGES_OF_PODS: list[dict[str, Any]] = [
     {"template": {"metadata": {"labels": {"team": "language"}}}},
     {"template": {"spec": {"terminationGracePeriodSeconds": 60}}},
     {"template": {"spec": {"nodeSelector": None}}},
-    {"scheduling": {"podGroup": "volcano"}},
-    {"scheduling": {"podGroup": "kai", "queue": "team-a"}},
+    {"scheduling": {"gang": {"scheduler": "Volcano"}}},
+    {"scheduling": {"gang": {"scheduler": "Kai", "queue": "team-a"}}},
 ]
 
 
@@ -232,7 +232,7 @@ def test_what_pods_are_made_from_cannot_be_changed_while_there_are_some(job: Job
     before = job.spec
     answer = job.change(**patch)
     assert answer.code == 422
-    assert "scheduling.podGroup and scheduling.queue are immutable unless the condition Suspended is True" in answer.words
+    assert "scheduling.gang are immutable unless the condition Suspended is True" in answer.words
     assert job.spec == before
 
 

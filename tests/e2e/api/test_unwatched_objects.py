@@ -57,7 +57,7 @@ def condition(type_: str, status: str) -> dict[str, str]:
 
 def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(jobs: Resource) -> None:
     other = {"spec": {"template": {"metadata": {"labels": {"team": "language"}}}, "nprocPerNode": "auto"}}
-    words = "scheduling.podGroup and scheduling.queue are immutable unless the condition Suspended is True"
+    words = "scheduling.gang are immutable unless the condition Suspended is True"
     assert jobs.create(job("seen")).words == ""
     assert jobs.patch("seen", {"spec": {"suspend": True}}).words == ""
     for said in ([condition("Running", "False")], [condition("Suspended", "False")]):

@@ -20,14 +20,14 @@ QUANTITIES = {
     "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
 }
 FIELDS: dict[str, dict[str, Any]] = {
-    "coscheduling": {"minMember": {"type": "integer", "minimum": 1}, "minResources": QUANTITIES},
-    "volcano": {
+    "Coscheduling": {"minMember": {"type": "integer", "minimum": 1}, "minResources": QUANTITIES},
+    "Volcano": {
         "minMember": {"type": "integer", "minimum": 0},
         "minResources": QUANTITIES,
         "queue": {"type": "string", "default": "default"},
         "priorityClassName": {"type": "string"},
     },
-    "kai": {
+    "Kai": {
         "minMember": {"type": "integer", "minimum": 0, "nullable": True},
         "queue": {"type": "string"},
         "priorityClassName": {"type": "string"},
@@ -57,7 +57,7 @@ def definition(gang: GangScheduler) -> dict[str, Any]:
 def permitted() -> Iterator[None]:
     """The operator may manage PodGroups of all three schedulers."""
     with restored():
-        upgrade(f"podGroupSchedulers={json.dumps(NAMES)}")
+        upgrade(f"gangSchedulers={json.dumps(NAMES)}")
         yield
 
 
@@ -75,8 +75,8 @@ def installed(permitted: None) -> Iterator[None]:
             run_kubectl("delete", "crd", resource(gang), "--ignore-not-found")
 
 
-def scheduling(name: str) -> dict[str, str]:
-    return {"podGroup": name} | ({} if name == "coscheduling" else {"queue": "team-a"})
+def scheduling(name: str) -> dict[str, Any]:
+    return {"gang": {"scheduler": name} | ({} if name == "Coscheduling" else {"queue": "team-a"})}
 
 
 def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
@@ -85,15 +85,15 @@ def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
 
 
 def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS, scheduling=scheduling("volcano"))
-    until(lambda: "add volcano to podGroupSchedulers" in job.condition("Running").get("message", ""), "words")
+    job = start_job(args=ENDLESS, scheduling=scheduling("Volcano"))
+    until(lambda: "add Volcano to gangSchedulers" in job.condition("Running").get("message", ""), "words")
     assert not job.pods()
 
 
 @pytest.mark.usefixtures("permitted")
 def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS, scheduling=scheduling("kai"))
-    missing = "the cluster has no PodGroup of scheduling.run.ai/v2alpha2: install that scheduler, or remove the field"
+    job = start_job(args=ENDLESS, scheduling=scheduling("Kai"))
+    missing = "the cluster has no PodGroup of scheduling.run.ai/v2alpha2: install that scheduler, or remove gang"
     until(lambda: missing in job.condition("Running").get("message", ""), "words")
     assert not job.pods()
 
@@ -132,10 +132,10 @@ def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_j
 
     steps = [*ENDLESS[:-1], "400"]
     job = start_job(
-        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("volcano"), change_pod=use_the_clusters_scheduler
+        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("Volcano"), change_pod=use_the_clusters_scheduler
     )
     job.until_world(3, 180)
     job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
     job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "a replacement in the group", 120)
     job.until(lambda status: status["state"] == "Complete", "the end", 300)
-    until(lambda: group_of(job, "volcano") is None, "no PodGroup of a job that has ended")
+    until(lambda: group_of(job, "Volcano") is None, "no PodGroup of a job that has ended")

@@ -13,8 +13,8 @@ RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.c
 
 
 def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    queue = {} if scheduler == "coscheduling" else {"queue": "team-a"}
-    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"podGroup": scheduler, **queue}, **spec)
+    queue = {} if scheduler == "Coscheduling" else {"queue": "team-a"}
+    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gang": {"scheduler": scheduler, **queue}}, **spec)
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
     return parse_job(manifest)
@@ -24,12 +24,12 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
     ("scheduler", "api_version", "spec"),
     [
         (
-            "coscheduling",
+            "Coscheduling",
             "scheduling.x-k8s.io/v1alpha1",
             {"minMember": 3, "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"}},
         ),
         (
-            "volcano",
+            "Volcano",
             "scheduling.volcano.sh/v1beta1",
             {
                 "minMember": 3,
@@ -38,7 +38,7 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
                 "priorityClassName": "high",
             },
         ),
-        ("kai", "scheduling.run.ai/v2alpha2", {"minMember": 3, "queue": "team-a", "priorityClassName": "high"}),
+        ("Kai", "scheduling.run.ai/v2alpha2", {"minMember": 3, "queue": "team-a", "priorityClassName": "high"}),
     ],
 )
 def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_version: str, spec: dict[str, Any]) -> None:
@@ -55,10 +55,10 @@ def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_v
 @pytest.mark.parametrize(
     ("scheduler", "labels", "annotations", "name"),
     [
-        ("coscheduling", {"scheduling.x-k8s.io/pod-group": "lm"}, {}, "scheduler-plugins-scheduler"),
-        ("volcano", {}, {"scheduling.k8s.io/group-name": "lm"}, "volcano"),
+        ("Coscheduling", {"scheduling.x-k8s.io/pod-group": "lm"}, {}, "scheduler-plugins-scheduler"),
+        ("Volcano", {}, {"scheduling.k8s.io/group-name": "lm"}, "volcano"),
         (
-            "kai",
+            "Kai",
             {"kai.scheduler/queue": "team-a"},
             {"pod-group-name": "lm", "kai.scheduler/skip-podgrouper": "true"},
             "kai-scheduler",
@@ -77,7 +77,7 @@ def test_pods_name_their_group_and_their_scheduler(
 
 
 def test_scheduler_of_the_template_stays() -> None:
-    pod = a_worker_pod(a_gang("volcano", pod={"schedulerName": "volcano-of-our-own"}))
+    pod = a_worker_pod(a_gang("Volcano", pod={"schedulerName": "volcano-of-our-own"}))
     assert pod["spec"]["schedulerName"] == "volcano-of-our-own"
 
 
@@ -86,6 +86,6 @@ def test_pod_without_a_gang_names_none() -> None:
 
 
 def test_quantities_end_where_kubernetes_end() -> None:
-    job = a_gang("volcano", pod={"overhead": {"memory": "9" * 306}})
+    job = a_gang("Volcano", pod={"overhead": {"memory": "9" * 306}})
     assert job.scheduling.gang is not None
     assert pod_group(job, job.scheduling.gang)["spec"]["minResources"]["memory"] == str(2**63)

@@ -17,7 +17,7 @@ NO_PERMISSION = 'podgroups.scheduling.x-k8s.io "lm" is forbidden: User "operator
 
 
 def a_gang(**spec: Any) -> dict[str, Any]:
-    return a_manifest(**{"minimum": 2, "scheduling": {"podGroup": "coscheduling"}, **spec})
+    return a_manifest(**{"minimum": 2, "scheduling": {"gang": {"scheduler": "Coscheduling"}}, **spec})
 
 
 async def group_of(running: Running) -> Manifest | None:
@@ -83,7 +83,7 @@ async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_i
     ("verb", "code", "message", "advice"),
     [
         ("put_pod_group", 404, "404 page not found", f"the cluster has no PodGroup of {API_VERSION}: install that scheduler"),
-        ("get_pod_group", 403, NO_PERMISSION, "add coscheduling to podGroupSchedulers in the chart's values"),
+        ("get_pod_group", 403, NO_PERMISSION, "add Coscheduling to gangSchedulers in the chart's values"),
     ],
 )
 async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
@@ -93,7 +93,7 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
         running.cluster.fail_next(verb, code, message)
     running.cluster.apply_job(a_gang())
     await running.until(lambda: advice in running.condition(names.RUNNING))
-    assert "spec.scheduling.podGroup is coscheduling, but" in running.condition(names.RUNNING)
+    assert "spec.scheduling.gang.scheduler is Coscheduling, but" in running.condition(names.RUNNING)
     assert not running.cluster.pods()
     await running.until(lambda: bool(running.events(names.REFUSED)))
     running.cluster.apply_job(a_gang(scheduling={}))
@@ -123,7 +123,7 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
 async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
     cluster = FakeCluster()
     writer = PodGroupWriter(cluster)
-    before, after = (parse_job(a_gang(scheduling={"podGroup": name})) for name in ("volcano", "coscheduling"))
+    before, after = (parse_job(a_gang(scheduling={"gang": {"scheduler": name}})) for name in ("Volcano", "Coscheduling"))
     await writer.put(before)
     assert (writer.minimum(before), writer.minimum(after)) == (2, None)
     await writer.delete(before)

@@ -16,10 +16,10 @@ from tests.operator.builders import a_manifest
     [
         (None, NO_SCHEDULING),
         ({}, NO_SCHEDULING),
-        ({"podGroup": "coscheduling"}, Scheduling(COSCHEDULING)),
-        ({"podGroup": "volcano"}, Scheduling(VOLCANO)),
-        ({"podGroup": "volcano", "queue": "team-a"}, Scheduling(VOLCANO, "team-a")),
-        ({"podGroup": "kai", "queue": "team-a", "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
+        ({"gang": {"scheduler": "Coscheduling"}}, Scheduling(COSCHEDULING)),
+        ({"gang": {"scheduler": "Volcano"}}, Scheduling(VOLCANO)),
+        ({"gang": {"scheduler": "Volcano", "queue": "team-a"}}, Scheduling(VOLCANO, "team-a")),
+        ({"gang": {"scheduler": "Kai", "queue": "team-a"}, "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
         ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
     ],
 )
@@ -31,11 +31,13 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
     ("fields", "path", "problem"),
     [
         ("volcano", "", "must be an object"),
-        ({"podGroup": "yunikorn"}, ".podGroup", "must be one of coscheduling, volcano, kai"),
-        ({"podGroup": "kai"}, ".queue", "must be set with podGroup kai"),
-        ({"queue": "team-a"}, ".queue", "may not be set unless podGroup is volcano or kai"),
-        ({"podGroup": "coscheduling", "queue": "team-a"}, ".queue", "may not be set unless podGroup is volcano or kai"),
-        ({"podGroup": "volcano", "queue": 1}, ".queue", "must be the name of a queue"),
+        ({"gang": "Volcano"}, ".gang", "must be an object"),
+        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
+        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
+        ({"gang": {"queue": "team-a"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
+        ({"gang": {"scheduler": "Kai"}}, ".gang.queue", "must be set with scheduler Kai"),
+        ({"gang": {"scheduler": "Coscheduling", "queue": "a"}}, ".gang.queue", "may not be set with scheduler Coscheduling"),
+        ({"gang": {"scheduler": "Volcano", "queue": 1}}, ".gang.queue", "must be the name of a queue"),
         ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
         ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
     ],
@@ -49,14 +51,14 @@ def test_what_does_not_go_together_is_refused(fields: object, path: str, problem
 
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": {"podGroup": "volcano"}}, kueue_queue="team")
-    assert refused.value.path == "spec.scheduling.podGroup"
+        read_scheduling({"scheduling": {"gang": {"scheduler": "Volcano"}}}, kueue_queue="team")
+    assert refused.value.path == "spec.scheduling.gang"
     assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
-    assert "remove podGroup, or the label" in str(refused.value)
+    assert "remove gang, or the label" in str(refused.value)
 
 
 def test_the_label_of_a_queue_is_seen_beside_a_pod_group() -> None:
-    manifest = a_manifest("lm", scheduling={"podGroup": "volcano"})
+    manifest = a_manifest("lm", scheduling={"gang": {"scheduler": "Volcano"}})
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
     with pytest.raises(InvalidJob, match="together with the label"):
         parse_job(manifest)

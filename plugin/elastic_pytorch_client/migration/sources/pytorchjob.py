@@ -236,13 +236,13 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
         pod["priorityClassName"] = policy["priorityClass"]
         remarks.add(f"{path}.priorityClass", "becomes the pods' priorityClassName; there it was the PodGroup's")
     if policy.get("queue"):
-        remarks.add(f"{path}.queue", "is dropped. For Volcano, set spec.scheduling.podGroup and spec.scheduling.queue")
+        remarks.add(f"{path}.queue", "is dropped. For Volcano, set spec.scheduling.gang, with this queue")
     if policy.get("minAvailable") is not None:
         least = sizes.get("minReplicas", sizes["replicas"])
-        text = f"is dropped. With spec.scheduling.podGroup, the PodGroup has the size of the least group that trains ({least})"
+        text = f"is dropped. With spec.scheduling.gang, the PodGroup has the size of the least group that trains ({least})"
         remarks.add(f"{path}.minAvailable", text)
     if policy.get("minResources"):
-        remarks.add(f"{path}.minResources", "is dropped: spec.scheduling.podGroup computes it from the template's requests")
+        remarks.add(f"{path}.minResources", "is dropped: spec.scheduling.gang computes it from the template's requests")
     if policy.get("scheduleTimeoutSeconds"):
         text = "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places back, with any scheduler"
         remarks.add(f"{path}.scheduleTimeoutSeconds", text)

@@ -20,7 +20,7 @@ COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}], "round": 3}
 
 
 def a_gang(**fields: Any) -> Job:
-    return a_job(**{"replicas": 3, "minimum": 2, "scheduling": {"podGroup": "coscheduling"}, **fields})
+    return a_job(**{"replicas": 3, "minimum": 2, "scheduling": {"gang": {"scheduler": "Coscheduling"}}, **fields})
 
 
 @pytest.mark.parametrize(
