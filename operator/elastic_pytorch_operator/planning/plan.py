@@ -50,6 +50,10 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Plans for as many workers as are worth their cost. Only for those is quota asked for."""
+    if observed.round is not None and observed.round.size == 0 and observed.round.number < int(job.status.get("round", 0)):
+        observed = replace(
+            observed, round=None
+        )  # stock torchrun formed the groups since then: the job was suspended in between
     scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
     decide = partial(plan_rounds, scaling=write_scaling(job, observed, scaling), scaling_news=news)
     worth = scaling.autoscale.limit(job.wanted)

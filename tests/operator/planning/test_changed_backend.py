@@ -1,0 +1,70 @@
+"""A job whose rendezvous changes while it is suspended: the group goes on counting, whichever component forms it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.recall import recall
+
+from tests.operator.builders import a_manifest, parse_job
+from tests.operator.simulation import Simulation, running
+from tests.operator.stock_simulation import StockSimulation
+
+ETCD = {"backend": "etcd-v2", "endpoint": "etcd:2379"}
+
+World = Simulation | StockSimulation
+
+
+def respec(world: World, **spec: Any) -> None:
+    job = parse_job(a_manifest(**spec))
+    world.job = replace(job, status=world.job.status, generation=world.job.generation + 1)
+
+
+def suspend(world: World, **spec: Any) -> None:
+    respec(world, suspend=True, **spec)
+    world.settle(10)
+    assert world.job.status["state"] == "Suspended"
+    assert not world.pods
+
+
+def hand_over(before: World, after: World, *, restarts: bool) -> None:
+    """Has the same operator go on with a job, or one that has just started."""
+    after.job, after.now = before.job, before.now
+    after.memory = recall(before.job, before.now) if restarts else before.memory
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["the same operator", "a new operator"])
+@pytest.mark.parametrize("stock", [{"backend": "c10d"}, ETCD], ids=lambda rendezvous: rendezvous["backend"])
+def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], restarts: bool) -> None:
+    own, other = running(), StockSimulation(parse_job(a_manifest()))
+    first = own.job.status["round"]
+    suspend(own)
+    hand_over(own, other, restarts=restarts)
+    respec(other, rendezvous=stock)
+    other.settle(20)
+    status = other.status
+    assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
+    assert status["round"] > first
+    assert bool(other.of("store")) is (stock["backend"] == "c10d")
+
+    suspend(other, rendezvous=stock)
+    back = Simulation(own.job)
+    hand_over(other, back, restarts=restarts)
+    back.round = None if restarts else own.round
+    respec(back)
+    back.settle(20)
+    assert (back.job.status["state"], back.job.status["worldSize"], back.job.status["failures"]) == ("Running", 3, 0)
+    assert back.job.status["round"] > other.status["round"]
+
+
+@pytest.mark.parametrize(
+    "spec", [{"injectAgent": False}, {"torchrun": {"startMethod": "spawn"}}, {"rendezvous": {"port": 29600}}]
+)
+def test_group_forms_again_with_other_pods(spec: dict[str, Any]) -> None:
+    world = running()
+    first = world.job.status["round"]
+    suspend(world)
+    respec(world, **spec)
+    world.settle(20)
+    assert (world.job.status["state"], world.job.status["worldSize"]) == ("Running", 3)
+    assert world.job.status["round"] > first
