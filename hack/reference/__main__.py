@@ -9,6 +9,7 @@ from pathlib import Path
 
 import chart_values
 import custom_resource
+import field_table
 import metrics_page
 import packages
 import screens
@@ -24,10 +25,12 @@ def pages() -> dict[Path, str]:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     intro = (ROOT / "hack" / "reference" / "chart-readme.md").read_text()
     resource = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
+    definition = yaml.safe_load(resource)
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference-api.md": custom_resource.page(yaml.safe_load(resource)),
+        DOCS / "reference-api.md": custom_resource.page(definition),
+        DOCS / "api-versions.md": field_table.page((DOCS / "api-versions.md").read_text(), definition),
         DOCS / "metrics.md": metrics_page.page(),
         DOCS / "architecture.md": packages.page((DOCS / "architecture.md").read_text()),
         DOCS / "operations.md": silence_table.page((DOCS / "operations.md").read_text()),

@@ -151,36 +151,6 @@ def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
     assert PROPERTIES[path]["default"] == {}
 
 
-@pytest.mark.parametrize(
-    "path", ["spec.rendezvous", "spec.injectAgent", "spec.torchrun", "spec.sharedVolumeClaimRetentionPolicy"]
-)
-def test_field_that_running_pods_depend_on_cannot_be_changed(path: str) -> None:
-    assert "self == oldSelf" in rules(path)
-    assert "Immutable." in PROPERTIES[path]["description"]
-
-
-@pytest.mark.parametrize("name", ["managedBy", "sharedVolumeClaims"])
-def test_field_that_has_no_default_cannot_be_added_or_removed_later(name: str) -> None:
-    [rule] = [rule for rule in rules("spec") if f"oldSelf.{name}" in rule]
-    assert f"has(oldSelf.{name})" in rule
-    assert "Immutable." in PROPERTIES[f"spec.{name}"]["description"]
-
-
-@pytest.mark.parametrize("name", ["template", "nprocPerNode", "sharedMemorySize", "scheduling.gang"])
-def test_what_pods_are_made_from_can_be_changed_while_there_are_none(name: str) -> None:
-    [rule] = [rule["rule"] for rule in SCHEMA["x-kubernetes-validations"] if "oldSelf" in rule["rule"]]
-    assert f"self.spec.{name} == oldSelf.spec.{name}" in rule
-    assert "Immutable unless the condition `Suspended` is True." in PROPERTIES[f"spec.{name}"]["description"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["spec.replicas", "spec.minReplicas", "spec.maxReplicas", "spec.failurePolicy", "spec.resizePolicy", "spec.cleanPodPolicy"],
-)
-def test_field_that_may_change_while_the_job_runs_has_no_rule_against_it(path: str) -> None:
-    assert not [rule for rule in rules(path) if "oldSelf" in rule]
-
-
 def test_list_says_how_it_merges_and_how_long_it_may_get() -> None:
     lists = {path: schema for path, schema in PROPERTIES.items() if schema.get("type") == "array"}
     assert not [path for path, schema in lists.items() if "x-kubernetes-list-type" not in schema or "maxItems" not in schema]

@@ -57,7 +57,7 @@ def condition(type_: str, status: str) -> dict[str, str]:
 
 def test_template_may_change_once_the_condition_says_that_the_job_is_suspended(jobs: Resource) -> None:
     other = {"spec": {"template": {"metadata": {"labels": {"team": "language"}}}, "nprocPerNode": "auto"}}
-    words = "scheduling.gang are immutable unless the condition Suspended is True"
+    words = "field is immutable unless the condition Suspended is True"
     assert jobs.create(job("seen")).words == ""
     assert jobs.patch("seen", {"spec": {"suspend": True}}).words == ""
     for said in ([condition("Running", "False")], [condition("Suspended", "False")]):
@@ -76,7 +76,7 @@ def test_template_of_a_job_without_a_status_may_change_if_it_was_created_suspend
     name = f"created-{'suspended' if suspend else 'running'}"
     assert jobs.create(job(name, suspend=suspend)).words == ""
     said = jobs.patch(name, {"spec": {"sharedMemorySize": "1Gi", "suspend": True}}).words
-    assert said == "" if suspend else "are immutable unless the condition Suspended is True" in said
+    assert said == "" if suspend else "field is immutable unless the condition Suspended is True" in said
 
 
 def test_number_of_workers_cannot_be_removed(jobs: Resource) -> None:

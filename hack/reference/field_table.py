@@ -1,0 +1,53 @@
+"""Each field of the API with what is promised of it, and when it may change in a job: the tables in docs/api-versions.md."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from packages import replace_between
+
+Schema = Mapping[str, Any]
+
+BEGIN, END = "<!-- fields: written by `make docs` -->\n", "<!-- end of fields -->\n"
+FIXED, BETA, PEOPLE, KUBERNETES, INTERNAL = "fixed", "v1beta1", "people", "Kubernetes", "internal"
+NEVER, SUSPENDED, ALWAYS = "never", "while suspended", "at any time"
+# `kubectl scale`, autoscalers and `kubectl wait` read them; the subresource scale names the others.
+FIXED_BESIDES_SCALE = ("status.readyReplicas",)
+IN_WORDS = re.compile(r"\b[Ff]or people\b")
+NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = "Immutable.", "Immutable unless the condition `Suspended` is True."
+
+
+def page(text: str, definition: Schema) -> str:
+    """Returns a page with the tables between its two markers."""
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]
+    fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(FIXED_BESIDES_SCALE)
+    rows = ["| field of the spec | level | may change |", "|---|---|---|"]
+    for path, child, changes in fields("spec", schema["spec"]):
+        rows.append(f"| `{path}` | {_level(path, child, fixed)} | {changes} |")
+    rows += ["", "| field of the status | level |", "|---|---|"]
+    rows += [f"| `{path}` | {_level(path, child, fixed)} |" for path, child, _ in fields("status", schema["status"])]
+    return replace_between(text, BEGIN, END, "\n".join([*rows, ""]))
+
+
+def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[str, Schema, str]]:
+    """All fields below a schema: the path of each, its own schema, and when it may change in a job.
+
+    A field changes as the one does that holds it, unless its description says something else. What is below a field with Kubernetes' own
+    fields is left out.
+    """
+    for name, child in schema.get("properties", {}).items():
+        below, about = f"{path}.{name}", child.get("description", "")
+        rule = SUSPENDED if CHANGES_WHILE_SUSPENDED in about else NEVER if NEVER_CHANGES in about else changes
+        yield below, child, rule
+        if not child.get("x-kubernetes-preserve-unknown-fields"):
+            inside = child.get("items", child)
+            yield from fields(f"{below}[]" if "items" in child else below, inside, rule)
+
+
+def _level(path: str, schema: Schema, fixed: set[str]) -> str:
+    if path in fixed:
+        return FIXED
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return INTERNAL if path == "status.operatorState" else KUBERNETES
+    return PEOPLE if path.endswith(".message") or IN_WORDS.search(schema.get("description", "")) else BETA
