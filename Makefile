@@ -77,7 +77,7 @@ matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest, 
 check: venv ## Format, lint, types, prose and layers only
 	@hack/check.sh
 
-fix: venv ## Format the code, mend what ruff can mend, and write what is generated
+fix: venv ## Format the code, repair what ruff can, and write what is generated
 	@.venv/bin/ruff format
 	@.venv/bin/ruff check --fix
 	@$(PYTHON) hack/reference

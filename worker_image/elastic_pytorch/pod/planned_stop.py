@@ -53,7 +53,7 @@ class _ScriptEnd:
 
     @contextlib.contextmanager
     def at_sigterm(self) -> Iterator[None]:
-        """Has SIGTERM end the script, in place of the script's own handler, which would only save what is saved already.
+        """Has SIGTERM end the script, instead of the script's own handler, which would only save what is saved already.
 
         It is for a process that waits for its next group, and may never get one. The kernel kills a process whose end takes longer than
         `EXIT_SECONDS`, wherever it hangs. In another thread than the main one nothing is changed.
