@@ -1,33 +1,52 @@
-import errno
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.processes.temporary_folder import is_of_temporary_folder, make_temporary_folder_again
+from elastic_pytorch.processes.temporary_folder import (
+    TemporaryFolderError,
+    candidates,
+    choose_temporary_folder,
+    make_temporary_folder_again,
+)
 
-FULL = "No space left on device"
+COMMON = ["/tmp", "/var/tmp", "/dev/shm", "/app"]
+TOO_LONG = "t" * 90  # a socket's path has 107 characters at most
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/proc/nothing")
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("environ", "first"),
     [
-        (FileNotFoundError(errno.ENOENT, "No such file"), True),  # the socket of multiprocessing
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Refused"), True),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/torchelastic_x"), True),
-        (OSError(errno.ENOSPC, FULL, "/scratch/tmp/torchelastic_x/attempt_1"), True),
-        (OSError(errno.ENOSPC, FULL, b"/scratch/tmp/pytorch-errorfile"), True),
-        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/scratch/tmp"), True),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/program"), False),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/bin/program"), False),
-        (PermissionError(errno.EACCES, "Denied", "/logs/attempt_0"), False),
-        (OSError(errno.ENOSPC, FULL, "/logs/attempt_0"), False),
-        (OSError(errno.ENOSPC, FULL, "/scratch/tmp2/attempt_0"), False),
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), False),
-        (OSError(errno.EMFILE, "Too many open files"), False),
+        ({}, []),
+        ({"TMPDIR": "/scratch", "TMP": "/other"}, ["/scratch", "/other"]),
+        ({"TMPDIR": "", "TEMP": "/scratch/"}, ["/scratch"]),
+        ({"TMPDIR": "/tmp"}, []),
     ],
 )
-def test_start_fails_for_the_temporary_folder(error: OSError, expected: bool) -> None:
-    assert is_of_temporary_folder(error, "/scratch/tmp", program="/scratch/tmp/program") is expected
+def test_folders_to_try(environ: dict[str, str], first: list[str]) -> None:
+    assert candidates(environ, "/app") == [*first, *COMMON]
+
+
+def test_first_folder_that_holds_files_and_sockets(tmp_path: Path) -> None:
+    long, file, good = tmp_path / TOO_LONG, tmp_path / "file", Path(tempfile.mkdtemp())
+    long.mkdir()
+    file.touch()
+    assert choose_temporary_folder(["/proc", str(file), str(long), str(good)]) == str(good)
+    assert tempfile.gettempdir() == str(good)
+    assert not list(good.iterdir())
+    good.rmdir()
+    assert os.environ["TMPDIR"] == "/proc/nothing", "a script's Python finds a folder by itself"
+
+
+def test_no_folder() -> None:
+    with pytest.raises(TemporaryFolderError, match=r"set TMPDIR .* tried: /proc/nothing \(No such file or directory\)"):
+        choose_temporary_folder(["/proc/nothing"])
 
 
 def test_temporary_folder_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
 Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the pod is of no more use: a worker has
-outlived SIGKILL, or none can be started for want of a temporary folder; 143, SIGTERM has ended the agent.
+outlived SIGKILL, or the pod lacks what it takes to start one; 143, SIGTERM has ended the agent.
 """
 
 import signal
@@ -19,12 +19,13 @@ from pathlib import Path
 
 from elastic_pytorch.agent.limits import limit_threads, raise_open_files
 from elastic_pytorch.agent.settings import SettingsError, read_settings
+from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, CannotStartError, lack
 from elastic_pytorch.agent.torch_names import check_torch
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
-from elastic_pytorch.processes.temporary_folder import find_temporary_folder
+from elastic_pytorch.processes.temporary_folder import TemporaryFolderError, candidates, choose_temporary_folder
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 
@@ -44,7 +45,10 @@ def main(argv: Sequence[str]) -> int:
     start_logging()
     termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     _forget_working_directory()
-    find_temporary_folder()
+    try:
+        choose_temporary_folder(candidates(os.environ, str(Path.cwd())))
+    except TemporaryFolderError as error:
+        return _of_no_more_use(termination_log, str(error))
     limit_threads(argv)
     raise_open_files()
     progress = ProgressReceiver()
@@ -63,13 +67,24 @@ def main(argv: Sequence[str]) -> int:
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
         return CANNOT_RUN
+    except CannotStartError as error:
+        return _of_no_more_use(termination_log, str(error))
     except Exception as error:
+        if lacking := lack(error):
+            return _of_no_more_use(termination_log, f"the agent cannot go on: {error}; {lacking}")
         logger.exception("the agent has failed")
         write_termination_message(termination_log, f"{type(error).__name__}: {error}")
         return 1
     finally:
         pod_server.close()
         progress.close()
+
+
+def _of_no_more_use(termination_log: str, reason: str) -> int:
+    """Says why the pod must be replaced, and returns the exit code for that."""
+    logger.error("end: %s", reason)
+    write_termination_message(termination_log, reason)
+    return OF_NO_MORE_USE
 
 
 def _forget_working_directory() -> None:

@@ -20,6 +20,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.signals import Signals
+from elastic_pytorch.agent.start_faults import start_fault
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
@@ -27,11 +28,7 @@ from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.rank_prefixes import follow_ranks
-from elastic_pytorch.processes.temporary_folder import (
-    TemporaryFolderError,
-    is_of_temporary_folder,
-    make_temporary_folder_again,
-)
+from elastic_pytorch.processes.temporary_folder import make_temporary_folder_again
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
@@ -97,6 +94,7 @@ class ElasticAgent(LocalElasticAgent):
         self._signals = signals
         self._wakeup = wakeup
         self._tails = logs.tails
+        self._log_dir = logs.root_log_dir
         self._handover = handover
         self._stacks_wanted = False
         self._timeouts = timeouts
@@ -139,13 +137,18 @@ class ElasticAgent(LocalElasticAgent):
         make_temporary_folder_again()
         try:
             pids: dict[int, Any] = super()._start_workers(worker_group, *args, **kwargs)
-        except OSError as error:
-            entrypoint = worker_group.spec.entrypoint
-            program = entrypoint if isinstance(entrypoint, str) else ""
-            if is_of_temporary_folder(error, tempfile.gettempdir(), program):
-                raise TemporaryFolderError(
-                    f"no worker can be started: {error}; the folder is {tempfile.gettempdir()}"
-                ) from error
+        except Exception as error:
+            program = worker_group.spec.entrypoint
+            fault = start_fault(
+                error,
+                temporary=tempfile.gettempdir(),
+                log_dir=self._log_dir,
+                program=program if isinstance(program, str) else "",
+            )
+            if fault is not None:
+                raise fault from error
+            if not isinstance(error, OSError):
+                raise
             self._start_error = error  # most likely a program that does not exist
             return {}
         finally:

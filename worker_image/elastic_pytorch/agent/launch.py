@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from elastic_pytorch.agent.options import OptionsError, parse_options, worker_ar
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
+from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
@@ -32,7 +32,6 @@ from elastic_pytorch.processes import group_formation, warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
 from elastic_pytorch.processes.stderr_tail import StderrTails
-from elastic_pytorch.processes.temporary_folder import TemporaryFolderError
 from elastic_pytorch.processes.worker_logs import WorkerLogs
 from elastic_pytorch.processes.worker_processes import UnkillableError
 from elastic_pytorch.progress.receiver import ProgressReceiver
@@ -41,7 +40,6 @@ from elastic_pytorch.wakeup import Wakeup
 
 BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
 FLUSH_SECONDS = 0.5  # for the last heartbeat
-OF_NO_MORE_USE = 128 + signal.SIGKILL  # the exit code of a pod that must be replaced: one that is never the job's failure
 
 
 def launch(
@@ -65,6 +63,8 @@ def launch(
 
     Raises:
         OptionsError: the command line cannot be run.
+        LogFolderError: the folder of the logs cannot be written.
+        CannotStartError: this pod cannot start workers.
     """
     options, config, command, command_arguments = _prepare(argv, settings)
     pod_server.start()  # after the fork of the forkserver, which must not inherit its sockets
@@ -145,9 +145,6 @@ def launch(
         # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
         _tell_end(settings, f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use")
         os._exit(OF_NO_MORE_USE)
-    except TemporaryFolderError as error:
-        _tell_end(settings, str(error))
-        return OF_NO_MORE_USE
     finally:
         wait_for_disk(pod_server, signals, settings.grace_seconds)
         client.stop()
@@ -169,6 +166,7 @@ def _tell_end(settings: Settings, reason: str) -> None:
 def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
     """Reads the options and prepares the start of workers; returns the options and what torchrun derives from them."""
     options = parse_options(argv)
+    check_log_folder(options.log_dir)
     if options.warm:
         warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
         store_connect.install()

@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import ctypes
 import gc
+import importlib
 import importlib.machinery
 import io
 import logging
@@ -19,6 +20,7 @@ import os
 import runpy
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 import types
@@ -110,6 +112,8 @@ def _reset_process() -> None:
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
     # A data loader's sockets lie in this folder. The agent's may have been emptied since; the script gets its own.
     multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
+    tempfile.tempdir = None  # the agent's choice, made before the script could set TMPDIR
+    importlib.invalidate_caches()  # a folder of modules may have come since the agent has looked for it
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
         atexit.unregister(callback)  # some releases of Python have dropped it, some have not
         atexit.register(callback)

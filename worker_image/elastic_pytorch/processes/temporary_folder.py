@@ -1,22 +1,68 @@
-"""The folder that torch and multiprocessing need to start workers. It is not the agent's alone: scripts and cleaners empty it."""
+"""The folder for the sockets and error files that starting workers takes. It is not the agent's alone: scripts and cleaners empty it."""
 
 import contextlib
 import os
+import socket
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from elastic_pytorch.log import logger
+
+VARIABLES = ("TMPDIR", "TEMP", "TMP")  # as Python's tempfile reads them
+TRIED_BYTES = 64 * 1024  # an error file and some more: less may still fit on a full disk
+# As long as the longest name there, multiprocessing's listener in its folder: a socket's path has 107 characters at most.
+SOCKET_NAME = "listener-12345678"
 
 
 class TemporaryFolderError(Exception):
-    """Workers cannot be started, as the temporary folder is full or cannot be used. The message says which, and why."""
+    """No folder can hold the files that starting workers takes. The message says which were tried, and why each cannot."""
 
 
-def find_temporary_folder() -> None:
-    """Provides a temporary folder: with a read-only root there may be no /tmp."""
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        if Path("/dev/shm").is_dir():
-            os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
+def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
+    """Returns the folders to try, in order: those that Python's tempfile would try, and shared memory before the working directory.
+
+    Args:
+        environ: of the agent.
+        working_directory: the last resort, as it may be a volume that all workers share.
+    """
+    named = [os.path.abspath(environ[name]) for name in VARIABLES if environ.get(name)]  # noqa: PTH100 - links stay
+    return list(dict.fromkeys([*named, "/tmp", "/var/tmp", "/dev/shm", working_directory]))
+
+
+def choose_temporary_folder(folders: Iterable[str]) -> str:
+    """Has this process's tempfile use the first folder that can hold files and sockets, and says so if it is not the first of all.
+
+    Scripts search for a folder of their own. TMPDIR is set for them only where Python would find none.
+
+    Args:
+        folders: which to try.
+
+    Returns:
+        The folder.
+
+    Raises:
+        TemporaryFolderError: none can.
+    """
+    refused = []
+    for folder in folders:
+        try:
+            _try(folder)
+        except OSError as error:
+            refused.append(f"{folder} ({error.strerror or error})")
+            continue
+        try:
+            tempfile.gettempdir()
+        except FileNotFoundError:
+            os.environ["TMPDIR"] = folder
+        tempfile.tempdir = folder
+        if refused:
+            logger.warning("the agent's temporary files are in %s, as these cannot hold them: %s", folder, ", ".join(refused))
+        return folder
+    raise TemporaryFolderError(
+        "no worker can be started, as no folder can hold temporary files and sockets: set TMPDIR to a folder that can, "
+        f"such as the mount of an emptyDir; tried: {', '.join(refused)}"
+    )
 
 
 def make_temporary_folder_again() -> None:
@@ -25,15 +71,16 @@ def make_temporary_folder_again() -> None:
         Path(tempfile.gettempdir()).mkdir(parents=True, exist_ok=True)
 
 
-def is_of_temporary_folder(error: OSError, folder: str, program: str) -> bool:
-    """Whether the start of workers has failed for the temporary folder, and not for what the user wants to run.
+def _try(folder: str) -> None:
+    """Writes a file and makes a socket in a folder of its own there.
 
-    Args:
-        error: of the start.
-        folder: the temporary one.
-        program: what each worker was to execute; empty if workers are forked.
+    Raises:
+        OSError: one of them is not possible.
     """
-    if error.filename is None:  # a socket's connect names no path; multiprocessing's lie in the folder
-        return isinstance(error, FileNotFoundError | ConnectionRefusedError)
-    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
-    return path != program and Path(path).is_relative_to(folder)
+    with tempfile.TemporaryDirectory(prefix="elastic_pytorch_", dir=folder, ignore_cleanup_errors=True) as made:
+        with Path(made, "file").open("wb", buffering=0) as file:
+            left = memoryview(bytes(TRIED_BYTES))
+            while left:
+                left = left[file.write(left) :]
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+            listener.bind(str(Path(made, SOCKET_NAME)))

@@ -1,0 +1,76 @@
+import errno
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.agent.start_faults import (
+    NO_THREAD,
+    CannotStartError,
+    LogFolderError,
+    check_log_folder,
+    lack,
+    start_fault,
+)
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file"), "/scratch/tmp"),  # the socket of multiprocessing
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Refused"), "/scratch/tmp"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/torchelastic_x"), "/scratch/tmp"),
+        (OSError(errno.ENOSPC, FULL, "/scratch/tmp/torchelastic_x/attempt_1"), "/scratch/tmp"),
+        (OSError(errno.ENOSPC, FULL, b"/scratch/tmp/pytorch-errorfile"), "/scratch/tmp"),
+        (OSError(errno.ENOSPC, FULL), "/scratch/tmp"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/scratch/tmp"), "/scratch/tmp"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "processes and threads"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "/scratch/tmp/program"), "processes and threads"),
+        (RuntimeError(NO_THREAD), "processes and threads"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
+        (MemoryError(), "no memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "the agent has reached its limit of open files"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "the node has reached its limit of open files"),
+        (EOFError("unexpected EOF"), "forks workers has ended"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), "forks workers has ended"),
+    ],
+)
+def test_start_fails_for_the_pod(error: Exception, expected: str) -> None:
+    fault = start_fault(error, temporary="/scratch/tmp", log_dir="/scratch/tmp/torchelastic_x", program="/scratch/tmp/program")
+    assert isinstance(fault, CannotStartError)
+    assert expected in str(fault)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PermissionError(errno.EACCES, "Denied", "/logs/attempt_0"), OSError(errno.ENOSPC, FULL, "/logs/attempt_0")],
+)
+def test_start_fails_for_the_folder_of_the_logs(error: OSError) -> None:
+    fault = start_fault(error, temporary="/tmp", log_dir="/logs", program="")
+    assert isinstance(fault, LogFolderError)
+    assert "spec.torchrun.logDir (--log-dir) is /logs" in str(fault)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/program"),
+        FileNotFoundError(errno.ENOENT, "No such file", "/bin/program"),
+        OSError(errno.E2BIG, "Argument list too long", "/scratch/tmp/program"),
+        PermissionError(errno.EACCES, "Denied", "/scratch/tmp2/program"),
+        RuntimeError("anything else"),
+    ],
+)
+def test_start_fails_for_the_program(error: Exception) -> None:
+    assert start_fault(error, temporary="/scratch/tmp", log_dir="/logs", program="/scratch/tmp/program") is None
+    assert not lack(error)
+
+
+def test_folder_of_the_logs_is_made(tmp_path: Path) -> None:
+    logs = tmp_path / "new" / "logs"
+    check_log_folder(str(logs))
+    assert not list(logs.iterdir())
+    check_log_folder(None)
+    check_log_folder("/dev/null")
+    with pytest.raises(LogFolderError, match=r"spec\.torchrun\.logDir .* is /proc/logs, which cannot be written"):
+        check_log_folder("/proc/logs")
