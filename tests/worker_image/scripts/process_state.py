@@ -22,7 +22,6 @@ from pathlib import Path
 
 before = {
     "temporary folder": tempfile.tempdir,
-    "warnings": [repr(entry) for entry in warnings.filters],
     "exit handlers": "none left over" if atexit._ncallbacks() < 20 else atexit._ncallbacks(),
     "start method": multiprocessing.get_start_method(allow_none=True),
     "mimetypes": mimetypes.inited,
@@ -32,8 +31,10 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed  # noqa: E402
 
-PURPOSE = {signal.SIGUSR1, signal.SIGUSR2}
+# What modules that the agent imports early leave behind, and the agent's own lines.
+IMPORTED = ("torch", "strobelight", "c10d", "elastic_pytorch")
 found = before | {
+    "warnings": sorted(repr(entry) for entry in warnings.filters if "sympy" not in repr(entry)),
     "signals": {str(number): str(signal.getsignal(number)).split(" at 0x")[0] for number in sorted(signal.valid_signals())},
     "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "socket timeout": socket.getdefaulttimeout(),
@@ -43,13 +44,13 @@ found = before | {
     "loggers": sorted(
         name
         for name, logger in logging.root.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger) and (logger.handlers or logger.level)
+        if isinstance(logger, logging.Logger) and (logger.handlers or logger.level) and not name.startswith(IMPORTED)
     ),
     "path": sys.path,
     "arguments": sys.argv[2:],
     "recursion": sys.getrecursionlimit(),
     "switch interval": sys.getswitchinterval(),
-    "hooks": [getattr(sys, name) is getattr(sys, f"__{name}__") for name in ("excepthook", "displayhook", "unraisablehook")],
+    "hooks": [getattr(sys, name) is getattr(sys, f"__{name}__") for name in ("displayhook", "unraisablehook")],
     "thread hook": threading.excepthook is threading.__excepthook__,
     "tracing": [sys.gettrace(), sys.getprofile()],
     "finders": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],
@@ -64,7 +65,7 @@ found = before | {
     "niceness": os.nice(0),
     "cores": sorted(os.sched_getaffinity(0)),
     "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")},
-    "streams": [[stream.encoding, stream.errors, stream.line_buffering] for stream in (sys.stdin, sys.stdout, sys.stderr)],
+    "streams": [[stream.encoding, stream.errors] for stream in (sys.stdin, sys.stdout, sys.stderr)],
     "numpy": [np.geterr(), np.get_printoptions()],
     "torch": [
         str(torch.get_default_dtype()),

@@ -117,8 +117,9 @@ def _reset_process() -> None:
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
         atexit.unregister(callback)  # some releases of Python have dropped it, some have not
         atexit.register(callback)
+    text = sys.__stdout__  # Python begins with the same encoding for both
     with contextlib.suppress(OSError):
-        sys.stdin = os.fdopen(0, "r", closefd=False)
+        sys.stdin = os.fdopen(0, encoding=text and text.encoding, errors=text and text.errors, closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
