@@ -119,7 +119,7 @@ def _reset_process() -> None:
         atexit.register(callback)
     text = sys.__stdout__  # Python begins with the same encoding for both
     with contextlib.suppress(OSError):
-        sys.stdin = os.fdopen(0, encoding=text and text.encoding, errors=text and text.errors, closefd=False)
+        sys.stdin = os.fdopen(0, encoding=text.encoding if text else None, errors=text.errors if text else None, closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
