@@ -26,8 +26,12 @@ _ABORTED = re.compile(
     re.IGNORECASE,
 )
 # Errors that are the worker's own, although they come as a DistBackendError or through the watchdog. The names are NCCL's (nccl.h), as
-# torch writes them into its exceptions (NCCLUtils.cpp).
-_OWN = re.compile(r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: ", re.IGNORECASE)
+# torch writes them into its exceptions (NCCLUtils.cpp), and the sentences of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
+_OWN = re.compile(
+    r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: "
+    r"|\binvalid (usage|argument) \(run with nccl_debug|\bunhandled cuda error\b",
+    re.IGNORECASE,
+)
 # These two are, too (a full /dev/shm, no network interface), unless NCCL's last error is a connection's.
 _OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
 _NETWORK = re.compile(

@@ -49,6 +49,11 @@ ERRORS = [
     (nccl("unhandled system error", SYSTEM, "Error while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"), False),
     (nccl("unhandled cuda error", CUDA, "Cuda failure 'out of memory'"), False),
     (nccl("invalid argument", "ncclInvalidArgument: Invalid value for an argument.", ""), False),
+    # As ProcessGroupNCCL2 puts it together, without NCCL's name of the error.
+    (DistBackendError("NCCL AllReduce failed: invalid argument (run with NCCL_DEBUG=WARN for details)"), False),
+    (DistBackendError("NCCL Send failed: invalid usage (run with NCCL_DEBUG=WARN for details)"), False),
+    (DistBackendError("NCCL operation timed out: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"), False),
+    (DistBackendError("NCCL AllReduce failed: remote process exited or there was a network error"), True),
     (DistBackendError("[Rank 0] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"), False),
     # The script's own.
     (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
