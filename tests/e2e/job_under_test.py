@@ -1,5 +1,6 @@
 """The kind cluster and a job on it, as tests see them."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tests.waiting import MAX_PAUSE_SECONDS, until
 SLICES = "kubernetes.io/service-name=elastic-pytorch-operator"
 # Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
+LIMIT = re.compile(r"^--timeout=(\d+)s$")
 
 
 def run_kubectl(
@@ -22,9 +24,10 @@ def run_kubectl(
     input: str | None = None,  # noqa: A002  named as in subprocess.run
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs kubectl on the test cluster; its words are in the error if it fails."""
-    command = [str(KUBECTL), f"--kubeconfig={KUBECONFIG}", *arguments]
-    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120, check=False)
+    """Runs kubectl on the test cluster, with patience for its `--timeout`; its words are in the error if it fails."""
+    patient = [LIMIT.sub(lambda limit: f"--timeout={PATIENCE * int(limit[1])}s", argument) for argument in arguments]
+    command = [str(KUBECTL), f"--kubeconfig={KUBECONFIG}", *patient]
+    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=PATIENCE * 120, check=False)
     if check and done.returncode:
         raise AssertionError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done
