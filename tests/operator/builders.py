@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Nodes, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
 from elastic_pytorch_operator.spec.queue import Queue
 
@@ -152,6 +153,11 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
         for type_, (status, reason) in said.items()
     )
     return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": listed, **fields})
+
+
+def a_target(job: Job) -> Target:
+    """All workers that the spec of a job asks for."""
+    return Target(job.wanted)
 
 
 def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> Job:

@@ -28,7 +28,19 @@ from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
 
-from tests.operator.builders import NOW, TIME, a_dead_pod, a_job, a_manifest, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    a_dead_pod,
+    a_job,
+    a_manifest,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    a_target,
+    an_agent,
+    observed,
+)
 from tests.operator.planning.test_suspension import suspend
 from tests.operator.simulation import Simulation, running
 
@@ -60,7 +72,7 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
 
 
 def read_one(seen: Observed, declared: Round | None = None, resumed: Interruption | None = None) -> JobEvent:
-    [event] = read_events(as_manifests(record_events(a_job(), seen, declared, resumed, None, ())), "uid-lm")
+    [event] = read_events(as_manifests(record_events(a_job(), a_target(a_job()), seen, declared, resumed, None, ())), "uid-lm")
     return event
 
 
@@ -121,7 +133,9 @@ def test_life_of_a_job() -> None:
 def view(seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any) -> JobView:
     """A job as the client sees it, whose status the operator has just written."""
     parsed = a_job(**(job or {}))
-    status = describe_job(parsed, seen, assess_workers(seen), seen.round, Findings(budget or Budget(), **said))
+    status = describe_job(
+        parsed, seen, assess_workers(seen), seen.round, Findings(budget or Budget(), a_target(parsed), **said)
+    )
     return view_job({**a_manifest(**(job or {})), "status": status})
 
 
@@ -210,7 +224,7 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
 
 
 def ending_of(job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any) -> Ending:
-    ending, _ = decide_ending(a_job(**job), seen, assess_workers(seen), budget or Budget(), **fields_)
+    ending, _ = decide_ending(a_job(**job), a_target(a_job(**job)), seen, assess_workers(seen), budget or Budget(), **fields_)
     assert ending is not None
     return ending
 
@@ -283,7 +297,7 @@ def test_whole_status() -> None:
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, interruption))
+    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, a_target(a_job()), interruption))
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
     assert (job.failures, job.total_failures, job.interruptions) == (1, 2, 1)

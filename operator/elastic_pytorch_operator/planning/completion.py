@@ -10,6 +10,7 @@ from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
@@ -46,6 +47,7 @@ NO_DEPARTURES = Departures()
 
 def decide_ending(
     job: Job,
+    target: Target,
     observed: Observed,
     candidates: Sequence[Candidate],
     budget: Budget,
@@ -59,6 +61,7 @@ def decide_ending(
 
     Args:
         job: with its limits.
+        target: how many workers it is to have.
         observed: what is known.
         candidates: its workers, assessed.
         budget: its failures.
@@ -102,7 +105,7 @@ def decide_ending(
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
-        why = why or why_given_up(starts, job.wanted)
+        why = why or why_given_up(starts, target.size)
         if why:
             return Ending(False, names.CANNOT_START, why), None
         return None, earliest(recheck, deadline_at)
@@ -153,9 +156,9 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     return lost
 
 
-def active_since(job: Job, observed: Observed, known: float | None) -> float | None:
+def active_since(job: Job, target: Target, observed: Observed, known: float | None) -> float | None:
     """Since when a job is active, monotonic seconds: as remembered, or as the status says if this operator has just started."""
-    if job.suspend:
+    if target.stopped:
         return None
     if known is not None:
         return known

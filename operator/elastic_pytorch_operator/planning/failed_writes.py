@@ -7,6 +7,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
 REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
@@ -94,21 +95,22 @@ def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
     return {key: replace(write, reported=write.reported or write.lasting) for key, write in failed.items()}
 
 
-def wants_dry_run(job: Job, observed: Observed, asked_generation: int, failed: FailedWrites) -> bool:
+def wants_dry_run(job: Job, target: Target, observed: Observed, asked_generation: int, failed: FailedWrites) -> bool:
     """Whether a dry run asks the API server about a job's worker pods before the first is created.
 
-    It asks until there is an answer, once for each generation of a job that has never begun, or has no pod while suspended.
+    It asks until there is an answer, once for each generation of a job that has never begun, or has no pod while it is stopped.
     The template of a suspended job may have changed. The status remembers the answer for the next leader: it has seen this generation,
     and its `Suspended` condition says whether what the job needs was refused.
 
     Args:
         job: with its status.
+        target: whether any worker may run.
         observed: its pods and its round.
         asked_generation: the generation that this operator has asked about and that was not refused; 0: none.
         failed: the writes that have failed.
     """
     begun = observed.round is not None or job.status.get("round")
-    if observed.pods or (begun and not job.suspend) or asked_generation == job.generation:
+    if observed.pods or (begun and not target.stopped) or asked_generation == job.generation:
         return False
     if DRY_RUN in failed or job.status.get("observedGeneration") != job.generation:
         return True

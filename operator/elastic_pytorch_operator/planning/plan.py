@@ -1,8 +1,6 @@
 """Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended, is_true
@@ -15,13 +13,14 @@ from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
 from elastic_pytorch_operator.planning.queueing.delegation import delegate
 from elastic_pytorch_operator.planning.queueing.placement import grant_pods
-from elastic_pytorch_operator.planning.queueing.quota import Quota, find_quota
+from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.reporting.interruption import pause_seconds
 from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
 from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 
@@ -41,24 +40,29 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if has_ended(job.status):
         ended = _plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
-    todo = _plan_by_quota(job, observed, memory, plan_stock) if job.stock else _plan_by_worth(job, observed, memory)
+    todo = _plan_stock(job, observed, memory) if job.stock else _plan_rounds(job, observed, memory)
     if observed.unreadable == memory.unreadable:
         return todo
     events = record_unreadable(observed.unreadable, memory.unreadable)
     return replace(todo, actions=(*todo.actions, *events), memory=replace(todo.memory, unreadable=observed.unreadable))
 
 
-def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
+def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
+    target = Target(job.wanted, find_quota(job, job.wanted, observed))
+    return _with_quota(job, target, observed, plan_stock(job, target, observed, memory))
+
+
+def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Plans for as many workers as are worth their cost. Only for those is quota asked for."""
     if observed.round is not None and observed.round.size == 0 and observed.round.number < int(job.status.get("round", 0)):
         observed = replace(
             observed, round=None
         )  # stock torchrun formed the groups since then: the job was suspended in between
     scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
-    decide = partial(plan_rounds, scaling=write_scaling(job, observed, scaling), scaling_news=news)
     worth = scaling.autoscale.limit(job.wanted)
-    limited = job if worth == job.wanted else replace(job, wanted=worth)
-    todo = _plan_by_quota(limited, observed, replace(memory, scaling=scaling), decide)
+    target = Target(worth, find_quota(job, worth, observed))
+    todo = plan_rounds(job, target, observed, replace(memory, scaling=scaling), write_scaling(job, observed, scaling), news)
+    todo = _with_quota(job, target, observed, todo)
     change = todo.memory.interruption
     if change is None or change == memory.interruption or change.seconds is None or change.reason not in PLANNED:
         return todo
@@ -66,17 +70,13 @@ def _plan_by_worth(job: Job, observed: Observed, memory: Memory) -> Plan:
     return replace(todo, memory=replace(todo.memory, scaling=noted))
 
 
-def _plan_by_quota(
-    job: Job, observed: Observed, memory: Memory, decide: Callable[[Job, Observed, Memory, Quota], Plan]
-) -> Plan:
-    """Plans for as many workers as have quota, and for what their quota needs."""
-    quota = find_quota(job, observed)
-    todo = decide(job, observed, memory, quota)
-    if observed.workloads is None and not quota.limited:
+def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Plan:
+    """The plan with what the quota of its workers needs."""
+    if observed.workloads is None and not target.quota.limited:
         return todo
-    pods = grant_pods(observed, quota, todo.actions)
-    recheck = earliest(todo.recheck_at, quota.recheck_at)
-    return replace(todo, actions=(*pods, *plan_workloads(job, observed, quota)), recheck_at=recheck)
+    pods = grant_pods(observed, target.quota, todo.actions)
+    recheck = earliest(todo.recheck_at, target.quota.recheck_at)
+    return replace(todo, actions=(*pods, *plan_workloads(job, observed, target.quota)), recheck_at=recheck)
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -85,7 +85,7 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
     actions += record_refusals(unreported(memory.failed))
-    actions += plan_pod_group(job, observed, memory.failed, ended=True).actions
+    actions += plan_pod_group(job, None, observed, memory.failed).actions
     actions += delete_stores(observed, keep=0, why="the job has ended")
     memory = replace(memory, ended_at=ended_at, failed=mark_reported(memory.failed))
     return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)

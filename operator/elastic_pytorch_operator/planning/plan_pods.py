@@ -7,28 +7,30 @@ from elastic_pytorch_operator.planning.failed_writes import wants_dry_run
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.avoided_nodes import nodes_to_avoid
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
-def missing_pods(job: Job, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[Action, ...]:
     """Pods for indices that have none: a new leader can create them before it has heard any agent.
 
     None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
     """
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
-    gang = plan_pod_group(job, observed, memory.failed)
+    gang = plan_pod_group(job, target, observed, memory.failed)
     pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
     if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
         return gang.actions
-    missing = [index for index in range(job.wanted) if index not in taken][: max(0, job.wanted - len(taken))]
+    missing = [index for index in range(target.size) if index not in taken][: max(0, target.size - len(taken))]
     return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
 
 
 def pod_actions(
     job: Job,
+    target: Target,
     observed: Observed,
     workers: WorkerPlan,
     round_: Round | None,
@@ -38,7 +40,8 @@ def pod_actions(
     """What is to be done about the pods of a job that has not ended.
 
     Args:
-        job: of as many workers as may run.
+        job: whose pods they are.
+        target: how many workers it is to have.
         observed: the moment.
         workers: which of them come and go.
         round_: the newest, which may be declared now. Its members are not deleted.
@@ -46,7 +49,7 @@ def pod_actions(
         restarting: where a restart of the whole group stands.
     """
     replicas, starts = workers.replicas, workers.starts
-    gang = plan_pod_group(job, observed, memory.failed)
+    gang = plan_pod_group(job, target, observed, memory.failed)
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
@@ -64,7 +67,7 @@ def pod_actions(
             for index in replicas.create
             if index not in backing_off
         ]
-    if not replicas.create and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+    if not replicas.create and wants_dry_run(job, target, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
     members = round_.ranks if round_ else {}
     for name in sorted(replicas.victims):

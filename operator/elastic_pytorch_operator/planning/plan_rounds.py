@@ -28,7 +28,6 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.plan_workers import plan_workers
-from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_preflight
 from elastic_pytorch_operator.planning.reporting.interruption import advance_interruption, begin_interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
@@ -37,6 +36,7 @@ from elastic_pytorch_operator.planning.rounds.checkpoint_wait import defer_for_c
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.schedule_timeout import report_timeout
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
@@ -46,33 +46,32 @@ NO_SCALING: Mapping[str, Any] = MappingProxyType({})
 
 
 def plan_rounds(
-    asked: Job,
+    job: Job,
+    target: Target,
     observed: Observed,
     memory: Memory,
-    quota: Quota = NO_LIMIT,
     scaling: Mapping[str, Any] = NO_SCALING,
     scaling_news: ScalingNews = NO_NEWS,
 ) -> Plan:
     """Decides what to do now for a job that trains, or is to train.
 
     Args:
-        asked: the job, with the size that is wanted.
+        job: the job.
+        target: how many workers it is to have.
         observed: what is known.
         memory: what is remembered of it.
-        quota: how many workers may run.
         scaling: what each worker adds, as the status has it.
         scaling_news: what of that is new.
     """
-    job = quota.limit(asked)
     if (until := takeover_grace_until(observed)) is not None:
-        return Plan(memory, actions=missing_pods(job, observed, memory), recheck_at=until)
-    workers = plan_workers(job, observed, memory, quota)
+        return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
+    workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     memory = notice_spec(job, memory)
-    fit, failure = judge_size(memory.fit, asked, observed, judge_round(observed, candidates))
+    fit, failure = judge_size(memory.fit, target, observed, judge_round(observed, candidates))
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     last_before = memory.budget.last
@@ -87,12 +86,13 @@ def plan_rounds(
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),
         grown_at=grown_before(job, observed, memory.grown_at),
-        active_since=active_since(job, observed, memory.active_since),
+        active_since=active_since(job, target, observed, memory.active_since),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     group_restart = find_group_restart(job, observed, memory.budget)
     ending, ending_recheck = decide_ending(
         job,
+        target,
         observed,
         candidates,
         memory.budget,
@@ -103,7 +103,9 @@ def plan_rounds(
     )
     frozen = ending is not None or group_restart.asked
     decision = (
-        Decision() if frozen else _decide_round(job, observed, candidates, memory, failure, restart, group_restart.stops, quota)
+        Decision()
+        if frozen
+        else _decide_round(job, target, observed, candidates, memory, failure, restart, group_restart.stops)
     )
     deferral = defer_for_checkpoint(
         job, observed, decision.round, memory.checkpoint_wait, workers.evacuation.leave_by(observed)
@@ -121,6 +123,7 @@ def plan_rounds(
     stragglers = NO_STRAGGLERS if ending is not None else advance_stragglers(memory.stragglers, round_, observed)
     findings = Findings(
         budget=memory.budget,
+        target=target,
         interruption=interruption,
         ending=ending,
         refusal=describe(memory.failed),
@@ -132,16 +135,15 @@ def plan_rounds(
         evacuating=workers.evacuation.describe(),
         schedule=workers.schedule,
         scaling=scaling,
-        quota=quota,
         stragglers=stragglers,
         preflight=workers.preflight,
         fit=fit,
     )
-    status = describe_job(asked, observed, candidates, round_, findings)
+    status = describe_job(job, observed, candidates, round_, findings)
     actions: list[Action] = []
     recheck = earliest(decision.recheck_at, stall_recheck, ending_recheck, workers.recheck_at)
     if ending is None:
-        actions += pod_actions(job, observed, workers, round_, memory, group_restart)
+        actions += pod_actions(job, target, observed, workers, round_, memory, group_restart)
         pauses = [
             max(workers.starts.backoff_until.get(index, 0.0), memory.budget.backoff_until) for index in workers.replicas.create
         ]
@@ -150,7 +152,8 @@ def plan_rounds(
     actions += [
         *record_announcements(observed, workers.evacuation.announced),
         *record_events(
-            asked,
+            job,
+            target,
             observed,
             decision.round,
             interruption if resumed else None,
@@ -159,7 +162,6 @@ def plan_rounds(
             deferral.over,
             ruled,
             scaling_news,
-            quota,
         ),
         *(record_stragglers(memory.stragglers, stragglers) if ending is None else ()),
         *record_preflight(workers.preflight),
@@ -214,13 +216,13 @@ def _count_failures(
 
 def _decide_round(
     job: Job,
+    target: Target,
     observed: Observed,
     candidates: Sequence[Candidate],
     memory: Memory,
     failure: RoundFailure,
     restart: Stall | None,
     replaced: str,
-    quota: Quota,
 ) -> Decision:
     current = observed.round
     finishing = current is not None and any(has_succeeded(name, observed) for name in current.ranks)
@@ -233,7 +235,7 @@ def _decide_round(
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),
         replaced=replaced,
-        evicted=quota.text if quota.held else "",
-        reclaimed=quota.reclaimed,
+        evicted=target.quota.text if target.held else "",
+        reclaimed=target.quota.reclaimed,
     )
-    return next_round(current, candidates, group_policy(job, memory.fit), state, observed.now)
+    return next_round(current, candidates, group_policy(job, target, memory.fit), state, observed.now)

@@ -27,7 +27,6 @@ from elastic_pytorch_operator.planning.failures.rulings import excused_members, 
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
-from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, status_write
 from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group
@@ -39,6 +38,7 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
     delete_stores,
     judge_rendezvous,
 )
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
@@ -63,6 +63,7 @@ class _View:
     """
 
     job: Job
+    target: Target
     observed: Observed
     candidates: tuple[Candidate, ...]
     lost: frozenset[str]
@@ -75,23 +76,22 @@ class _View:
         return [pod for pod in pods if not pod.ended and pod.name not in self.lost]
 
 
-def plan_stock(asked: Job, observed: Observed, memory: Memory, quota: Quota = NO_LIMIT) -> Plan:
+def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do now for a job that trains, or is to train. The arguments are those of `plan_rounds`."""
-    job = quota.limit(asked)
-    view, stock = _look(job, observed, memory)
+    view, stock = _look(job, target, observed, memory)
     replicas = plan_replicas(
         _serving(view),
         observed.nodes,
         view.candidates,
         view.observed.round,
-        job.wanted,
-        displaced=displaced_pods(observed, quota),
+        target.size,
+        displaced=displaced_pods(observed, target.quota),
     )
     stock = replace(stock, victims=stock.victims | replicas.victims)
     pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
     budget, stock, events = _understand(view, memory.budget, stock, pods)
     group, settled_at = next_group(
-        job, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
+        job, target, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
     )
     changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
@@ -101,11 +101,11 @@ def plan_stock(asked: Job, observed: Observed, memory: Memory, quota: Quota = NO
         budget=budget,
         stock=stock,
         excused=excused_members(view.observed, memory.excused, pods),
-        active_since=active_since(job, observed, memory.active_since),
+        active_since=active_since(job, target, observed, memory.active_since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
-    findings = Findings(budget, ending=ending, refusal=describe(memory.failed), starts=view.starts, quota=quota)
-    status = describe_job(asked, observed, view.candidates, group.round, findings)
+    findings = Findings(budget, target, ending=ending, refusal=describe(memory.failed), starts=view.starts)
+    status = describe_job(job, observed, view.candidates, group.round, findings)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -116,14 +116,14 @@ def plan_stock(asked: Job, observed: Observed, memory: Memory, quota: Quota = NO
     news = unreported(memory.failed)
     ruled = budget.last if budget.last is not last_before else None
     actions += record_events(
-        asked, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled, quota=quota
+        job, target, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled
     )
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     memory = replace(memory, failed=mark_reported(memory.failed))
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
 
-def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
+def _look(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
     """What there is, and what is remembered of it."""
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
@@ -148,7 +148,7 @@ def _look(job: Job, observed: Observed, memory: Memory) -> tuple[_View, StockMem
     elif rendezvous.phase is Phase.OVER:
         running = []  # some may still run; none of them will be in the next group
     starts = find_failed_starts(observed, stock=True)
-    return _View(job, observed, candidates, lost, tuple(running), rendezvous, starts), stock
+    return _View(job, target, observed, candidates, lost, tuple(running), rendezvous, starts), stock
 
 
 def _understand(
@@ -195,6 +195,7 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         return None, None
     return decide_ending(
         view.job,
+        view.target,
         view.observed,
         view.candidates,
         memory.budget,
@@ -214,11 +215,11 @@ def _ended_pods(observed: Observed) -> list[FailureRecord]:
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    gang = plan_pod_group(job, observed, memory.failed)
+    gang = plan_pod_group(job, view.target, observed, memory.failed)
     backing_off = observed.now < max(memory.budget.backoff_until, stock.backoff_until)
-    may_create = job.wanted > 0 and not backing_off and not gang.holds_pods
+    may_create = not view.target.stopped and not backing_off and not gang.holds_pods
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
-    keep = number if job.wanted or view.alive(observed.pods) else 0
+    keep = 0 if view.target.stopped and not view.alive(observed.pods) else number
     doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
     match view.rendezvous.phase:
         case Phase.OPEN:
@@ -232,12 +233,12 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
         case Phase.OVER if stock.understood:
             if not view.alive(observed.pods) and may_create:
                 last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
-                actions += _begin(job, max(number, last) + 1)
+                actions += _begin(job, view.target, max(number, last) + 1)
                 keep = 0
-            over = view.alive(observed.pods) if job.wanted else observed.pods
+            over = view.alive(observed.pods) if not view.target.stopped else observed.pods
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
     made = any(isinstance(action, CreatePod) for action in actions)
-    if not made and wants_dry_run(job, observed, memory.tried_generation, memory.failed):
+    if not made and wants_dry_run(job, view.target, observed, memory.tried_generation, memory.failed):
         actions.append(TryPod())
     discarded = {pod.name for pod in replicas.discard}
     actions += delete_stores(observed, keep=keep, why="it is no longer needed")
@@ -257,11 +258,11 @@ def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
     return [CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
 
 
-def _begin(job: Job, number: int) -> list[Action]:
+def _begin(job: Job, target: Target, number: int) -> list[Action]:
     """Begins a rendezvous: with c10d the store comes first, and workers once it runs."""
     if job.backend == names.BACKEND_C10D:
         return [CreateStore(number)]
-    return [CreatePod(index, rendezvous=number) for index in range(job.wanted)]
+    return [CreatePod(index, rendezvous=number) for index in range(target.size)]
 
 
 def _serving(view: _View) -> list[PodView]:

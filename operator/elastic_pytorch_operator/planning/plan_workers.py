@@ -15,7 +15,7 @@ from elastic_pytorch_operator.planning.preflight.preflight import (
     without_left_out,
 )
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
-from elastic_pytorch_operator.planning.queueing.quota import Quota
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
@@ -52,27 +52,27 @@ class WorkerPlan:
         return earliest(self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
 
 
-def plan_workers(job: Job, observed: Observed, memory: Memory, quota: Quota) -> WorkerPlan:
+def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
     """Decides what becomes of each worker.
 
     Args:
-        job: of as many workers as may run.
+        job: whose workers they are.
+        target: how many it is to have, and by which quota.
         observed: the moment.
         memory: of the job.
-        quota: by which its workers run.
     """
     assessed = assess_workers(observed, suspects=memory.suspects)
-    preflight = advance_preflight(job, observed, assessed, memory.preflight)
+    preflight = advance_preflight(job, target, observed, assessed, memory.preflight)
     candidates = hold_unchecked(job, observed, assessed, preflight.state)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
-    evacuation = plan_evacuation(job, observed, candidates, memory.ending)
-    schedule = judge_schedule(job, observed, assessed, memory.schedule)
-    displaced = {*displaced_pods(observed, quota), *preflight.state.failed}
+    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending)
+    schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
+    displaced = {*displaced_pods(observed, target.quota), *preflight.state.failed}
     nodes = without_left_out(observed.nodes, preflight.state)
     replicas = give_back(
-        plan_replicas(observed.pods, nodes, candidates, observed.round, job.wanted, avoided, outdated, displaced, evacuation),
+        plan_replicas(observed.pods, nodes, candidates, observed.round, target.size, avoided, outdated, displaced, evacuation),
         schedule,
         observed,
     )

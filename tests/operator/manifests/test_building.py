@@ -17,7 +17,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate
 
-from tests.operator.builders import a_queued_job, a_worker_pod, observed
+from tests.operator.builders import a_queued_job, a_target, a_worker_pod, observed
 
 BROKEN = replace(
     a_queued_job(), template={"spec": {"containers": 7}}, claims=(ClaimTemplate("data", {}, labels={}, annotations=7),)
@@ -44,7 +44,7 @@ def test_failure_names_what_is_built_and_the_field_that_it_is_built_of(
 ) -> None:
     with pytest.raises(UnbuildableError, match=f"^{kind}: the operator cannot build it: ") as failure:
         build(BROKEN)
-    ending, _ = decide_ending(BROKEN, observed(), [], Budget(), invalid=str(failure.value))
+    ending, _ = decide_ending(BROKEN, a_target(BROKEN), observed(), [], Budget(), invalid=str(failure.value))
     assert ending is not None
     assert (ending.complete, ending.reason) == (False, "InvalidTemplate")
     assert ending.message == f"{cause}: {failure.value}"

@@ -2,6 +2,7 @@
 
 import pytest
 from elastic_pytorch_operator.planning.completion import active_since, deadline_at
+from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import NOW, a_job, observed
 
@@ -18,7 +19,7 @@ from tests.operator.builders import NOW, a_job, observed
     ],
 )
 def test_active_since(status: dict[str, str], suspended: bool, known: float | None, since: float | None) -> None:
-    assert active_since(a_job(suspend=suspended, status=status), observed(), known) == since
+    assert active_since(a_job(status=status), Target(0 if suspended else 3), observed(), known) == since
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.spec.test_failure_rules import on_codes
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
@@ -20,7 +20,8 @@ BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
     known = {name: fields.pop(name) for name in ("victims", "excused", "leaving") if name in fields}
     candidates = assess_workers(seen, known.get("victims", frozenset()))
-    return decide_ending(a_job(**(job or {})), seen, candidates, budget or Budget(), Departures(**known), **fields)[0]
+    ended = a_job(**(job or {}))
+    return decide_ending(ended, a_target(ended), seen, candidates, budget or Budget(), Departures(**known), **fields)[0]
 
 
 def group(*states: str, **fields: Any) -> Observed:
@@ -144,7 +145,7 @@ def test_success_goes_before_every_limit() -> None:
 
 def test_looks_again_at_the_deadline() -> None:
     seen = group("running")
-    assert decide_ending(a_job(), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
+    assert decide_ending(a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
 
 
 RULE = parse_rules([on_codes("FailJob", 42)])[0]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
-from tests.operator.builders import a_job
+from tests.operator.builders import a_job, a_target
 from tests.operator.simulation import Simulation, running
 
 WORKERS, PODS_PER_NODE = 150, 15
@@ -198,7 +198,7 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
     simulation.now += 0.25
     simulation.connects_at = {}
     seen = simulation.observe()
-    ending: Ending | None = decide_ending(simulation.job, seen, assess_workers(seen), Budget())[0]
+    ending: Ending | None = decide_ending(simulation.job, a_target(simulation.job), seen, assess_workers(seen), Budget())[0]
     assert (ending is not None) == bool(gone)
     assert ending is None or ending.message.count("was lost while the leader of the operator changed") == len(gone)
     assert ending is None or ("worker 140 was lost" in ending.message) == (140 in gone)

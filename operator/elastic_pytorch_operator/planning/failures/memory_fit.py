@@ -12,6 +12,7 @@ from elastic_pytorch_operator.model.failure import OUT_OF_MEMORY, Fault
 from elastic_pytorch_operator.model.observed import Failure, Observed
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
 FIRST_STEPS = 10  # in these a group comes to the most memory that it needs: all of the optimizer's state is there
@@ -45,12 +46,12 @@ def recall_fit(job: Job) -> MemoryFit:
     return MemoryFit(needed, needed if job.status.get("observedGeneration") == job.generation else 0)
 
 
-def judge_size(fit: MemoryFit, job: Job, observed: Observed, failure: RoundFailure) -> tuple[MemoryFit, RoundFailure]:
+def judge_size(fit: MemoryFit, target: Target, observed: Observed, failure: RoundFailure) -> tuple[MemoryFit, RoundFailure]:
     """Finds out whether the group has enough memory. If not, because it is too small, its failure is not the script's.
 
     Args:
         fit: what is known.
-        job: with the size that is asked for; what cannot be reached is not waited for.
+        target: the size that is worth its cost; what cannot be reached is not waited for.
         observed: the group, and its steps.
         failure: of the current round.
 
@@ -67,7 +68,7 @@ def judge_size(fit: MemoryFit, job: Job, observed: Observed, failure: RoundFailu
     if cause is None or agent is None or not _out_of_memory(agent.failure) or round_.size >= fit.fits:
         return fit, failure
     cause = replace(cause, message=f"{round_.size} workers are too few, {fit.fits} were enough: {cause.message}")
-    if fit.fits > job.wanted:
+    if fit.fits > target.worth:
         return fit, replace(failure, cause=cause)
     return replace(fit, needed=fit.fits), replace(failure, cause=replace(cause, fault=Fault.SIZE))
 

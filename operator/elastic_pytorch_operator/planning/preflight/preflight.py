@@ -17,6 +17,7 @@ from elastic_pytorch_operator.model.check import CheckReport, CheckRequest
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, Observed
 from elastic_pytorch_operator.planning.preflight.pairs import Pairs, pair_again, pair_up
 from elastic_pytorch_operator.planning.preflight.verdicts import NOTHING_TYPICAL, Typical, Verdicts, judge, typical_of
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy
@@ -141,17 +142,20 @@ class PreflightStep:
 NO_CHECKS = PreflightStep(NO_PREFLIGHT)
 
 
-def advance_preflight(job: Job, observed: Observed, candidates: Sequence[Candidate], known: Preflight) -> PreflightStep:
+def advance_preflight(
+    job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], known: Preflight
+) -> PreflightStep:
     """Judges the check that is going on if it is over, and begins the next one if workers wait for it.
 
     Args:
-        job: of as many workers as may run.
+        job: whether and how its nodes are checked.
+        target: how many workers it is to have.
         observed: the moment.
         candidates: the workers, assessed as if no node had to be checked.
         known: what is remembered.
     """
     state = _forget(known, observed)
-    if job.preflight is None or not job.wanted:
+    if job.preflight is None or target.stopped:
         return PreflightStep(replace(state, stage=None), {} if known.stage else None)
     ready = {candidate.worker: candidate for candidate in candidates if candidate.liveness is Liveness.READY}
     left_out: tuple[LeftOutNode, ...] = ()
@@ -167,7 +171,7 @@ def advance_preflight(job: Job, observed: Observed, candidates: Sequence[Candida
         state, left_out, undecided = _conclude(replace(state, typical=typical), stage, verdicts, observed, free)
     waits_until = None
     if state.stage is None:
-        waiting, waits_until = _waiting(job, observed, candidates, state)
+        waiting, waits_until = _waiting(job, target, observed, candidates, state)
         if waiting:
             state = _begin(state, pair_up(waiting), observed)
     retried_at = earliest(*(node.since + LEFT_OUT_SECONDS for node in state.nodes.values()))
@@ -293,7 +297,9 @@ def _undecided(
     }
 
 
-def _waiting(job: Job, observed: Observed, candidates: Sequence[Candidate], state: Preflight) -> tuple[list[str], float | None]:
+def _waiting(
+    job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], state: Preflight
+) -> tuple[list[str], float | None]:
     """The workers that are to be checked now, and if they wait for others, until when, monotonic seconds."""
     newcomers = [
         candidate
@@ -306,7 +312,7 @@ def _waiting(job: Job, observed: Observed, candidates: Sequence[Candidate], stat
     # Those that still stop their processes, as after a loss, are waited for: liveness limits how long that may take.
     if not waiting or any(observed.agents[c.worker].state is not AgentState.READY for c in waiting):
         return [], None
-    room = job.wanted - len(observed.ranks)
+    room = target.size - len(observed.ranks)
     begins_at = settled_at(newcomers, candidates, room, job.settle_seconds, observed.now)
     if observed.now < begins_at:
         return [], begins_at

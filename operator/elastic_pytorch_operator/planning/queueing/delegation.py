@@ -5,7 +5,7 @@ the whole status of that copy back. The operator that made the Workload reports 
 back after an eviction. A change of the spec of a Workload that holds quota would have the copy deleted, so its count stays.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.conditions import has_ended
@@ -54,7 +54,7 @@ def delegate(job: Job, observed: Observed) -> Delegation:
     running, until = _still_running(job, base, observed.now)
     if base.granted:
         return Delegation(tuple(report_readiness((base,), int(job.status.get("readyReplicas", 0)), observed.time)))
-    quota = find_quota(replace(job, wanted=min(job.wanted, job.minimum)), observed)
+    quota = find_quota(job, min(job.wanted, job.minimum), observed)
     return Delegation(tuple(reconcile_base(job, quota, base, running, observed.time)), until)
 
 

@@ -4,7 +4,7 @@ None may while the job leaves its queue: what Kueue gives to others when the quo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from elastic_pytorch_operator.api import kueue
@@ -58,11 +58,6 @@ class Quota:
     recheck_at: float | None = None
 
     @property
-    def held(self) -> bool:
-        """Whether no worker may run, although some are wanted."""
-        return self.limited and self.size == 0 and bool(self.text)
-
-    @property
     def usable(self) -> tuple[WorkloadView, ...]:
         """The Workloads by whose quota workers may run, the base first."""
         return (self.base, *self.extras) if self.base is not None and self.base_size else ()
@@ -72,30 +67,24 @@ class Quota:
         """For how many pods the usable Workloads hold quota."""
         return self.base_size + sum(extra.granted for extra in self.extras)
 
-    def limit(self, job: Job) -> Job:
-        """The job as it is to be planned: with as many workers as may run. One without quota is planned like a suspended one."""
-        if not self.limited or self.size >= job.wanted:
-            return job
-        return replace(job, wanted=self.size, suspend=self.size == 0)
-
 
 NO_LIMIT = Quota()
 
 
-def find_quota(job: Job, observed: Observed) -> Quota:
-    """Reads from the Workloads of a job what it may use."""
+def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
+    """Reads from the Workloads of a job what it may use, if this many workers are wanted."""
     if job.queue is None:
-        return _find_quota_to_give_back(job, observed)
+        return _find_quota_to_give_back(wanted, observed)
     if observed.workloads is None:
-        return Quota(limited=True, supported=False, text=UNSUPPORTED if job.wanted else "")
+        return Quota(limited=True, supported=False, text=UNSUPPORTED if wanted else "")
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
-    serves = job.wanted > 0 and base is not None and base.queue == job.queue.name
+    serves = wanted > 0 and base is not None and base.queue == job.queue.name
     base_size = base.granted if base is not None and serves else 0
     if not base_size or base is None:
-        text = explain_base(job.queue.name, base) if job.wanted else ""
+        text = explain_base(job.queue.name, base) if wanted else ""
         leaves = base is not None and not base.deleting and base.queue != job.queue.name
         return Quota(limited=True, base=base, leaves=leaves, text=text)
-    counts = extra_counts(job, _base_to_be(job, base_size))
+    counts = extra_counts(job, wanted, _base_to_be(job, base_size))
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
     evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)
@@ -104,7 +93,7 @@ def find_quota(job: Job, observed: Observed) -> Quota:
         until = None
     staying = () if until is None else evicted
     workers = base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
-    size = min(largest_allowed(workers, job.allowed), job.wanted)
+    size = min(largest_allowed(workers, job.allowed), wanted)
     waiting = [extra for extra in extras if extra not in usable]
     return Quota(
         limited=True,
@@ -113,14 +102,14 @@ def find_quota(job: Job, observed: Observed) -> Quota:
         base_size=base_size,
         extras=usable,
         counts=counts,
-        text=explain_extras(job.queue.name, job.wanted - size, waiting) if size < job.wanted else "",
+        text=explain_extras(job.queue.name, wanted - size, waiting) if size < wanted else "",
         staying=staying,
         reclaimed=explain_eviction(job.queue.name, evicted),
         recheck_at=until,
     )
 
 
-def _find_quota_to_give_back(job: Job, observed: Observed) -> Quota:
+def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
     """What a job without a queue may use: nothing while a Workload, from the queue in which it was, still reserves quota.
 
     A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
@@ -129,7 +118,7 @@ def _find_quota_to_give_back(job: Job, observed: Observed) -> Quota:
     by_quota = any(pod.workload for pod in holding_pods(observed))
     if not any(by_quota or not workload.deleting for workload in workloads):
         return NO_LIMIT
-    return Quota(limited=True, leaves=True, text=explain_leave(workloads[0].queue) if job.wanted else "")
+    return Quota(limited=True, leaves=True, text=explain_leave(workloads[0].queue) if wanted else "")
 
 
 def _base_to_be(job: Job, base_size: int) -> int:
@@ -152,15 +141,16 @@ def same_flavors(extra: WorkloadView, base: WorkloadView) -> bool:
     return extra.admission is None or base.admission is None or {*extra.admission.flavors} == {*base.admission.flavors}
 
 
-def extra_counts(job: Job, base: int) -> tuple[int, ...]:
+def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
     """For how many workers each extra Workload asks, by its number: one, or as many as lead to the next allowed size.
 
     Args:
-        job: with the wanted size, and the allowed ones.
+        job: with the allowed sizes.
+        wanted: how many workers are wanted.
         base: for how many workers the base may be used.
     """
-    sizes = job.allowed or range(base + 1, job.wanted + 1)
-    rising = [base, *(size for size in sizes if base < size <= job.wanted)]
+    sizes = job.allowed or range(base + 1, wanted + 1)
+    rising = [base, *(size for size in sizes if base < size <= wanted)]
     return tuple(after - before for before, after in pairwise(rising))
 
 

@@ -32,7 +32,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     """Returns what is to be done about the Workloads of a job that has not ended.
 
     Args:
-        job: with the size that is wanted.
+        job: whether it wants any worker, and its minimum.
         observed: its pods and its Workloads.
         quota: what it may use.
     """

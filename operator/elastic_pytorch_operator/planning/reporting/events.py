@@ -10,11 +10,11 @@ from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
-from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -34,6 +34,7 @@ BAD_NEWS = (
 
 def record_events(
     job: Job,
+    target: Target,
     observed: Observed,
     declared: Round | None,
     resumed: Interruption | None,
@@ -42,12 +43,12 @@ def record_events(
     waited: str = "",
     failed: FailureRecord | None = None,
     scaling: ScalingNews = NO_NEWS,
-    quota: Quota = NO_LIMIT,
 ) -> list[RecordEvent]:
     """Returns the events of this moment.
 
     Args:
         job: with the status before this moment.
+        target: how many workers it is to have.
         observed: what is known.
         declared: the round that is declared now.
         resumed: the change of the group that is over now.
@@ -56,7 +57,6 @@ def record_events(
         waited: why a wait for a checkpoint is over now.
         failed: the cause of a failure that has become known now.
         scaling: what was measured or decided of the job's size.
-        quota: how many workers may run.
     """
     events = []
     known = find_condition(job.status, names.SUSPENDED) or {}
@@ -64,8 +64,8 @@ def record_events(
     if job.suspend and not suspended:
         events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
     elif suspended and not job.suspend:
-        events.append(_with_status(names.JOB_RESUMED, f"{job.wanted} workers are started again"))
-    events += _events_of_quota(job, quota)
+        events.append(_with_status(names.JOB_RESUMED, f"{target.worth} workers are started again"))
+    events += _events_of_quota(job, target)
     new_spec = job.generation != job.status.get("observedGeneration")
     allowed = largest_allowed(job.requested, job.allowed)
     if new_spec and not job.suspend and job.requested != allowed:
@@ -136,16 +136,17 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
     return events
 
 
-def _events_of_quota(job: Job, quota: Quota) -> list[RecordEvent]:
+def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
     """That the job begins to wait for quota, and that it has got some."""
     known = (find_condition(job.status, names.RESIZING) or {}).get("reason")
-    if quota.held:
+    quota = target.quota
+    if target.held:
         reason = reason_of(quota)
         news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
         return [_with_status(reason, _sentence(f"the job {quota.text}"), warning=not quota.supported)] if news else []
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""
-        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {job.wanted} workers{where}")]
+        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {target.worth} workers{where}")]
     return []
 
 

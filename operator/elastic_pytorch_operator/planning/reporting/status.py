@@ -25,7 +25,6 @@ from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART,
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
-from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
@@ -33,6 +32,7 @@ from elastic_pytorch_operator.planning.reporting.progress import describe_progre
 from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
@@ -59,6 +59,7 @@ class Findings:
 
     Attributes:
         budget: its failures.
+        target: how many workers it is to have.
         interruption: its last change of the group.
         ending: set if it ends now.
         refusal: what came of the writes that the API server does not accept.
@@ -70,13 +71,13 @@ class Findings:
         evacuating: which workers leave their nodes once they are replaced; empty: none.
         schedule: whether the job has given its places back, or is about to.
         scaling: what each worker adds, as the status has it.
-        quota: how many workers may run.
         stragglers: the ranks that are slow.
         preflight: which nodes are checked, and which are left out.
         fit: the sizes of the group that have enough memory.
     """
 
     budget: Budget
+    target: Target
     interruption: Interruption | None = None
     ending: Ending | None = None
     refusal: str = ""
@@ -88,7 +89,6 @@ class Findings:
     evacuating: str = ""
     schedule: ScheduleWait = NO_WAIT
     scaling: Mapping[str, Any] = field(default_factory=dict)
-    quota: Quota = NO_LIMIT
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: PreflightStep = NO_CHECKS
     fit: MemoryFit = ANY_SIZE
@@ -114,7 +114,7 @@ def describe_job(
     agents = [observed.agents[name] for name in members if name in observed.agents]
     paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
     size = 0 if paused or round_ is None else round_.size
-    unheard = may_train(old, live, size) and not (job.suspend or findings.quota.held)
+    unheard = may_train(old, live, size) and not findings.target.stopped
     trains = (bool(members) and ending is None and not paused) or unheard
     workers, newest_pod_time = describe_workers(candidates, job, observed, round_)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
@@ -131,7 +131,7 @@ def describe_job(
         **workers,
         **state.as_status(),
     }
-    if not (job.suspend or findings.quota.held):
+    if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
@@ -268,23 +268,23 @@ def _conditions(
     *,
     unheard: bool,
 ) -> list[Condition]:
-    budget, ending, refusal = findings.budget, findings.ending, findings.refusal
+    budget, target, ending, refusal = findings.budget, findings.target, findings.ending, findings.refusal
     waiting, cooling = findings.waiting, findings.cooling
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
         return [*_suspended(observed, size, waiting, refusal), *not_ended()]
-    if findings.quota.held:
-        return [*without_quota(findings.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
+    if target.held:
+        return [*without_quota(target.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
     if unheard:
         return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
-    shortage = "; ".join(filter(None, (apart, told, findings.quota.text, *left_out[-MAX_LEFT_OUT:])))
+    shortage = "; ".join(filter(None, (apart, told, target.quota.text, *left_out[-MAX_LEFT_OUT:])))
     if size:
-        text = f"{size} of {job.wanted} workers train"
+        text = f"{size} of {target.worth} workers train"
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
     elif findings.schedule.text:
         running = Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, findings.schedule.text)
@@ -302,20 +302,19 @@ def _conditions(
         running = Condition(names.RUNNING, False, names.CHECKING_NODES, text)
     else:
         ready = sum(c.liveness is Liveness.READY for c in live)
-        text = f"{ready} of {job.wanted} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
-        running = Condition(
-            names.RUNNING, False, names.WAITING_FOR_WORKERS, "; ".join(filter(None, (text, findings.fit.text, shortage)))
-        )
-    whole = f"all {job.wanted} wanted workers train" if size == job.wanted else ""
-    if whole and job.wanted != (allowed := largest_allowed(job.requested, job.allowed)):
+        text = f"{ready} of {target.worth} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
+        text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
+        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
+    whole = f"all {target.worth} wanted workers train" if size == target.worth else ""
+    if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
         whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
-    elif whole and job.requested != job.wanted:
+    elif whole and job.requested != target.worth:
         whole += f"; {job.requested} were asked for, which resizePolicy.allowedReplicas rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
-    if size and size != job.wanted:
-        word = "growing" if size < job.wanted else "shrinking"
-        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {job.wanted} workers")
+    if size and size != target.worth:
+        word = "growing" if size < target.worth else "shrinking"
+        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.worth} workers")
     if findings.evacuating and size:
         text = f"{resizing.message}; {findings.evacuating}" if resizing.true else findings.evacuating
         resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
@@ -324,9 +323,9 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
     if cooling:
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
-    if size and size < job.wanted:
-        text = f"trains with {size} of {job.wanted} workers"
-        reason = reason_of(findings.quota) if findings.quota.text and size == findings.quota.size else names.WORKERS_MISSING
+    if size and size < target.worth:
+        text = f"trains with {size} of {target.worth} workers"
+        reason = reason_of(target.quota) if target.quota.text and size == target.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
     degraded = with_failing_saves(degraded, observed, round_ if size else None)
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]

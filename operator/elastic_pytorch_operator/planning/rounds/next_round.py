@@ -22,6 +22,7 @@ from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.failures.memory_fit import MemoryFit
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
@@ -72,15 +73,15 @@ class GroupPolicy:
     reason: str = ""
 
 
-def group_policy(job: Job, fit: MemoryFit) -> GroupPolicy:
-    """Returns the policy that a job's spec states, for sizes that have enough memory."""
+def group_policy(job: Job, target: Target, fit: MemoryFit) -> GroupPolicy:
+    """Returns the policy that a job's spec states, for as many workers as it is to have and sizes that have enough memory."""
     return GroupPolicy(
-        job.wanted,
+        target.size,
         max(job.minimum, fit.needed),
         job.allowed,
         job.settle_seconds,
         job.store_port,
-        job.suspend,
+        target.stopped,
         job.preflight is not None,
         fit.text,
     )

@@ -11,6 +11,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.round import Member, Round
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
 START_SECONDS = 4.0  # between the starts of pods that were made together
@@ -42,12 +43,19 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
 
 
 def next_group(
-    job: Job, group: StockGroup, running: Sequence[PodView], reasons: Mapping[str, str], victims: Collection[str], now: float
+    job: Job,
+    target: Target,
+    group: StockGroup,
+    running: Sequence[PodView],
+    reasons: Mapping[str, str],
+    victims: Collection[str],
+    now: float,
 ) -> tuple[StockGroup, float | None]:
     """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
 
     Args:
-        job: with its sizes.
+        job: with its minimum.
+        target: how many workers it is to have.
         group: as it was.
         running: the workers that run now.
         reasons: why workers are gone or go, by name.
@@ -66,11 +74,11 @@ def next_group(
         return group, None
     gone = [worker for worker in before if worker not in there]
     settled_at = group.since + job.settle_seconds + START_SECONDS
-    if not gone and len(members) < job.wanted and now < settled_at:
+    if not gone and len(members) < target.size and now < settled_at:
         return group, settled_at
     joined = [member.worker for member in members if member.worker not in before]
     if not members:
-        reason = names.JOB_SUSPENDED if job.suspend else names.BELOW_MINIMUM
+        reason = names.JOB_SUSPENDED if target.stopped else names.BELOW_MINIMUM
         cause = f"{len(running)} workers run, training needs {job.minimum}"
     elif not before:
         reason, cause = names.FIRST_ROUND, f"{len(members)} workers run"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
@@ -55,11 +56,14 @@ class Evacuation:
 NO_EVACUATION = Evacuation()
 
 
-def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candidate], known: Mapping[str, float]) -> Evacuation:
+def plan_evacuation(
+    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], known: Mapping[str, float]
+) -> Evacuation:
     """Decides which workers leave their nodes.
 
     Args:
         job: says how long its workers take to stop, and which sizes a group may have.
+        target: how many workers it is to have.
         observed: the job's pods, their nodes, and its round.
         candidates: the workers, assessed.
         known: `Evacuation.ending` of the plan before.
@@ -82,12 +86,12 @@ def plan_evacuation(job: Job, observed: Observed, candidates: Collection[Candida
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(len(others), job.allowed) >= min(size, job.wanted)
+    whole = largest_allowed(len(others), job.allowed) >= min(size, target.size)
     members = sorted(
         (worker for worker in why if worker in observed.ranks), key=lambda worker: observed.pods_by_name[worker].index
     )
     # Those that are no longer wanted need no replacement.
-    waiting = members[: max(0, len(members) - max(0, size - job.wanted))]
+    waiting = members[: max(0, len(members) - max(0, size - target.size))]
     first_leaves_at = earliest(*(leaves_at[worker] for worker in waiting))
     if first_leaves_at is not None and observed.now >= first_leaves_at:
         waiting = [worker for worker in waiting if leaves_at[worker] > observed.now + TOGETHER_SECONDS]

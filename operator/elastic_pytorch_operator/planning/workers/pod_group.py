@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPodGroup
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrites
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -21,21 +22,21 @@ class PodGroupPlan:
     holds_pods: bool = False
 
 
-def plan_pod_group(job: Job, observed: Observed, failed: FailedWrites, *, ended: bool = False) -> PodGroupPlan:
+def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: FailedWrites) -> PodGroupPlan:
     """Decides what to do about a job's PodGroup.
 
     Pods wait only for the first write. While a group trains the PodGroup was there when it formed, and a lost worker is replaced at once.
 
     Args:
         job: says which PodGroup it has, and its minimum.
+        target: whether any worker may run; None: the job has ended.
         observed: what is known of it, and the group.
         failed: the writes that have failed.
-        ended: the job has ended.
     """
     if job.scheduling.gang is None:
         return PodGroupPlan()
-    if job.suspend or ended:
-        over = ended or not (observed.pods or observed.stores)
+    if target is None or target.stopped:
+        over = target is None or not (observed.pods or observed.stores)
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()

@@ -13,6 +13,7 @@ from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import read_operator_state
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
@@ -47,19 +48,22 @@ class ScheduleWait:
 NO_WAIT = ScheduleWait()
 
 
-def judge_schedule(job: Job, observed: Observed, candidates: Sequence[Candidate], known: ScheduleWait) -> ScheduleWait:
+def judge_schedule(
+    job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], known: ScheduleWait
+) -> ScheduleWait:
     """Decides whether a job gives its places back, or asks for pods again.
 
     A job that holds no place keeps its pods: they take nothing from others, and autoscalers see them.
 
     Args:
         job: with its minimum and its timeout.
+        target: whether any worker may run.
         observed: its pods and its round.
         candidates: its workers, assessed.
         known: where it stood before.
     """
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
-    if timeout_seconds is None or job.suspend or (observed.round is not None and observed.round.size > 0):
+    if timeout_seconds is None or target.stopped or (observed.round is not None and observed.round.size > 0):
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
         return known if known.text else _wait(job, observed, known.timeouts, known.retry_at)

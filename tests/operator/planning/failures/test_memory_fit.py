@@ -9,6 +9,7 @@ from elastic_pytorch_operator.model.failure import Fault, record_of
 from elastic_pytorch_operator.model.observed import AgentView, NodeView, Progress
 from elastic_pytorch_operator.planning.failures.memory_fit import FIRST_STEPS, MemoryFit, judge_size, recall_fit
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure
+from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import a_failure, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation, running
@@ -22,7 +23,7 @@ def judged(message: str, *, steps: int = 0, size: int = 2, fits: int = 4, wanted
     failed = an_agent("w1", "failed", failure=a_failure(message, **fields), progress=progress)
     seen = observed([a_pod(i) for i in range(size)], [an_agent("w0"), failed], round=a_round(*range(size)))
     cause = record_of(failed)
-    fit, failure = judge_size(MemoryFit(fits), a_job(replicas=wanted), seen, RoundFailure(cause=cause))
+    fit, failure = judge_size(MemoryFit(fits), Target(wanted), seen, RoundFailure(cause=cause))
     assert failure.cause is not None
     assert failure.cause.message.endswith(cause.message)
     return fit.needed, failure.cause.fault
@@ -74,7 +75,7 @@ def test_situation(situation: str, fields: dict[str, int], outcome: tuple[int, F
 def test_smallest_group_that_has_trained_is_known(before: int, steps: int, of_round: int, after: int) -> None:
     agent = replace(an_agent("w0", progress=Progress(step=6 + steps, first_step=7)), round=of_round)
     seen = observed([a_pod(0), a_pod(1)], [agent], round=a_round(0, 1))
-    assert judge_size(MemoryFit(before), a_job(), seen, RoundFailure()) == (MemoryFit(after), RoundFailure())
+    assert judge_size(MemoryFit(before), Target(3), seen, RoundFailure()) == (MemoryFit(after), RoundFailure())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -> None:
     there = replace(observed([a_pod(0, workload="lm-base")]), workloads=(a_workload(), a_workload(1)))
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
-    service, *pods = grant_pods(there, find_quota(a_queued_job(), there), asked)
+    service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
     assert service == CreateService()
     assert [(pod.index, pod.grant and pod.grant.workload) for pod in pods if isinstance(pod, CreatePod)] == [
         (1, "lm-base"),
@@ -22,7 +22,7 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
 def test_replacement_takes_the_place_of_a_pod_that_is_being_deleted() -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True))
     there = replace(observed(pods), workloads=(a_workload(),))
-    (created,) = grant_pods(there, find_quota(a_queued_job(), there), [CreatePod(1)])
+    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])
     assert isinstance(created, CreatePod)
     assert created.grant is not None
 
@@ -34,5 +34,5 @@ def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None
         a_pod(2, workload="lm-extra-1"),
     )
     there = replace(observed(pods), workloads=(a_workload(), a_workload(1, "evicted")))
-    assert displaced_pods(there, find_quota(a_queued_job(), there)) == {"w1"}
+    assert displaced_pods(there, find_quota(a_queued_job(), 4, there)) == {"w1"}
     assert displaced_pods(there, NO_LIMIT) == frozenset()

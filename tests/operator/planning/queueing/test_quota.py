@@ -17,12 +17,12 @@ from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod
 
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
-    return find_quota(replace(a_queued_job(), **job), replace(observed(), workloads=workloads))
+    queued = replace(a_queued_job(), **job)
+    return find_quota(queued, queued.wanted, replace(observed(), workloads=workloads))
 
 
 def test_job_without_a_queue_is_not_limited() -> None:
-    assert find_quota(a_job(), replace(observed(), workloads=())) is NO_LIMIT
-    assert NO_LIMIT.limit(a_job()) == a_job()
+    assert find_quota(a_job(), 3, replace(observed(), workloads=())) is NO_LIMIT
 
 
 def by_quota(index: int) -> PodView:
@@ -48,8 +48,8 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
     workloads: tuple[WorkloadView, ...], pods: list[PodView], held: bool
 ) -> None:
     there = replace(observed(pods), workloads=workloads)
-    found = find_quota(replace(a_queued_job(), queue=None), there)
-    assert (found.held, found.leaves) == (held, held)
+    found = find_quota(replace(a_queued_job(), queue=None), 4, there)
+    assert found.leaves == held
     assert found.text == (
         "leaves queue team: its quota is given back when its pods are gone, then it starts without a queue" if held else ""
     )
@@ -57,8 +57,8 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
 
 
 def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
-    found = find_quota(a_queued_job(), observed())
-    assert (found.held, found.size, found.supported) == (True, 0, False)
+    found = find_quota(a_queued_job(), 4, observed())
+    assert (found.limited, found.size, found.supported) == (True, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,7 @@ def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
 def test_workers_run_by_the_admitted_base_and_the_admitted_extras(workloads: tuple[WorkloadView, ...], size: int) -> None:
     found = quota(*workloads)
     assert found.size == size
-    assert found.held == (size == 0)
-    planned = found.limit(a_queued_job())
-    assert (planned.wanted, planned.suspend) == (size, size == 0)
+    assert found.limited
     assert bool(found.text) == (size < 4)
 
 
@@ -109,17 +107,17 @@ def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> N
     assert quota(a_workload(count=4), a_workload(1, count=4), **allowed).size == 8
 
 
-def test_suspended_job_is_not_held() -> None:
+def test_suspended_job_waits_for_no_quota() -> None:
     found = quota(a_workload(), suspend=True, wanted=0)
-    assert (found.held, found.usable, found.text) == (False, (), "")
+    assert (found.usable, found.text) == ((), "")
 
 
 def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
     workloads = (a_workload(), a_workload(1, "evicted", evicted_since=NOW), a_workload(2, "evicted", evicted_since=NOW + 0.1))
     facts = replace(observed(), workloads=workloads)
-    at_once = find_quota(a_queued_job(), facts)
+    at_once = find_quota(a_queued_job(), 4, facts)
     assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
-    later = find_quota(a_queued_job(), replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
+    later = find_quota(a_queued_job(), 4, replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
     assert (later.size, later.recheck_at) == (2, None)
     assert later.reclaimed == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
 
@@ -138,8 +136,8 @@ def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
 def test_one_extra_for_each_step_up_to_the_wanted_size(
     wanted: int, allowed: Sequence[int], base: int, counts: Sequence[int]
 ) -> None:
-    job = replace(a_queued_job(2, 8), wanted=wanted, allowed=tuple(allowed))
-    assert extra_counts(job, base) == counts
+    job = replace(a_queued_job(2, 8), allowed=tuple(allowed))
+    assert extra_counts(job, wanted, base) == counts
 
 
 def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:

@@ -30,7 +30,7 @@ TIMEOUT = {"Evicted": ("True", "PodsReadyTimeout")}
 
 def actions(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[WorkloadAction]:
     there = replace(observed([a_pod(index) for index in range(pods)], **facts), workloads=workloads)
-    return plan_workloads(job, there, find_quota(job, there))
+    return plan_workloads(job, there, find_quota(job, job.wanted, there))
 
 
 def told(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[str]:
@@ -191,7 +191,7 @@ def test_pod_on_a_lost_node_holds_up_no_release() -> None:
     stuck: PodView = a_pod(0, deleting=True)
     job, workloads = a_queued_job(), (a_workload(state="evicted"),)
     there = replace(observed([stuck]), workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)})
-    assert [type(action) for action in plan_workloads(job, there, find_quota(job, there))] == [PatchWorkload]
+    assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [PatchWorkload]
 
 
 def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
@@ -199,9 +199,9 @@ def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
     job = a_queued_job(status={"readyReplicas": 2})
     workloads = (BASE, a_workload(1, "evicted"), a_workload(2, "pending"))
     there = replace(observed(pods), workloads=workloads)
-    assert plan_workloads(job, there, find_quota(job, there)) == []
+    assert plan_workloads(job, there, find_quota(job, job.wanted, there)) == []
     there = replace(observed(pods[:2]), workloads=workloads)
-    assert [type(action) for action in plan_workloads(job, there, find_quota(job, there))] == [DeleteWorkload]
+    assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [DeleteWorkload]
 
 
 @pytest.mark.parametrize(("complete", "reason"), [(True, "Succeeded"), (False, "Failed")])

@@ -10,7 +10,7 @@ from elastic_pytorch_operator.planning.reporting.events import record_events, re
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
-from tests.operator.builders import NOW, a_job, a_round, observed
+from tests.operator.builders import NOW, a_job, a_round, a_target, observed
 from tests.operator.spec.test_failure_rules import on_codes
 
 ROUND = a_round(0, 1, number=2)
@@ -64,7 +64,7 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
 )
 def test_events(job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]) -> None:
     nothing = {"declared": None, "resumed": None, "ending": None, "refusals": ()}
-    told = record_events(a_job(**job), observed(round=a_round(0)), **{**nothing, **said})
+    told = record_events(a_job(**job), a_target(a_job(**job)), observed(round=a_round(0)), **{**nothing, **said})
     assert [(event.reason, event.warning, event.with_status) for event in told] == events
 
 

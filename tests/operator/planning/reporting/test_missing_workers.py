@@ -11,7 +11,7 @@ from elastic_pytorch_operator.planning.reporting.missing_workers import explain_
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 
 IMAGE = "ErrImagePull: no such image"
 
@@ -83,7 +83,8 @@ def test_group_that_trained_may_train_still(state: str, candidates: list[Candida
 
 
 def status_of(seen: Observed, **job: Any) -> dict[str, Any]:
-    return describe_job(a_job(status=TRAINED, **job), seen, assess_workers(seen), seen.round, Findings(budget=Budget()))
+    trained = a_job(status=TRAINED, **job)
+    return describe_job(trained, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(trained)))
 
 
 def test_status_keeps_what_was_last_known_of_it() -> None:

@@ -26,12 +26,12 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
     ],
 )
 def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
-    assert reason_of(find_quota(a_queued_job(), replace(observed(), workloads=workloads))) == reason
+    assert reason_of(find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))) == reason
 
 
 def test_group_trains_on_until_it_has_saved() -> None:
     there = replace(observed([a_pod(0), a_pod(1)]), workloads=(a_workload(state="evicted"),))
-    running, resizing, degraded = without_quota(find_quota(a_queued_job(), there), there, 2, "", "")
+    running, resizing, degraded = without_quota(find_quota(a_queued_job(), 4, there), there, 2, "", "")
     assert (running.true, running.reason) == (True, "RoundRunning")
     assert running.message == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
     assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2
@@ -40,7 +40,7 @@ def test_group_trains_on_until_it_has_saved() -> None:
 def test_job_without_its_label_says_that_it_leaves() -> None:
     job = replace(a_queued_job(), queue=None)
     there = replace(observed([a_pod(0)]), workloads=(a_workload(),))
-    assert reason_of(find_quota(job, there)) == "LeavingQueue"
+    assert reason_of(find_quota(job, 4, there)) == "LeavingQueue"
     told = [action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)]
     assert [event.reason for event in told] == ["LeavingQueue"]
     assert told[0].note.startswith("The job leaves queue team: ")

@@ -22,6 +22,7 @@ from tests.operator.builders import (
     a_pending_pod,
     a_pod,
     a_round,
+    a_target,
     an_agent,
     observed,
 )
@@ -38,8 +39,9 @@ def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
 
 
 def status_of(seen: Observed, job: dict[str, Any] | None = None, **said: Any) -> dict[str, Any]:
-    findings = Findings(**{"budget": Budget(), **said})
-    return describe_job(a_job(**(job or {})), seen, assess_workers(seen), seen.round, findings)
+    described = a_job(**(job or {}))
+    findings = Findings(**{"budget": Budget(), "target": a_target(described), **said})
+    return describe_job(described, seen, assess_workers(seen), seen.round, findings)
 
 
 def conditions_of(status: dict[str, Any]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import MAX_RECENT,
 from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
@@ -63,7 +64,14 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     interruption = Interruption(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
     old["recentInterruptions"] = [interruption.as_status() | {"round": 10**9 + number} for number in range(MAX_RECENT)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
-    findings = Findings(**{"budget": Budget(last=BOOM), "interruption": interruption, "stragglers": Stragglers(slow), **said})
+    known = {
+        "target": Target(WORKERS),
+        "budget": Budget(last=BOOM),
+        "interruption": interruption,
+        "stragglers": Stragglers(slow),
+        **said,
+    }
+    findings = Findings(**known)
     status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
     assert len(status["workers"]) == 128
     assert len(json.dumps(status).encode()) < MAX_BYTES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.planning.stock.group import START_SECONDS, StockGroup, adopt_group, next_group
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round
+from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target
 
 SETTLED = NOW - 60
 
@@ -36,7 +36,9 @@ def group(*indices: int, since: float = SETTLED, **fields: Any) -> StockGroup:
 def test_round(
     before: StockGroup, running: list[int], job: dict[str, Any], victims: list[str], round_: tuple[str, int, str] | None
 ) -> None:
-    after, recheck = next_group(a_job(**job), before, [a_pod(i) for i in running], {"w1": "has failed"}, victims, NOW)
+    after, recheck = next_group(
+        a_job(**job), a_target(a_job(**job)), before, [a_pod(i) for i in running], {"w1": "has failed"}, victims, NOW
+    )
     changed = after.round if after.round != before.round else None
     assert (changed and (changed.reason, changed.size, changed.cause)) == round_
     assert recheck is None
@@ -44,16 +46,16 @@ def test_round(
 
 def test_newcomers_are_waited_for_while_more_may_come() -> None:
     job, pods = a_job(replicas=4), [a_pod(i) for i in range(3)]
-    waiting, recheck = next_group(job, group(0, 1), pods, {}, (), NOW)
+    waiting, recheck = next_group(job, a_target(job), group(0, 1), pods, {}, (), NOW)
     assert (waiting.round, waiting.since, recheck) == (group(0, 1).round, NOW, NOW + job.settle_seconds + START_SECONDS)
     assert recheck is not None
-    joined, _ = next_group(job, waiting, pods, {}, (), recheck)
+    joined, _ = next_group(job, a_target(job), waiting, pods, {}, (), recheck)
     assert joined.round is not None
     assert (joined.round.number, joined.round.workers) == (5, ("w0", "w1", "w2"))
 
 
 def test_number_follows_that_of_the_status() -> None:
-    after, _ = next_group(a_job(status={"round": 9}), group(0, 1), [a_pod(0)], {}, (), NOW)
+    after, _ = next_group(a_job(status={"round": 9}), a_target(a_job()), group(0, 1), [a_pod(0)], {}, (), NOW)
     assert after.round is not None
     assert after.round.number == 10
 

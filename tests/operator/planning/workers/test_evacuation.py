@@ -10,10 +10,11 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty, Taint
 from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation, running
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
@@ -37,7 +38,7 @@ def decide(
     pods += [a_pod(i, name=f"w{i}-b") for i in ready]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=end)}
     seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(*members))
-    return plan_evacuation(a_job(**job), seen, assess_workers(seen), known or {})
+    return plan_evacuation(a_job(**job), a_target(a_job(**job)), seen, assess_workers(seen), known or {})
 
 
 def test_worker_waits_for_its_replacement_but_not_beyond_the_notice() -> None:
@@ -69,7 +70,9 @@ def test_worker_whose_node_ends_later_stays_when_the_first_has_to_leave(later_se
     pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE), "node-2": NodeView("node-2", end=SURE)}
     seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(0, 1, 2))
-    decision = plan_evacuation(a_job(), seen, assess_workers(seen), {"node-1": NOW, "node-2": NOW + later_seconds})
+    decision = plan_evacuation(
+        a_job(), a_target(a_job()), seen, assess_workers(seen), {"node-1": NOW, "node-2": NOW + later_seconds}
+    )
     assert decision.leaving.keys() == leaving
     assert decision.staying.keys() == {"w1", "w2"} - leaving
     assert decision.recheck_at == (None if len(leaving) == 2 else NOW + later_seconds)
@@ -91,7 +94,7 @@ def test_worker_that_is_in_no_group_leaves_at_once() -> None:
     pods = [a_pod(0), a_pod(1, node="node-1")]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
     seen = observed(pods, [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0))
-    assert plan_evacuation(a_job(), seen, assess_workers(seen), {}).leaving == {"w1": WHY}
+    assert plan_evacuation(a_job(), a_target(a_job()), seen, assess_workers(seen), {}).leaving == {"w1": WHY}
 
 
 @pytest.mark.parametrize(
@@ -287,5 +290,5 @@ def test_pending_replacement_avoids_the_node() -> None:
     seen = observed(
         [a_pod(0), a_pod(1, node="node-1"), pending], [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0, 1)
     )
-    decision = plan_evacuation(a_job(replicas=2), seen, assess_workers(seen), {})
+    decision = plan_evacuation(a_job(), Target(2), seen, assess_workers(seen), {})
     assert decision.staying == {"w1": WHY}

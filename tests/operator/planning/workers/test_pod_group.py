@@ -12,7 +12,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed
 
 BEFORE, BESIDE, DELETE = PutPodGroup(before_pods=True), PutPodGroup(before_pods=False), DeletePodGroup()
 FAILED = {POD_GROUP: FailedWrite("no such API", NOW + 10, lasting=True)}
@@ -40,7 +40,7 @@ def a_gang(**fields: Any) -> Job:
     ],
 )
 def test_pod_group_is_as_the_job_needs_it(situation: str, job: Job, seen: dict[str, Any], actions: tuple[Action, ...]) -> None:
-    assert plan_pod_group(job, observed(**seen), {}).actions == actions, situation
+    assert plan_pod_group(job, a_target(job), observed(**seen), {}).actions == actions, situation
 
 
 def creates(job: Job, moment: Observed, memory: Memory) -> list[type]:

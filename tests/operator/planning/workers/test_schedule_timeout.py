@@ -23,7 +23,7 @@ from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.hypothesis_examples import examples
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation
 
 TIMEOUT = 60
@@ -38,7 +38,7 @@ def seen(*pods: PodView, **fields: Any) -> Observed:
 
 
 def judge(job: Job, moment: Observed, known: ScheduleWait = NO_WAIT) -> ScheduleWait:
-    return judge_schedule(job, moment, assess_workers(moment), known)
+    return judge_schedule(job, a_target(job), moment, assess_workers(moment), known)
 
 
 @pytest.mark.parametrize(

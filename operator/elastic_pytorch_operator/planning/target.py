@@ -1,0 +1,36 @@
+"""How many workers a job is to have now: as many as its spec asks for, as pay for themselves, and as have quota.
+
+A plan makes this value once, and hands it down. The job stays its spec as written.
+"""
+
+from dataclasses import dataclass
+
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How many workers a job is to have now.
+
+    Attributes:
+        worth: how many of those that its spec asks for pay for themselves; 0 while it is suspended.
+        quota: how many of these may run.
+    """
+
+    worth: int
+    quota: Quota = NO_LIMIT
+
+    @property
+    def size(self) -> int:
+        """How many workers may run: the size that its pods, its rounds and its checks are planned for."""
+        return self.quota.size if self.quota.limited else self.worth
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no worker may run, as the job is suspended or has no quota: its group saves and stops, and its pods go."""
+        return self.size == 0
+
+    @property
+    def held(self) -> bool:
+        """Whether no worker may run only because there is no quota for any."""
+        return self.worth > 0 and self.stopped
