@@ -21,7 +21,7 @@ from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.reporting.events import record_events
+from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.rounds.growth import describe_wait
@@ -72,7 +72,7 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
 
 
 def read_one(seen: Observed, declared: Round | None = None, resumed: Interruption | None = None) -> JobEvent:
-    [event] = read_events(as_manifests(record_events(a_job(), a_target(a_job()), seen, declared, resumed, None, ())), "uid-lm")
+    [event] = read_events(as_manifests(record_events(a_job(), a_target(a_job()), seen, News(declared, resumed))), "uid-lm")
     return event
 
 

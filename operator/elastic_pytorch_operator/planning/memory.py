@@ -8,11 +8,13 @@ from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import UnreadableObject
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods
+from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods, unreported
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
+from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
@@ -111,3 +113,24 @@ def notice_spec(job: Job, memory: Memory) -> Memory:
     failed = forget_refused_pods(memory.failed) if changed else memory.failed
     fit = replace(memory.fit, needed=0) if changed else memory.fit
     return replace(memory, generation=job.generation, failed=failed, fit=fit)
+
+
+def find_news(before: Memory, after: Memory, declared: Round | None, ending: Ending | None) -> News:
+    """What a plan finds out.
+
+    Args:
+        before: what was remembered.
+        after: what is remembered from now on; no event has reported its failed writes yet.
+        declared: the round that the plan declares.
+        ending: how the plan ends the job.
+    """
+    over = (
+        after.interruption is not None and after.interruption.seconds is not None and after.interruption != before.interruption
+    )
+    return News(
+        declared,
+        after.interruption if over else None,
+        ending,
+        unreported(after.failed),
+        failed=after.budget.last if after.budget.last is not before.budget.last else None,
+    )

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.planning.queueing.workloads import finish_workload
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.reporting.interruption import pause_seconds
 from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
-from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling, write_scaling
+from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
@@ -61,7 +61,7 @@ def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
     worth = scaling.autoscale.limit(job.wanted)
     target = Target(worth, find_quota(job, worth, observed))
-    todo = plan_rounds(job, target, observed, replace(memory, scaling=scaling), write_scaling(job, observed, scaling), news)
+    todo = plan_rounds(job, target, observed, replace(memory, scaling=scaling), news)
     todo = _with_quota(job, target, observed, todo)
     change = todo.memory.interruption
     if change is None or change == memory.interruption or change.seconds is None or change.reason not in PLANNED:

@@ -21,11 +21,11 @@ from elastic_pytorch_operator.model.actions import (
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
-from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, unreported, wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import describe, mark_reported, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.planning.memory import Memory, Plan, notice_spec
+from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news, notice_spec
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, status_write
@@ -95,7 +95,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
-    last_before = memory.budget.last
+    before = memory
     memory = replace(
         notice_spec(job, memory),
         budget=budget,
@@ -113,11 +113,8 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         pauses = [view.starts.backoff_until.get(index, 0.0) for index in replicas.create]
         over_at = stock.over_since + EXIT_REPORT_SECONDS if stock.over_since is not None else 0.0
         rechecks += [t for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses) if t > observed.now]
-    news = unreported(memory.failed)
-    ruled = budget.last if budget.last is not last_before else None
-    actions += record_events(
-        job, target, view.observed, changed if changed and changed.reason else None, None, ending, news, failed=ruled
-    )
+    declared = changed if changed and changed.reason else None
+    actions += record_events(job, target, view.observed, find_news(before, memory, declared, ending))
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     memory = replace(memory, failed=mark_reported(memory.failed))
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))

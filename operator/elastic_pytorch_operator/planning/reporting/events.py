@@ -1,6 +1,7 @@
 """The events of a job, as `kubectl describe` lists them: one for each change."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -32,24 +33,11 @@ BAD_NEWS = (
 )
 
 
-def record_events(
-    job: Job,
-    target: Target,
-    observed: Observed,
-    declared: Round | None,
-    resumed: Interruption | None,
-    ending: Ending | None,
-    refusals: Sequence[str],
-    waited: str = "",
-    failed: FailureRecord | None = None,
-    scaling: ScalingNews = NO_NEWS,
-) -> list[RecordEvent]:
-    """Returns the events of this moment.
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is new at this moment.
 
-    Args:
-        job: with the status before this moment.
-        target: how many workers it is to have.
-        observed: what is known.
+    Attributes:
         declared: the round that is declared now.
         resumed: the change of the group that is over now.
         ending: how the job ends now.
@@ -58,6 +46,26 @@ def record_events(
         failed: the cause of a failure that has become known now.
         scaling: what was measured or decided of the job's size.
     """
+
+    declared: Round | None = None
+    resumed: Interruption | None = None
+    ending: Ending | None = None
+    refusals: Sequence[str] = ()
+    waited: str = ""
+    failed: FailureRecord | None = None
+    scaling: ScalingNews = NO_NEWS
+
+
+def record_events(job: Job, target: Target, observed: Observed, news: News) -> list[RecordEvent]:
+    """Returns the events of this moment.
+
+    Args:
+        job: with the status before this moment.
+        target: how many workers it is to have.
+        observed: what is known.
+        news: what is new.
+    """
+    declared, resumed, failed = news.declared, news.resumed, news.failed
     events = []
     known = find_condition(job.status, names.SUSPENDED) or {}
     suspended = known.get("status") == "True" or known.get("reason") == names.SUSPENDING
@@ -72,13 +80,13 @@ def record_events(
         sizes = ", ".join(str(size) for size in job.allowed)
         note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {allowed} are wanted"
         events.append(_with_status(names.SCALE_REFUSED, note))
-    events += record_refusals(refusals)
-    if scaling.advice:
-        events.append(RecordEvent(names.SCALING_MEASURED, scaling.advice[:1].upper() + scaling.advice[1:]))
-    if scaling.decision:
-        events.append(RecordEvent(names.AUTOSCALED, scaling.decision))
-    if waited:
-        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, waited))
+    events += record_refusals(news.refusals)
+    if news.scaling.advice:
+        events.append(RecordEvent(names.SCALING_MEASURED, _sentence(news.scaling.advice)))
+    if news.scaling.decision:
+        events.append(RecordEvent(names.AUTOSCALED, news.scaling.decision))
+    if news.waited:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, news.waited))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
         events.append(RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
@@ -106,7 +114,7 @@ def record_events(
             names.ANNOTATION_STEPS_LOST: str(resumed.steps_lost or 0),
         }
         events.append(RecordEvent(names.TRAINING_RESUMED, note, annotations=facts))
-    if ending is not None:
+    if (ending := news.ending) is not None:
         reason = names.JOB_COMPLETED if ending.complete else names.JOB_FAILED
         events.append(_with_status(reason, ending.message, warning=not ending.complete))
     return events

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
-from elastic_pytorch_operator.planning.reporting.events import record_events, record_refusals
+from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
@@ -63,8 +63,7 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
     ],
 )
 def test_events(job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]) -> None:
-    nothing = {"declared": None, "resumed": None, "ending": None, "refusals": ()}
-    told = record_events(a_job(**job), a_target(a_job(**job)), observed(round=a_round(0)), **{**nothing, **said})
+    told = record_events(a_job(**job), a_target(a_job(**job)), observed(round=a_round(0)), News(**said))
     assert [(event.reason, event.warning, event.with_status) for event in told] == events
 
 

@@ -1,0 +1,120 @@
+"""What has become of a group that the operator decides, and what that means for its job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.model.failure import FailureRecord, dated
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
+from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
+from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, find_group_restart
+from elastic_pytorch_operator.planning.failures.memory_fit import judge_size
+from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
+from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
+from elastic_pytorch_operator.planning.failures.rulings import (
+    ended_pods,
+    excused_members,
+    judge_pods,
+    leaving_members,
+    rule_on_worker,
+)
+from elastic_pytorch_operator.planning.memory import Memory, notice_spec
+from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers
+from elastic_pytorch_operator.planning.rounds.growth import grown_before
+from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.spec.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a job stands.
+
+    Attributes:
+        workers: what becomes of each.
+        memory: with all that follows from what is observed.
+        failure: of the current round.
+        stall: the hang for which the group is restarted now; None: it is not.
+        dump_stacks: a hang has just been found.
+        restarting: where a restart of the whole group stands.
+        ending: how the job ends now; None: it goes on.
+        recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
+    """
+
+    workers: WorkerPlan
+    memory: Memory
+    failure: RoundFailure
+    stall: Stall | None
+    dump_stacks: bool
+    restarting: GroupRestart
+    ending: Ending | None
+    recheck_at: float | None
+
+
+def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -> Judgement:
+    """Judges the workers, their failures, and whether the job ends.
+
+    Args:
+        job: with its limits.
+        target: how many workers it is to have.
+        observed: what is known.
+        memory: what is remembered of it.
+    """
+    workers = plan_workers(job, target, observed, memory)
+    candidates, victims = workers.candidates, workers.replicas.victims
+    stall, stall_recheck = find_stall(job, observed, memory.stall)
+    dump_stacks = stall is not None and stall != memory.stall
+    restart = stall if stall is not None and observed.now >= stall.restart_at else None
+    memory = notice_spec(job, memory)
+    fit, failure = judge_size(memory.fit, target, observed, judge_round(observed, candidates))
+    leaving = leaving_members(observed, candidates, memory.leaving, victims)
+    pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
+    memory = replace(
+        memory,
+        suspects=workers.suspects,
+        ending=workers.evacuation.ending,
+        schedule=workers.schedule,
+        preflight=workers.preflight.state,
+        fit=fit,
+        stall=stall,
+        leaving=leaving,
+        excused=excused_members(observed, memory.excused, pods, leaving),
+        grown_at=grown_before(job, observed, memory.grown_at),
+        active_since=active_since(job, target, observed, memory.active_since),
+        budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
+    )
+    ending, ending_recheck = decide_ending(
+        job,
+        target,
+        observed,
+        candidates,
+        memory.budget,
+        Departures(victims, memory.excused, memory.leaving),
+        invalid=memory.invalid,
+        deadline_at=deadline_at(job, memory.active_since),
+        starts=workers.starts,
+    )
+    restarting = find_group_restart(job, observed, memory.budget)
+    recheck = earliest(stall_recheck, ending_recheck, workers.recheck_at)
+    return Judgement(workers, memory, failure, restart, dump_stacks, restarting, ending, recheck)
+
+
+def _count_failures(
+    job: Job, observed: Observed, budget: Budget, failure: RoundFailure, pods: Sequence[FailureRecord], stall: Stall | None
+) -> Budget:
+    reports = [observed.agents[name].progress for name in observed.ranks if name in observed.agents]
+    step = max((r.step for r in reports if r.step is not None), default=None)
+    checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
+    pods = [dated(record, observed) for record in pods]
+    cause = stall.cause if stall is not None else failure.cause
+    lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
+    if step is not None:
+        budget = budget.after_progress(step, checkpoint_step)
+    elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
+        budget = budget.after_steady_round(lasted)
+    crashed = lasted < CRASH_LOOP_SECONDS
+    there = [pod.uid for pod in observed.pods]
+    if observed.round is not None and cause is not None:
+        cause = rule_on_worker(dated(cause, observed), observed, job.rules)
+        budget = budget.after_round(observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only)
+    return budget.after_pods(pods, there, observed.now, back_off=crashed)
