@@ -24,7 +24,6 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
-from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
 
@@ -191,8 +190,8 @@ def test_other_number_of_processes() -> None:
 
 def test_pause_between_resizes() -> None:
     job = {"resizePolicy": {"minSecondsBetweenGrowths": 600}}
-    cooling = describe_wait(a_job(**job, status={"operatorState": {"lastGrowthTime": TIME}}), "w2 is ready")
-    [finding] = why(view(TWO_OF_THREE, job=job, cooling=cooling)).findings
+    status = {"operatorState": {"lastGrowthTime": TIME}}
+    [finding] = why(view(TWO_OF_THREE, job={**job, "status": status}, cooling=["w2"])).findings
     assert finding.what.startswith("Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z")
     assert "minSecondsBetweenGrowths delays growth" in finding.do
 

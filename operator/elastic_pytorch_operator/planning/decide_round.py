@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass, replace
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.failure import has_succeeded
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.judge_group import Judgement
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.reporting.interruption import advance_interruption, begin_interruption
+from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_eviction, explain_lack
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, advance_stragglers
+from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, group_policy, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
@@ -75,11 +78,18 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         backoff_until=memory.budget.backoff_until,
         failure_open=judged.failure.open,
         finishing=current is not None and any(has_succeeded(name, observed) for name in current.ranks),
-        stalled=judged.stall.cause.message if judged.stall else "",
+        stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),
-        replaced=judged.restarting.stops,
-        evicted=target.quota.text if target.held else "",
-        reclaimed=target.quota.reclaimed,
+        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
+        eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
     )
-    return next_round(current, judged.workers.candidates, group_policy(job, target, memory.fit), state, observed.now)
+    policy = group_policy(job, target, memory.fit, _why_stopped(target))
+    return next_round(current, judged.workers.candidates, policy, state, observed.now)
+
+
+def _why_stopped(target: Target) -> Cause | None:
+    """Why no worker is to train; None: they are."""
+    if target.held:
+        return Cause(names.EVICTED, f"the job {explain_lack(target.quota)}")
+    return Cause(names.JOB_SUSPENDED, "the job is suspended") if target.stopped else None

@@ -10,14 +10,18 @@ from elastic_pytorch_operator.planning.failed_writes import describe, mark_repor
 from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
-from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_preflight
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, next_progress_write, status_write
+from elastic_pytorch_operator.planning.reporting.events import (
+    record_announcements,
+    record_events,
+    record_preflight,
+    record_timeout,
+)
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
+from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import record_stragglers
-from elastic_pytorch_operator.planning.rounds.growth import describe_wait
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling, ScalingNews
 from elastic_pytorch_operator.planning.scaling.scaling_status import write_scaling
 from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.schedule_timeout import report_timeout
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
@@ -63,19 +67,18 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
 def _find(job: Job, target: Target, observed: Observed, judged: Judgement, change: GroupChange) -> Findings:
     """What the status says beyond what is observed."""
     memory, workers = change.memory, judged.workers
-    cooling = change.decision.cooling
     return Findings(
         budget=memory.budget,
         target=target,
         interruption=memory.interruption,
         ending=judged.ending,
         refusal=describe(memory.failed),
-        waiting=change.deferral.text,
-        cooling=describe_wait(job, cooling) if cooling else "",
+        deferral=change.deferral,
+        cooling=change.decision.cooling,
         restarting=judged.restarting,
         grown=change.grown,
         starts=workers.starts,
-        evacuating=workers.evacuation.describe(),
+        evacuation=workers.evacuation,
         schedule=workers.schedule,
         scaling=write_scaling(job, observed, memory.scaling or Scaling()),
         stragglers=memory.stragglers,
@@ -100,7 +103,7 @@ def _events(
         *record_events(job, findings.target, observed, news),
         *(record_stragglers(before.stragglers, findings.stragglers) if judged.ending is None else ()),
         *record_preflight(findings.preflight),
-        *report_timeout(job, findings.schedule),
+        *record_timeout(job, findings.schedule),
     ]
 
 

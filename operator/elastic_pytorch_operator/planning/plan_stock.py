@@ -28,7 +28,8 @@ from elastic_pytorch_operator.planning.failures.start_backoff import FailedStart
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news, notice_spec
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
-from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job, status_write
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
+from elastic_pytorch_operator.planning.reporting.status_writes import status_write
 from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
 from elastic_pytorch_operator.planning.stock.rendezvous import (

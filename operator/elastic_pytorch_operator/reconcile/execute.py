@@ -40,7 +40,7 @@ from elastic_pytorch_operator.model.actions import (
     WorkloadAction,
 )
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
-from elastic_pytorch_operator.planning.reporting.status import needs_write
+from elastic_pytorch_operator.planning.reporting.status_writes import needs_write
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.planning.reporting.status import PROGRESS_WRITES_PER_SECOND
+from elastic_pytorch_operator.planning.reporting.status_writes import PROGRESS_WRITES_PER_SECOND
 from elastic_pytorch_operator.planning.workers.silence import DEAF, GROUP_SILENT, SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey

@@ -7,7 +7,7 @@ asks for the same. Pods with a lower count than the stored one are deleted, so n
 
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.model.failure import recorded_cause
+from elastic_pytorch_operator.model.failure import FailureRecord, recorded_cause
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -20,13 +20,15 @@ class GroupRestart:
 
     Attributes:
         asked: the count is yet to be stored; nothing may change before.
-        stops: why the current round is to stop; empty: it has no worker that is to be replaced.
-        text: for people; empty: no restart is going on.
+        under_way: it is asked for, or workers are yet to be replaced.
+        stops: the current round has such workers, and is to stop.
+        cause: the failure that asks for it, as far as it is known.
     """
 
     asked: bool = False
-    stops: str = ""
-    text: str = ""
+    under_way: bool = False
+    stops: bool = False
+    cause: FailureRecord | None = None
 
 
 NO_RESTART = GroupRestart()
@@ -49,8 +51,6 @@ def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRes
     if not asked and not outdated:
         return NO_RESTART
     last = budget.last
-    if last is not None and last.rule is not None and last.rule.action is FailureAction.RESTART_GROUP:
-        text = f"{last.rule} replaces all workers: {last}"
-    else:
-        text = f"failurePolicy.rules replaces all workers: {recorded_cause(job.status) or 'see status.rootCause'}"
-    return GroupRestart(asked, "" if outdated.isdisjoint(observed.ranks) else text, text)
+    ruled = last is not None and last.rule is not None and last.rule.action is FailureAction.RESTART_GROUP
+    stops = not outdated.isdisjoint(observed.ranks)
+    return GroupRestart(asked, under_way=True, stops=stops, cause=last if ruled else recorded_cause(job.status))

@@ -5,24 +5,31 @@ None may while the job leaves its queue: what Kueue gives to others when the quo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import pairwise
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.waiting import (
-    UNSUPPORTED,
-    explain_base,
-    explain_eviction,
-    explain_extras,
-    explain_leave,
-)
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 # Kueue evicts the Workloads of one preemption by one write each: they are to leave in one round.
 EVICTION_SETTLE_SECONDS = 0.5
+
+
+class QuotaLack(Enum):
+    """Why not all wanted workers of a job may run."""
+
+    UNSUPPORTED = auto()  # the operator does not talk to Kueue
+    NO_WORKLOAD = auto()  # that for the minimum is yet to be made
+    OTHER_QUEUE = auto()  # it still waits, or has quota, in the queue in which the job was before
+    NO_QUEUE = auto()  # the label of the queue was removed, and the quota there is not given back yet
+    DEACTIVATED = auto()
+    EVICTED = auto()
+    NOT_ADMITTED = auto()
+    EXTRAS = auto()  # the minimum may run, and some of the others wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +43,12 @@ class Quota:
         base_size: for how many workers the base holds quota that may be used now.
         extras: those that may be used now, by number.
         counts: for how many workers each extra asks, or is to ask.
-        supported: the operator talks to Kueue.
-        leaves: the label of its queue was changed or removed, and the quota of the queue before is not given back yet.
-        text: what the job waits for, or why it stops; empty: all wanted workers may run.
+        queue: in which it waits, or which it leaves.
+        lack: why not all wanted workers may run; None: they may.
+        missing: how many of those that extras are for may not.
+        waiting: the extras by which none may run.
         staying: evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave together.
-        reclaimed: why some workers have to leave, a clause; empty: Kueue has evicted none of the extras.
+        evicted: the extras that Kueue wants back, so that workers have to leave.
         recheck_at: when this may change without any event, monotonic seconds; None: never.
     """
 
@@ -50,11 +58,12 @@ class Quota:
     base_size: int = 0
     extras: tuple[WorkloadView, ...] = ()
     counts: tuple[int, ...] = ()
-    supported: bool = True
-    leaves: bool = False
-    text: str = ""
+    queue: str = ""
+    lack: QuotaLack | None = None
+    missing: int = 0
+    waiting: tuple[WorkloadView, ...] = ()
     staying: tuple[WorkloadView, ...] = ()
-    reclaimed: str = ""
+    evicted: tuple[WorkloadView, ...] = ()
     recheck_at: float | None = None
 
     @property
@@ -76,14 +85,13 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
     if observed.workloads is None:
-        return Quota(limited=True, supported=False, text=UNSUPPORTED if wanted else "")
+        return Quota(limited=True, lack=QuotaLack.UNSUPPORTED if wanted else None)
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
     serves = wanted > 0 and base is not None and base.queue == job.queue.name
     base_size = base.granted if base is not None and serves else 0
     if not base_size or base is None:
-        text = explain_base(job.queue.name, base) if wanted else ""
-        leaves = base is not None and not base.deleting and base.queue != job.queue.name
-        return Quota(limited=True, base=base, leaves=leaves, text=text)
+        lack = _lack_of_base(job.queue.name, base) if wanted else None
+        return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
     counts = extra_counts(job, wanted, _base_to_be(job, base_size))
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
@@ -94,7 +102,6 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     staying = () if until is None else evicted
     workers = base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
     size = min(largest_allowed(workers, job.allowed), wanted)
-    waiting = [extra for extra in extras if extra not in usable]
     return Quota(
         limited=True,
         size=size,
@@ -102,9 +109,12 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
         base_size=base_size,
         extras=usable,
         counts=counts,
-        text=explain_extras(job.queue.name, wanted - size, waiting) if size < wanted else "",
+        queue=job.queue.name,
+        lack=QuotaLack.EXTRAS if size < wanted else None,
+        missing=wanted - size,
+        waiting=tuple(extra for extra in extras if extra not in usable),
         staying=staying,
-        reclaimed=explain_eviction(job.queue.name, evicted),
+        evicted=evicted,
         recheck_at=until,
     )
 
@@ -118,7 +128,18 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
     by_quota = any(pod.workload for pod in holding_pods(observed))
     if not any(by_quota or not workload.deleting for workload in workloads):
         return NO_LIMIT
-    return Quota(limited=True, leaves=True, text=explain_leave(workloads[0].queue) if wanted else "")
+    return Quota(limited=True, queue=workloads[0].queue, lack=QuotaLack.NO_QUEUE if wanted else None)
+
+
+def _lack_of_base(queue: str, base: WorkloadView | None) -> QuotaLack:
+    """Why no worker of a job in a queue may run by the Workload for its minimum."""
+    if base is None or base.deleting:
+        return QuotaLack.NO_WORKLOAD
+    if base.queue != queue:
+        return QuotaLack.OTHER_QUEUE
+    if not base.active:
+        return QuotaLack.DEACTIVATED
+    return QuotaLack.EVICTED if base.evicted and base.reserves else QuotaLack.NOT_ADMITTED
 
 
 def _base_to_be(job: Job, base_size: int) -> int:

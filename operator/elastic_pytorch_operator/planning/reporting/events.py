@@ -8,15 +8,19 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
+from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
-from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, reason_of
+from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
+from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
 from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
+from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
@@ -42,7 +46,7 @@ class News:
         resumed: the change of the group that is over now.
         ending: how the job ends now.
         refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
-        waited: why a wait for a checkpoint is over now.
+        waited: the wait for a checkpoint that is over now.
         failed: the cause of a failure that has become known now.
         scaling: what was measured or decided of the job's size.
     """
@@ -51,7 +55,7 @@ class News:
     resumed: Interruption | None = None
     ending: Ending | None = None
     refusals: Sequence[str] = ()
-    waited: str = ""
+    waited: WaitEnd | None = None
     failed: FailureRecord | None = None
     scaling: ScalingNews = NO_NEWS
 
@@ -82,11 +86,11 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         events.append(_with_status(names.SCALE_REFUSED, note))
     events += record_refusals(news.refusals)
     if news.scaling.advice:
-        events.append(RecordEvent(names.SCALING_MEASURED, _sentence(news.scaling.advice)))
+        events.append(RecordEvent(names.SCALING_MEASURED, _sentence(str(news.scaling.advice))))
     if news.scaling.decision:
         events.append(RecordEvent(names.AUTOSCALED, news.scaling.decision))
-    if news.waited:
-        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, news.waited))
+    if news.waited is not None:
+        events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
         events.append(RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
@@ -130,6 +134,13 @@ def record_announcements(observed: Observed, announced: Iterable[str]) -> list[R
     return events
 
 
+def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
+    """Returns the event of a job that gives its places back; its status does not say so yet."""
+    if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
+        return []
+    return [_with_status(names.SCHEDULE_TIMEOUT, _sentence(explain_schedule_wait(job, wait)), warning=True)]
+
+
 def record_preflight(step: PreflightStep) -> list[RecordEvent]:
     """Returns one event for each node that is left out from now on, and one for pairs of which neither node can be blamed."""
     minutes = round(LEFT_OUT_SECONDS / 60)
@@ -151,7 +162,11 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
     if target.held:
         reason = reason_of(quota)
         news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
-        return [_with_status(reason, _sentence(f"the job {quota.text}"), warning=not quota.supported)] if news else []
+        return (
+            [_with_status(reason, _sentence(f"the job {explain_lack(quota)}"), warning=reason == names.KUEUE_DISABLED)]
+            if news
+            else []
+        )
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""
         return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {target.worth} workers{where}")]

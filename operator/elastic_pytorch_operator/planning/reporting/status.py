@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from zlib import crc32
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import (
@@ -15,9 +14,8 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
-from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import AgentView, Observed
-from elastic_pytorch_operator.model.operator_state import FIELD, OperatorState, read_operator_state
+from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -29,10 +27,19 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import with_faili
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
-from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
+from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, reason_of, without_quota
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
+from elastic_pytorch_operator.planning.reporting.waits import (
+    explain_deferral,
+    explain_evacuation,
+    explain_growth_wait,
+    explain_restart,
+    explain_schedule_wait,
+)
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
 from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
@@ -42,14 +49,6 @@ from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
 
-# Changes of these alone are written every few seconds, and less often where there are many jobs.
-SLOW_FIELDS = ("progress", "stragglers")
-# Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
-DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers", FIELD)
-DETAILS_WRITE_SECONDS = 1.0
-PROGRESS_WRITE_SECONDS = 5.0
-PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
-SAME_WRITE_SECONDS = 30.0
 MAX_LEFT_OUT = 16  # nodes that the status lists
 
 
@@ -63,12 +62,12 @@ class Findings:
         interruption: its last change of the group.
         ending: set if it ends now.
         refusal: what came of the writes that the API server does not accept.
-        waiting: which change of the group waits for a checkpoint, and for how long; empty: none.
-        cooling: which newcomers wait because the group has just grown, and until when; empty: none.
+        deferral: whether a change of the group waits for a checkpoint.
+        cooling: the newcomers that wait because the group has just grown.
         restarting: where a restart of the whole group stands.
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
-        evacuating: which workers leave their nodes once they are replaced; empty: none.
+        evacuation: which workers leave their nodes once they are replaced.
         schedule: whether the job has given its places back, or is about to.
         scaling: what each worker adds, as the status has it.
         stragglers: the ranks that are slow.
@@ -81,12 +80,12 @@ class Findings:
     interruption: Interruption | None = None
     ending: Ending | None = None
     refusal: str = ""
-    waiting: str = ""
-    cooling: str = ""
+    deferral: Deferral = NO_DEFERRAL
+    cooling: Sequence[str] = ()
     restarting: GroupRestart = NO_RESTART
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
-    evacuating: str = ""
+    evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
     scaling: Mapping[str, Any] = field(default_factory=dict)
     stragglers: Stragglers = NO_STRAGGLERS
@@ -170,86 +169,6 @@ def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> i
     return round_.size * processes
 
 
-def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status differs from the one there is in more than what may wait."""
-    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
-
-
-def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status differs from the one there is in counts, workers and words only."""
-    if any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *DETAILS, "conditions")):
-        return False
-    before, after = (
-        {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
-        for status in (old, new)
-    )
-    return before == after
-
-
-def progress_write_seconds(reporting_jobs: int) -> float:
-    """Seconds between two writes of a job's progress: longer the more jobs report any."""
-    return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
-
-
-def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
-    """The first moment after another one at which a job's progress is written, monotonic seconds.
-
-    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread evenly, even after a takeover.
-    """
-    seconds = progress_write_seconds(reporting_jobs)
-    offset = crc32(job_uid.encode()) / 2**32 * seconds
-    return after + seconds - (after - offset) % seconds
-
-
-def write_status_at(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    written: Mapping[str, Any] | None,
-    written_at: float,
-    now: float,
-    progress_at: float,
-) -> float | None:
-    """When a status is to be written, monotonic seconds; None: there is no need.
-
-    Args:
-        old: the status there is.
-        new: the status there should be.
-        written: what was last written; None: nothing yet. The API server may have stored something else: an older resource definition
-            drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
-        written_at: when that was.
-        now: monotonic seconds.
-        progress_at: when progress is written next, monotonic seconds.
-    """
-    times = []
-    if needs_write(old, new):
-        if written is not None and not needs_write(written, new):
-            times.append(written_at + SAME_WRITE_SECONDS)
-        elif written is not None and changes_details_only(old, new):
-            times.append(max(now, written_at + DETAILS_WRITE_SECONDS))
-        else:
-            times.append(now)
-    if any(old.get(name) != new.get(name) for name in SLOW_FIELDS):
-        times.append(progress_at)
-    return min(times, default=None)
-
-
-def status_write(
-    job: Job, status: Status, observed: Observed, written: Mapping[str, Any] | None, written_at: float
-) -> tuple[list[PatchStatus], float | None]:
-    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need).
-
-    Args:
-        job: with the status there is.
-        status: the one there should be.
-        observed: the moment.
-        written: as of `write_status_at`.
-        written_at: when that was.
-    """
-    progress_at = next_progress_write(job.uid, written_at, observed.reporting_jobs)
-    due = write_status_at(job.status, status, written, written_at, observed.now, progress_at)
-    return ([PatchStatus(status)], None) if due is not None and due <= observed.now else ([], due)
-
-
 def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:
     """The latest interruptions that are over, and how many there have been."""
     recent, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
@@ -268,8 +187,8 @@ def _conditions(
     *,
     unheard: bool,
 ) -> list[Condition]:
-    budget, target, ending, refusal = findings.budget, findings.target, findings.ending, findings.refusal
-    waiting, cooling = findings.waiting, findings.cooling
+    target, ending, refusal = findings.target, findings.ending, findings.refusal
+    waiting, cooling = explain_deferral(job, findings.deferral), explain_growth_wait(job, findings.cooling)
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
@@ -282,29 +201,8 @@ def _conditions(
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
-    shortage = "; ".join(filter(None, (apart, told, target.quota.text, *left_out[-MAX_LEFT_OUT:])))
-    if size:
-        text = f"{size} of {target.worth} workers train"
-        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
-    elif findings.schedule.text:
-        running = Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, findings.schedule.text)
-    elif observed.now < budget.backoff_until and budget.last is not None:
-        running = Condition(
-            names.RUNNING,
-            False,
-            names.BACKING_OFF,
-            f"restarting after {_which_failure(job, budget)}; {budget.last}",
-        )
-    elif findings.restarting.text:
-        running = Condition(names.RUNNING, False, names.GROUP_RESTARTED, findings.restarting.text)
-    elif findings.preflight.text:
-        text = "; ".join(filter(None, (f"{findings.preflight.text} before training starts (spec.preflight)", shortage)))
-        running = Condition(names.RUNNING, False, names.CHECKING_NODES, text)
-    else:
-        ready = sum(c.liveness is Liveness.READY for c in live)
-        text = f"{ready} of {target.worth} workers are ready, training starts with {max(job.minimum, findings.fit.needed)}"
-        text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
-        running = Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
+    shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
+    running = _running(job, observed, live, size, findings, shortage)
     whole = f"all {target.worth} wanted workers train" if size == target.worth else ""
     if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
         whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
@@ -315,20 +213,49 @@ def _conditions(
     if size and size != target.worth:
         word = "growing" if size < target.worth else "shrinking"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.worth} workers")
-    if findings.evacuating and size:
-        text = f"{resizing.message}; {findings.evacuating}" if resizing.true else findings.evacuating
+    if findings.evacuation.staying and size:
+        leaving = explain_evacuation(findings.evacuation)
+        text = f"{resizing.message}; {leaving}" if resizing.true else leaving
         resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
-    if waiting:
+    if findings.deferral.change is not None:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
-    if cooling:
+    if findings.cooling:
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
     if size and size < target.worth:
         text = f"trains with {size} of {target.worth} workers"
-        reason = reason_of(target.quota) if target.quota.text and size == target.quota.size else names.WORKERS_MISSING
+        reason = reason_of(target.quota) if target.quota.lack and size == target.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
     degraded = with_failing_saves(degraded, observed, round_ if size else None)
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]
+
+
+def _running(
+    job: Job, observed: Observed, live: Sequence[Candidate], size: int, findings: Findings, shortage: str
+) -> Condition:
+    """Whether a group trains, and if not, what it waits for."""
+    if size:
+        text = f"{size} of {findings.target.worth} workers train"
+        return Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {findings.refusal}" if findings.refusal else text)
+    if findings.schedule.retry_time is not None:
+        return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, explain_schedule_wait(job, findings.schedule))
+    if observed.now < findings.budget.backoff_until and findings.budget.last is not None:
+        return Condition(
+            names.RUNNING,
+            False,
+            names.BACKING_OFF,
+            f"restarting after {_which_failure(job, findings.budget)}; {findings.budget.last}",
+        )
+    if findings.restarting.under_way:
+        return Condition(names.RUNNING, False, names.GROUP_RESTARTED, explain_restart(findings.restarting))
+    if findings.preflight.state.stage is not None:
+        text = f"{findings.preflight.text} before training starts (spec.preflight)"
+        return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
+    ready = sum(c.liveness is Liveness.READY for c in live)
+    needed = max(job.minimum, findings.fit.needed)
+    text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"
+    text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
+    return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
 
 
 def _which_failure(job: Job, budget: Budget) -> str:

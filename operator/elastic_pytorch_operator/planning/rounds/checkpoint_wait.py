@@ -7,6 +7,7 @@ not wait: their group has stopped already.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.observed import AgentState, Observed
@@ -34,6 +35,32 @@ class CheckpointWait:
     leaving_since: float | None = None
 
 
+class WaitEndReason(Enum):
+    """Why a wait is over."""
+
+    CHECKPOINT = auto()
+    TOO_LONG = auto()
+    UNWATCHED = auto()  # no agent can see checkpoints
+    URGENT = auto()  # the group is to change in a way that cannot wait
+    MEMBER_FAILED = auto()
+    NO_CHANGE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEnd:
+    """The end of a wait.
+
+    Attributes:
+        reason: why it is over.
+        seconds: for how long the change has waited.
+        detail: the worker that has seen the checkpoint or has failed, or the cause of the change that cannot wait.
+    """
+
+    reason: WaitEndReason
+    seconds: float
+    detail: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Deferral:
     """Whether a change of the group is deferred.
@@ -41,14 +68,19 @@ class Deferral:
     Attributes:
         wait: what to remember.
         until: the change waits, but not longer than this, monotonic seconds; None: it need not wait.
-        text: for people: what is to change, and what it waits for; empty: it does not wait.
-        over: for people: why a wait has ended just now; empty: none has.
+        change: the round that would be declared if it did not wait; None: nothing waits.
+        seconds: the longest that it waits, from when it was first wanted.
+        over: the wait that has ended just now; None: none has.
     """
 
     wait: CheckpointWait | None = None
     until: float | None = None
-    text: str = ""
-    over: str = ""
+    change: Round | None = None
+    seconds: float = 0.0
+    over: WaitEnd | None = None
+
+
+NO_DEFERRAL = Deferral()
 
 
 def defer_for_checkpoint(
@@ -66,12 +98,15 @@ def defer_for_checkpoint(
     current = observed.round
     if known is not None and (current is None or current.number != known.round):
         known = None
-    since = known.since if known else observed.now
-    after = f"After {observed.now - since:.1f} s"
+
+    def end(reason: WaitEndReason, detail: str = "") -> Deferral:
+        return Deferral(over=WaitEnd(reason, observed.now - known.since, detail)) if known else NO_DEFERRAL
+
     if wanted is None or current is None:
-        return Deferral(over=f"{after}: {_why_nothing_changes(observed)}" if known else "")
+        failed = _failed_member(observed)
+        return end(WaitEndReason.MEMBER_FAILED, failed) if failed else end(WaitEndReason.NO_CHANGE)
     if not job.checkpoint_wait_seconds or not can_wait(current, wanted):
-        return Deferral(over=f"{after}: the change cannot wait, {wanted.cause}" if known else "")
+        return end(WaitEndReason.URGENT, wanted.cause)
     counts = {
         worker: agent.progress.checkpoints
         for worker in current.ranks
@@ -83,16 +118,15 @@ def defer_for_checkpoint(
     until = min(wait.since + job.checkpoint_wait_seconds, leave_by)
     if wait.leaving_since is not None:
         until = min(until, wait.leaving_since + leaving_wait_seconds(job))
-    where = f"checkpoint in {job.checkpoint_path}"
     seen = [worker for worker, count in counts.items() if count > wait.counts.get(worker, count)]
     if seen:
-        return Deferral(over=f"{after}: {seen[0]} has seen a new {where}")
+        return end(WaitEndReason.CHECKPOINT, seen[0])
     if observed.now >= until:
-        return Deferral(over=f"{after} without a new {where}" if known else "")
+        return end(WaitEndReason.TOO_LONG)
     if not counts:
-        return Deferral(over=f"{after}: no agent can watch for a {where}" if known else "")
+        return end(WaitEndReason.UNWATCHED)
     wait = replace(wait, counts={**counts, **wait.counts})
-    return Deferral(wait, until, f"{wanted.cause}; waits up to {round(until - wait.since, 1):g} s for the next {where}")
+    return Deferral(wait, until, wanted, round(until - wait.since, 1))
 
 
 def can_wait(current: Round, wanted: Round) -> bool:
@@ -116,9 +150,7 @@ def _any_leaves(current: Round, observed: Observed) -> bool:
     return not going.isdisjoint(current.ranks)
 
 
-def _why_nothing_changes(observed: Observed) -> str:
+def _failed_member(observed: Observed) -> str | None:
     number = observed.round.number if observed.round else 0
-    for agent in observed.agents.values():
-        if agent.round == number and agent.state is AgentState.FAILED:
-            return f"the workers of {agent.worker} have failed"
-    return "the group is to stay as it is"
+    failed = (a.worker for a in observed.agents.values() if a.round == number and a.state is AgentState.FAILED)
+    return next(failed, None)

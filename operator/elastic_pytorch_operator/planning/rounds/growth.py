@@ -4,7 +4,7 @@
 group larger sets it, the first one included. A round that forms for another reason takes ready newcomers along.
 """
 
-from elastic_pytorch_operator.api.times import earlier, seconds_between
+from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
@@ -33,14 +33,3 @@ def grows(before: Round | None, declared: Round | None) -> bool:
 def may_grow_at(job: Job, grown_at: float | None) -> float:
     """When newcomers may join, monotonic seconds."""
     return 0.0 if grown_at is None else grown_at + job.growth_seconds
-
-
-def describe_wait(job: Job, newcomers: str) -> str:
-    """Until when newcomers wait.
-
-    Args:
-        job: with its status.
-        newcomers: which are ready, as the beginning of a sentence.
-    """
-    until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)
-    return f"{newcomers}; the group may grow at {until}, as resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"

@@ -16,11 +16,12 @@ Ranks are stable: a survivor keeps its rank if the new round has it; the rest fi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.failures.memory_fit import MemoryFit
+from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
@@ -31,6 +32,13 @@ from elastic_pytorch_operator.spec.sizes import largest_allowed
 FAULTS = (names.WORKER_LOST, names.WORKER_FAILED, names.PROGRESS_STALLED)  # a node may be at fault, also one of the others
 
 
+class Cause(NamedTuple):
+    """Why a round is declared: one of the reasons, and for people what has happened."""
+
+    reason: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What is to happen to the group now.
@@ -39,13 +47,13 @@ class Decision:
         round: to be declared; None: the current one stands.
         nudge: ask every agent to report at once.
         recheck_at: when to decide again if nothing happens before; None: only on an event.
-        cooling: which newcomers are ready and wait only because the group has just grown; empty: none.
+        cooling: the newcomers that are ready and wait only because the group has just grown.
     """
 
     round: Round | None = None
     nudge: bool = False
     recheck_at: float | None = None
-    cooling: str = ""
+    cooling: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +66,9 @@ class GroupPolicy:
         allowed: the sizes that a group may have; none: any.
         settle_seconds: how long to wait for more newcomers after the last that came.
         port: where a round's store is served if its first member has named no port.
-        suspended: no worker is to train.
+        stop: why no worker is to train; None: they are.
         preflight: after a loss all stop, and their nodes are checked.
-        reason: why the minimum is higher than the spec says; empty: it is not.
+        fit: why the minimum may be higher than the spec says.
     """
 
     wanted: int
@@ -68,12 +76,12 @@ class GroupPolicy:
     allowed: Sequence[int] = ()
     settle_seconds: float = 0.0
     port: int = 0
-    suspended: bool = False
+    stop: Cause | None = None
     preflight: bool = False
-    reason: str = ""
+    fit: MemoryFit = ANY_SIZE
 
 
-def group_policy(job: Job, target: Target, fit: MemoryFit) -> GroupPolicy:
+def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -> GroupPolicy:
     """Returns the policy that a job's spec states, for as many workers as it is to have and sizes that have enough memory."""
     return GroupPolicy(
         target.size,
@@ -81,9 +89,9 @@ def group_policy(job: Job, target: Target, fit: MemoryFit) -> GroupPolicy:
         job.allowed,
         job.settle_seconds,
         job.store_port,
-        target.stopped,
+        stop,
         job.preflight is not None,
-        fit.text,
+        fit,
     )
 
 
@@ -96,24 +104,22 @@ class GroupState:
         backoff_until: do not restart a failed group before (back-off of a crash loop).
         failure_open: why a member has failed is not known yet: all are to report first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
-        stalled: why the group hangs and is to be restarted; empty: it does not.
+        stall: why the group hangs and is to be restarted; None: it does not.
         settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
         grow_at: newcomers make no round of their own before, monotonic seconds.
-        replaced: why all workers are replaced, so that the group stops; empty: they are not.
-        evicted: why the group has no quota any more, so that it stops; empty: it has some, or needs none.
-        reclaimed: why it has less quota, if some is taken back; empty: none is.
+        restart: why all workers are replaced, so that the group stops; None: they are not.
+        eviction: why it has less quota, if some is taken back; None: none is.
     """
 
     last_number: int = 0
     backoff_until: float = 0.0
     failure_open: bool = False
     finishing: bool = False
-    stalled: str = ""
+    stall: Cause | None = None
     settled: bool = False
     grow_at: float = 0.0
-    replaced: str = ""
-    evicted: str = ""
-    reclaimed: str = ""
+    restart: Cause | None = None
+    eviction: Cause | None = None
 
 
 def next_round(
@@ -149,7 +155,7 @@ def next_round(
             group, cause = (), f"{cause}; the nodes are checked first"
         ranked = assign_ranks(members, group, current.store_port if current else 0)
         port = (ranked[0].port if ranked else 0) or policy.port
-        order = order_of(current, candidates, number, now=now, stuck=bool(state.stalled) or state.finishing)
+        order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or state.finishing)
         return Decision(
             Round(
                 number,
@@ -165,12 +171,10 @@ def next_round(
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
-    if state.evicted:
-        return declare(names.EVICTED, f"the job {state.evicted}") if current and current.size else Decision()
-    if policy.suspended:
-        return declare(names.JOB_SUSPENDED, "the job is suspended") if current and current.size else Decision()
-    if state.replaced and current and current.size:
-        return declare(names.GROUP_RESTARTED, state.replaced)
+    if policy.stop is not None:
+        return declare(*policy.stop) if current and current.size else Decision()
+    if state.restart is not None and current and current.size:
+        return declare(*state.restart)
     if _may_train_unheard(current, candidates, state, present):
         return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
@@ -188,14 +192,14 @@ def next_round(
         if failed and now < state.backoff_until:
             return Decision(recheck_at=earliest(state.backoff_until, recheck))
         reason, cause = _explain_loss(current, by_name, failed)
-        if reason == names.SCALED_DOWN and state.reclaimed:
-            reason, cause = names.EVICTED, state.reclaimed
+        if reason == names.SCALED_DOWN and state.eviction is not None:
+            reason, cause = state.eviction
         if len(chosen) < policy.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
-            return declare(names.BELOW_MINIMUM, "; ".join(filter(None, (cause, shortage, policy.reason))))
+            return declare(names.BELOW_MINIMUM, "; ".join(filter(None, (cause, shortage, policy.fit.text))))
         return declare(reason, cause, chosen)
-    if state.stalled:
-        return declare(names.PROGRESS_STALLED, state.stalled, chosen)
+    if state.stall is not None:
+        return declare(*state.stall, chosen)
     if state.finishing:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
@@ -210,10 +214,10 @@ def next_round(
         wait_until = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
         if now < wait_until and not state.settled:
             return Decision(recheck_at=earliest(wait_until, recheck))
-        arrived = f"{_list(newcomers)} {'is' if len(newcomers) == 1 else 'are'} ready"
+        arrived = tuple(candidate.worker for candidate in newcomers)
         if now < state.grow_at:
             return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
-        return declare(names.WORKER_JOINED, arrived, chosen)
+        return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
     return Decision(recheck_at=recheck)
 
 
@@ -275,6 +279,11 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
     if explained:
         return names.WORKER_FAILED, f"{explained[0].worker} has failed: {explained[0].failure}"
     return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"
+
+
+def describe_ready(workers: Sequence[str]) -> str:
+    """That some workers are ready."""
+    return f"{', '.join(workers)} {'is' if len(workers) == 1 else 'are'} ready"
 
 
 def _list(candidates: Sequence[Candidate]) -> str:

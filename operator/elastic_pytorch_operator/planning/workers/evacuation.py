@@ -48,10 +48,6 @@ class Evacuation:
         """When the first of those that leave now has to have left, monotonic seconds; infinity if none leaves."""
         return min((self.ending[observed.pods_by_name[worker].node] for worker in self.leaving), default=math.inf)
 
-    def describe(self) -> str:
-        """Which workers wait for a replacement, and why; empty: none does."""
-        return "; ".join(f"{worker} {why}, as soon as its replacement is ready" for worker, why in self.staying.items())
-
 
 NO_EVACUATION = Evacuation()
 

@@ -8,11 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earlier
-from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
@@ -34,7 +31,7 @@ class ScheduleWait:
         retry_at: until when it asks for no pod, monotonic seconds; 0: it may ask.
         generation: of the spec that it waits with: another one is tried at once.
         recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
-        text: why it has given its places back, and until when it waits, for people; empty: it does not wait.
+        retry_time: `retry_at` as RFC 3339: the same while it waits; None: it does not wait.
     """
 
     timeouts: int = 0
@@ -42,7 +39,7 @@ class ScheduleWait:
     retry_at: float = 0.0
     generation: int = 0
     recheck_at: float | None = None
-    text: str = ""
+    retry_time: str | None = None
 
 
 NO_WAIT = ScheduleWait()
@@ -66,7 +63,7 @@ def judge_schedule(
     if timeout_seconds is None or target.stopped or (observed.round is not None and observed.round.size > 0):
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
-        return known if known.text else _wait(job, observed, known.timeouts, known.retry_at)
+        return known if known.retry_time else _wait(job, observed, known.timeouts, known.retry_at)
     held = _places_held(observed, candidates)
     if held >= job.minimum:
         return NO_WAIT
@@ -95,20 +92,9 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
     return replace(replicas, create=(), victims=frozenset(alive) - others)
 
 
-def report_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
-    """Returns the event of a job that gives its places back; its status does not say so yet."""
-    if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
-        return []
-    note = wait.text[:1].upper() + wait.text[1:]
-    return [RecordEvent(names.SCHEDULE_TIMEOUT, note, warning=True, with_status=True)]
-
-
 def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> ScheduleWait:
-    text = (
-        f"fewer than {job.minimum} workers had a place for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
-        f"their pods are deleted to make room for other jobs; the next try is at {earlier(observed.time, observed.now - retry_at)}"
-    )
-    return ScheduleWait(timeouts, retry_at=retry_at, generation=job.generation, recheck_at=retry_at, text=text)
+    retry_time = earlier(observed.time, observed.now - retry_at)
+    return ScheduleWait(timeouts, retry_at=retry_at, generation=job.generation, recheck_at=retry_at, retry_time=retry_time)
 
 
 def _places_held(observed: Observed, candidates: Sequence[Candidate]) -> int:

@@ -8,6 +8,7 @@ from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import (
     EVICTION_SETTLE_SECONDS,
     NO_LIMIT,
+    QuotaLack,
     extra_counts,
     find_quota,
     holding_pods,
@@ -49,16 +50,13 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
 ) -> None:
     there = replace(observed(pods), workloads=workloads)
     found = find_quota(replace(a_queued_job(), queue=None), 4, there)
-    assert found.leaves == held
-    assert found.text == (
-        "leaves queue team: its quota is given back when its pods are gone, then it starts without a queue" if held else ""
-    )
+    assert (found.queue, found.lack) == (("team", QuotaLack.NO_QUEUE) if held else ("", None))
     assert (found is NO_LIMIT) == (not held)
 
 
 def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
     found = find_quota(a_queued_job(), 4, observed())
-    assert (found.limited, found.size, found.supported) == (True, 0, False)
+    assert (found.limited, found.size, found.lack) == (True, 0, QuotaLack.UNSUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_workers_run_by_the_admitted_base_and_the_admitted_extras(workloads: tup
     found = quota(*workloads)
     assert found.size == size
     assert found.limited
-    assert bool(found.text) == (size < 4)
+    assert (found.lack is None) == (size == 4)
 
 
 def test_size_is_one_of_those_that_are_allowed() -> None:
@@ -109,7 +107,7 @@ def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> N
 
 def test_suspended_job_waits_for_no_quota() -> None:
     found = quota(a_workload(), suspend=True, wanted=0)
-    assert (found.usable, found.text) == ((), "")
+    assert (found.usable, found.lack) == ((), None)
 
 
 def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
@@ -119,7 +117,7 @@ def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
     assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
     later = find_quota(a_queued_job(), 4, replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
     assert (later.size, later.recheck_at) == (2, None)
-    assert later.reclaimed == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
+    assert [extra.number for extra in later.evicted] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd, WaitEndReason
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
 from tests.operator.builders import NOW, a_job, a_round, a_target, observed
@@ -46,7 +47,9 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
             id="a size that is not allowed, told",
         ),
         pytest.param({}, {"refusals": ["no", "never"]}, [("RefusedByApiServer", True, False)] * 2, id="refused writes"),
-        pytest.param({}, {"waited": "60 s are over"}, [("CheckpointWaitEnded", False, False)], id="a wait is over"),
+        pytest.param(
+            {}, {"waited": WaitEnd(WaitEndReason.TOO_LONG, 60.0)}, [("CheckpointWaitEnded", False, False)], id="a wait is over"
+        ),
         pytest.param({}, {"failed": replace(BOOM, rule=IGNORED)}, [("FailureIgnored", False, False)], id="an ignored failure"),
         pytest.param({}, {"failed": replace(BOOM, rule=COUNTED)}, [], id="a failure that counts"),
         pytest.param({}, {"declared": replace(ROUND, reason="WorkerJoined")}, [("WorkerJoined", False, False)], id="a round"),

@@ -7,7 +7,12 @@ from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
-from elastic_pytorch_operator.planning.reporting.quota_conditions import reason_of, without_quota
+from elastic_pytorch_operator.planning.reporting.quota_conditions import (
+    explain_eviction,
+    explain_lack,
+    reason_of,
+    without_quota,
+)
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 
@@ -27,6 +32,43 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
 )
 def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
     assert reason_of(find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))) == reason
+
+
+@pytest.mark.parametrize(
+    ("workloads", "text"),
+    [
+        ((), "waits for quota in queue team: it has no Workload yet"),
+        ((a_workload(state="unseen"),), "waits for quota in queue team: Kueue has not looked at it yet"),
+        ((a_workload(state="pending"),), "waits for quota in queue team: QuotaReserved said"),
+        (
+            (a_workload(conditions={"Admitted": ("False", "UnsatisfiedChecks")}),),
+            "waits for quota in queue team: Admitted said",
+        ),
+        ((a_workload(state="evicted"),), "is evicted from queue team: Evicted said"),
+        ((a_workload(queue="old"),), "leaves queue old for queue team: its quota is given back when its pods are gone"),
+        (
+            (a_workload(state="pending", active=False),),
+            "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); set its spec.active to true",
+        ),
+        (
+            (a_workload(), a_workload(1, "evicted"), a_workload(2, "pending")),
+            "waits for quota in queue team for 2 more workers: QuotaReserved said",
+        ),
+        (
+            (a_workload(), a_workload(1)),
+            "waits for quota in queue team for 1 more worker: Kueue has not looked at it yet",
+        ),
+        ((a_workload(), a_workload(1), a_workload(2)), ""),
+    ],
+)
+def test_a_job_says_what_it_waits_for_in_kueues_words(workloads: tuple[WorkloadView, ...], text: str) -> None:
+    assert explain_lack(find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))) == text
+
+
+def test_eviction_is_told_with_the_number_of_workers() -> None:
+    workloads = (a_workload(), a_workload(1, "evicted"), a_workload(2, "evicted"))
+    found = find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))
+    assert explain_eviction(found) == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
 
 
 def test_group_trains_on_until_it_has_saved() -> None:

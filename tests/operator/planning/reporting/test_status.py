@@ -13,6 +13,7 @@ from elastic_pytorch_operator.planning.reporting.status import (
     Findings,
     describe_job,
 )
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import (
@@ -59,6 +60,10 @@ ALL, TWO, NONE = group(0, 1, 2), group(0, 1), observed()
 FAILED = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
 CRASHED = Budget(failures=1, total=1, last=BOOM, backoff_until=NOW + 4)
 SUSPENDED = {"suspend": True}
+RESTART = GroupRestart(asked=True, under_way=True, cause=BOOM)
+DEFERRED = Deferral(until=NOW + 30, change=replace(a_round(0, 1, 2, number=2), cause="w2 is ready"), seconds=30.0)
+WAITS = {"resizePolicy": {"checkpointWaitSeconds": 30, "checkpointPath": "/c"}}
+COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorState": {"lastGrowthTime": TIME}}}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ SUSPENDED = {"suspend": True}
         pytest.param(
             ALL,
             {},
-            {"waiting": "waits"},
+            {"deferral": DEFERRED},
             "Resizing",
             (3, 3, 3),
             {"Running": "RoundRunning", "Resizing": "WaitingForCheckpoint"},
@@ -131,8 +136,8 @@ SUSPENDED = {"suspend": True}
         ),
         pytest.param(
             TWO,
-            {},
-            {"cooling": "w2 is ready"},
+            COOLS,
+            {"cooling": ["w2"]},
             "Resizing",
             (2, 2, 2),
             {"Running": "RoundRunning", "Resizing": "CoolingDown", "Degraded": "WorkersMissing"},
@@ -150,7 +155,7 @@ SUSPENDED = {"suspend": True}
         pytest.param(
             ALL,
             {},
-            {"restarting": GroupRestart(asked=True, text="a rule replaces all workers")},
+            {"restarting": RESTART},
             "Pending",
             (3, 3, 0),
             {"not Running": "GroupRestarted"},
@@ -168,7 +173,7 @@ SUSPENDED = {"suspend": True}
         pytest.param(
             ALL,
             SUSPENDED,
-            {"waiting": "waits for a checkpoint"},
+            {"deferral": DEFERRED},
             "Suspending",
             (3, 3, 3),
             {"Running": "RoundRunning"},
@@ -253,9 +258,22 @@ def test_situation(
         pytest.param(TWO, {}, {}, "Resizing", "growing from 2 to 3 workers", id="grows"),
         pytest.param(TWO, {"replicas": 1}, {}, "Resizing", "shrinking from 2 to 1 workers", id="shrinks"),
         pytest.param(
-            TWO, {}, {"waiting": "waits"}, "Resizing", "growing from 2 to 3 workers: waits", id="grows after a checkpoint"
+            TWO,
+            WAITS,
+            {"deferral": DEFERRED},
+            "Resizing",
+            "growing from 2 to 3 workers: w2 is ready; waits up to 30 s for the next checkpoint in /c",
+            id="grows after a checkpoint",
         ),
-        pytest.param(TWO, {}, {"cooling": "w2"}, "Degraded", "trains with 2 of 3 workers; w2", id="grows after a pause"),
+        pytest.param(
+            TWO,
+            COOLS,
+            {"cooling": ["w2"]},
+            "Degraded",
+            "trains with 2 of 3 workers; w2 is ready; the group may grow at 2026-01-01T00:01:00Z, as "
+            "resizePolicy.minSecondsBetweenGrowths is 60",
+            id="grows after a pause",
+        ),
         pytest.param(
             replace(TWO, pods=(*TWO.pods, a_pending_pod(2))),
             {},
@@ -276,7 +294,14 @@ def test_situation(
             "restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: ValueError: boom",
             id="crash loop",
         ),
-        pytest.param(ALL, {}, {"restarting": GroupRestart(True, "", "rule 1")}, "Running", "rule 1", id="group restart"),
+        pytest.param(
+            ALL,
+            {},
+            {"restarting": RESTART},
+            "Running",
+            "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: ValueError: boom",
+            id="group restart",
+        ),
         pytest.param(
             observed([a_pod(0)]), SUSPENDED, {}, "Suspended", "spec.suspend is true: 1 pod is left", id="one pod is left"
         ),
@@ -292,7 +317,7 @@ def test_situation(
         pytest.param(
             ALL,
             SUSPENDED,
-            {"waiting": "waits"},
+            {"deferral": DEFERRED},
             "Running",
             "3 workers train until the job is suspended",
             id="trains until it is suspended",

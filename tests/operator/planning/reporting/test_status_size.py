@@ -18,6 +18,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import MAX_RECENT,
 from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
@@ -26,6 +27,7 @@ from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a
 WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
+DEFERRED = Deferral(until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
 METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
 PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12, commit_every_steps=10**9)
@@ -53,7 +55,7 @@ def a_group(every: int) -> Observed:
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param({"refusal": LONG, "waiting": LONG, "cooling": LONG}, id="trains with few"),
+        pytest.param({"refusal": LONG, "deferral": DEFERRED, "cooling": [LONG]}, id="trains with few"),
         pytest.param({"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)}, id="backs off"),
         pytest.param({"ending": Ending(False, "PodLost", LONG, BOOM)}, id="fails"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.rounds.growth import describe_wait, grown_before, grows, may_grow_at
+from elastic_pytorch_operator.planning.rounds.growth import grown_before, grows, may_grow_at
 
 from tests.operator.builders import NOW, a_job, a_round, observed
 from tests.operator.simulation import Simulation, running
@@ -40,9 +40,6 @@ def test_when_newcomers_may_join() -> None:
     assert may_grow_at(job, NOW - 40) == NOW + 20
     assert may_grow_at(job, None) == 0.0
     assert may_grow_at(a_job(), NOW) == NOW
-    assert describe_wait(job, "w3 is ready") == (
-        "w3 is ready; the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenGrowths is 60"
-    )
 
 
 def sizes(simulation: Simulation) -> list[int]:

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, assign_ranks, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import (
+    Cause,
+    Decision,
+    GroupPolicy,
+    GroupState,
+    assign_ranks,
+    next_round,
+)
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 from tests.operator.builders import NOW, a_round
@@ -237,7 +244,7 @@ def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
 def test_newcomers_wait_until_the_group_may_grow() -> None:
     group, seen = a_round(0, 1), ready(0, 1, 2)
     held = decide(group, seen, grow_at=NOW + 4)
-    assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, "w2 is ready")
+    assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, ("w2",))
     assert decide(group, seen, grow_at=NOW).round is not None
     assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
@@ -247,10 +254,12 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:
-    decision = decide(GROUP, ready(0, 1, 2), replaced="a rule says so")
+    decision = decide(GROUP, ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so"))
     assert decision.round is not None
     assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
-    assert decide(a_round(number=2), ready(0, 1, 2), replaced="a rule says so").round is not None, "and forms again"
+    assert decide(a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")).round is not None, (
+        "and forms again"
+    )
 
 
 @pytest.mark.parametrize(

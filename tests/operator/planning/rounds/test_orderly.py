@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupPolicy, GroupState, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupPolicy, GroupState, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent
 from tests.operator.simulation import Simulation
 
+SUSPENDED = Cause("JobSuspended", "the job is suspended")
 HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since round 5
 
 
@@ -31,7 +32,13 @@ def decide(
     suspended: bool = False,
     **fields: Any,
 ) -> Decision:
-    policy = GroupPolicy(wanted, minimum, settle_seconds=1.0, port=29500, suspended=suspended)
+    policy = GroupPolicy(
+        wanted,
+        minimum,
+        settle_seconds=1.0,
+        port=29500,
+        stop=SUSPENDED if suspended else None,
+    )
     return next_round(current, candidates, policy, GroupState(**fields), NOW)
 
 
@@ -63,7 +70,7 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
         ("too few are left by a loss", [candidate(0), candidate(1, "gone")], {"minimum": 2}, "BelowMinimum", NEW),
         ("suspended while a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {"suspended": True}, "", NEW),
         ("suspended while a pod is gone", [*ready(0, 1), candidate(2, "gone")], {"suspended": True}, "", NEW),
-        ("the group hangs", ready(0, 1, 2), {"stalled": "no step for 60 s"}, "ProgressStalled", NEW),
+        ("the group hangs", ready(0, 1, 2), {"stall": Cause("ProgressStalled", "no step for 60 s")}, "ProgressStalled", NEW),
         ("a member has finished, another leaves", [*ready(0, 1), candidate(2, "leaving")], {"finishing": True}, "", NEW),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,

@@ -85,8 +85,7 @@ def test_places_are_given_back_after_the_timeout_and_asked_for_again_after_the_p
     late = judge(job, seen(*HALF), ScheduleWait(1, NOW - TIMEOUT))
     pause = pause_seconds(job.uid, 2)
     assert (late.timeouts, late.short_since, late.retry_at, late.recheck_at) == (2, None, NOW + pause, NOW + pause)
-    assert "fewer than 3 workers had a place for 60 s" in late.text
-    assert "the next try is at 2026-01-01T00:00:" in late.text
+    assert (late.retry_time or "").startswith("2026-01-01T00:00:")
     assert judge(job, seen(*HALF), late) is late, "it waits"
     assert judge(replace(job, generation=2), seen(*HALF), late).short_since == NOW, "a new spec is tried at once"
     again = judge(job, replace(seen(), now=late.retry_at), late)

@@ -1,0 +1,99 @@
+"""When a job's status is written: what differs a little, or often, may wait."""
+
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+from elastic_pytorch_operator.model.actions import PatchStatus
+from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.operator_state import FIELD
+from elastic_pytorch_operator.spec.job import Job
+
+# Changes of these alone are written every few seconds, and less often where there are many jobs.
+SLOW_FIELDS = ("progress", "stragglers")
+# Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
+DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers", FIELD)
+DETAILS_WRITE_SECONDS = 1.0
+PROGRESS_WRITE_SECONDS = 5.0
+PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
+SAME_WRITE_SECONDS = 30.0
+
+
+def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status differs from the one there is in more than what may wait."""
+    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
+
+
+def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status differs from the one there is in counts, workers and words only."""
+    if any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *DETAILS, "conditions")):
+        return False
+    before, after = (
+        {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
+        for status in (old, new)
+    )
+    return before == after
+
+
+def progress_write_seconds(reporting_jobs: int) -> float:
+    """Seconds between two writes of a job's progress: longer the more jobs report any."""
+    return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
+
+
+def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
+    """The first moment after another one at which a job's progress is written, monotonic seconds.
+
+    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread evenly, even after a takeover.
+    """
+    seconds = progress_write_seconds(reporting_jobs)
+    offset = crc32(job_uid.encode()) / 2**32 * seconds
+    return after + seconds - (after - offset) % seconds
+
+
+def write_status_at(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    written: Mapping[str, Any] | None,
+    written_at: float,
+    now: float,
+    progress_at: float,
+) -> float | None:
+    """When a status is to be written, monotonic seconds; None: there is no need.
+
+    Args:
+        old: the status there is.
+        new: the status there should be.
+        written: what was last written; None: nothing yet. The API server may have stored something else: an older resource definition
+            drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
+        written_at: when that was.
+        now: monotonic seconds.
+        progress_at: when progress is written next, monotonic seconds.
+    """
+    times = []
+    if needs_write(old, new):
+        if written is not None and not needs_write(written, new):
+            times.append(written_at + SAME_WRITE_SECONDS)
+        elif written is not None and changes_details_only(old, new):
+            times.append(max(now, written_at + DETAILS_WRITE_SECONDS))
+        else:
+            times.append(now)
+    if any(old.get(name) != new.get(name) for name in SLOW_FIELDS):
+        times.append(progress_at)
+    return min(times, default=None)
+
+
+def status_write(
+    job: Job, status: dict[str, Any], observed: Observed, written: Mapping[str, Any] | None, written_at: float
+) -> tuple[list[PatchStatus], float | None]:
+    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need).
+
+    Args:
+        job: with the status there is.
+        status: the one there should be.
+        observed: the moment.
+        written: as of `write_status_at`.
+        written_at: when that was.
+    """
+    progress_at = next_progress_write(job.uid, written_at, observed.reporting_jobs)
+    due = write_status_at(job.status, status, written, written_at, observed.now, progress_at)
+    return ([PatchStatus(status)], None) if due is not None and due <= observed.now else ([], due)

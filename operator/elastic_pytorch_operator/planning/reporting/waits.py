@@ -1,0 +1,70 @@
+"""What a group, or a job without places, waits for: in words."""
+
+from collections.abc import Sequence
+
+from elastic_pytorch_operator.api.times import earlier
+from elastic_pytorch_operator.model.operator_state import read_operator_state
+from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, WaitEnd, WaitEndReason
+from elastic_pytorch_operator.planning.rounds.next_round import describe_ready
+from elastic_pytorch_operator.planning.workers.evacuation import Evacuation
+from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
+from elastic_pytorch_operator.spec.job import Job
+
+
+def explain_deferral(job: Job, deferral: Deferral) -> str:
+    """Which change waits for a checkpoint, and for how long; empty: none does."""
+    if deferral.change is None:
+        return ""
+    return f"{deferral.change.cause}; waits up to {deferral.seconds:g} s for the next checkpoint in {job.checkpoint_path}"
+
+
+def explain_wait_end(job: Job, end: WaitEnd) -> str:
+    """Why a wait for a checkpoint is over."""
+    after, where = f"After {end.seconds:.1f} s", f"checkpoint in {job.checkpoint_path}"
+    match end.reason:
+        case WaitEndReason.CHECKPOINT:
+            return f"{after}: {end.detail} has seen a new {where}"
+        case WaitEndReason.TOO_LONG:
+            return f"{after} without a new {where}"
+        case WaitEndReason.UNWATCHED:
+            return f"{after}: no agent can watch for a {where}"
+        case WaitEndReason.URGENT:
+            return f"{after}: the change cannot wait, {end.detail}"
+        case WaitEndReason.MEMBER_FAILED:
+            return f"{after}: the workers of {end.detail} have failed"
+        case WaitEndReason.NO_CHANGE:
+            return f"{after}: the group is to stay as it is"
+
+
+def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
+    """Which newcomers wait because the group has just grown, and until when; empty: none does.
+
+    Args:
+        job: with its status.
+        newcomers: the workers that are ready.
+    """
+    if not newcomers:
+        return ""
+    until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)
+    ready = describe_ready(newcomers)
+    return f"{ready}; the group may grow at {until}, as resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"
+
+
+def explain_evacuation(evacuation: Evacuation) -> str:
+    """Which workers wait for a replacement, and why; empty: none does."""
+    return "; ".join(f"{worker} {why}, as soon as its replacement is ready" for worker, why in evacuation.staying.items())
+
+
+def explain_restart(restart: GroupRestart) -> str:
+    """Why all workers are replaced."""
+    rule = restart.cause.rule if restart.cause else None
+    return f"{rule or 'failurePolicy.rules'} replaces all workers: {restart.cause or 'see status.rootCause'}"
+
+
+def explain_schedule_wait(job: Job, wait: ScheduleWait) -> str:
+    """Why a job has given its places back, and until when it waits."""
+    return (
+        f"fewer than {job.minimum} workers had a place for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
+        f"their pods are deleted to make room for other jobs; the next try is at {wait.retry_time}"
+    )
