@@ -70,7 +70,7 @@ class Group:
     room_seconds: float = ROOM_SECONDS
 
 
-def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) -> tuple[Autoscale, str]:
+def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) -> tuple[Autoscale, str | None]:
     """Decides on the size.
 
     Args:
@@ -80,7 +80,7 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
         now: monotonic seconds.
 
     Returns:
-        The decision, and a sentence about it; empty: it has not changed.
+        The decision, and a sentence about it; None: it has not changed.
     """
     top = group.sizes[-1]
     if state.replicas is not None and state.replicas not in group.sizes[:-1]:
@@ -91,28 +91,28 @@ def decide(state: Autoscale, group: Group, min_efficiency: float, now: float) ->
     home = state.replicas or top
     if state.trying is None:
         if group.size != home or group.measurement.throughput is None or now < state.next_at:
-            return state, ""
+            return state, None
         chosen = _next_try(home, group)
         if chosen is None:
-            return state, ""
+            return state, None
         more = "more would add" if chosen > home else "the others add"
         tried = replace(state, trying=chosen, began_at=now, reached=False)
         return tried, f"Tries {chosen} instead of {home} workers, to measure what {more}"
     if group.size != state.trying:
         if state.reached or state.trying < home or now < state.began_at + group.room_seconds:
-            return state, ""
+            return state, None
         return _end_try(state, home, now), f"Keeps {home} workers: there was no room for {state.trying}"
     state = replace(state, reached=True)
     current = group.measurement.throughput
     if current is None or not group.measurement.due:
-        return state, ""
+        return state, None
     comparison = compare(current, group.known[home]) if home in group.known else None
     if comparison is None:
         return _end_try(state, home, now), f"Keeps {home} workers: the measurements of {state.trying} lie too far apart in time"
     low, high = comparison.efficiency - comparison.margin, comparison.efficiency + comparison.margin
     if low < min_efficiency <= high or comparison.margin > DECIDING_MARGIN:
         if not group.measurement.full:
-            return state, ""
+            return state, None
         why = f"give or take {comparison.margin:.2f}, which does not tell whether minEfficiencyPercent {100 * min_efficiency:g} is met"
         return _end_try(state, home, now), f"Keeps {home} workers: {comparison}, {why}"
     kept = comparison.more if low >= min_efficiency else comparison.fewer

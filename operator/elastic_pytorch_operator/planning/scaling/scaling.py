@@ -38,15 +38,15 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ScalingNews:
-    """What is to be told now; empty: nothing.
+    """What is to be told now.
 
     Attributes:
-        advice: what was measured.
-        decision: of autoscale.
+        advice: what was measured; None: nothing that differs from before.
+        decision: of autoscale, a sentence; None: it has not changed.
     """
 
-    advice: str = ""
-    decision: str = ""
+    advice: Comparison | None = None
+    decision: str | None = None
 
 
 NO_NEWS = ScalingNews()
@@ -73,7 +73,7 @@ def advance_scaling(job: Job, observed: Observed, known: Scaling) -> tuple[Scali
         other = None if told else nearest(current, sizes.values())
         compared = compare(current, other) if other else None
         if compared is not None and compared.telling:
-            news = NO_NEWS if advice and advice.agrees_with(compared) else ScalingNews(str(compared))
+            news = NO_NEWS if advice and advice.agrees_with(compared) else ScalingNews(compared)
             advice, told = compared, True
     mute = mark is None and (known.mute or _steps(observed))
     known = Scaling(measurement, sizes, advice, told, known.autoscale, mute)

@@ -60,12 +60,12 @@ def test_smaller_group_is_tried_first() -> None:
     ],
 )
 def test_nothing_is_tried_when(seen: Group, why: str) -> None:
-    assert decide(Autoscale(), seen, BOUND, NOW) == (Autoscale(), ""), why
+    assert decide(Autoscale(), seen, BOUND, NOW) == (Autoscale(), None), why
 
 
 def test_nothing_is_tried_during_a_rest() -> None:
     resting = Autoscale(next_at=NOW + 1)
-    assert decide(resting, group(4, only(LINEAR, 4)), BOUND, NOW) == (resting, "")
+    assert decide(resting, group(4, only(LINEAR, 4)), BOUND, NOW) == (resting, None)
     assert decide(resting, group(4, only(LINEAR, 4)), BOUND, NOW + 1)[0].trying == 3
 
 
@@ -107,7 +107,7 @@ def test_decision_looks_at_some_numbers_of_windows_only() -> None:
 def test_unsure_comparison_goes_on_and_then_keeps_the_size_before(replicas: int | None, trying: int) -> None:
     before = Autoscale(replicas, trying, began_at=NOW - 90)
     state, told = decide(before, group(trying, LINEAR, spread=0.3), BOUND, NOW)
-    assert (state.replicas, state.trying, told) == (replicas, trying, "")
+    assert (state.replicas, state.trying, told) == (replicas, trying, None)
     state, told = decide(before, group(trying, LINEAR, spread=0.3, windows=MAX_WINDOWS), BOUND, NOW)
     assert (state.replicas, state.trying) == (replicas, None)
     assert "does not tell whether minEfficiencyPercent 70 is met" in told
@@ -125,14 +125,14 @@ def test_worker_at_the_bound_is_neither_given_back_nor_taken() -> None:
 
 def test_loss_decides_nothing() -> None:
     trying = Autoscale(3, 4, began_at=NOW - 9999, reached=True)
-    assert decide(trying, group(3, LINEAR), BOUND, NOW) == (trying, "")
+    assert decide(trying, group(3, LINEAR), BOUND, NOW) == (trying, None)
     lower = Autoscale(None, 3, began_at=NOW - 9999)
-    assert decide(lower, group(2, LINEAR), BOUND, NOW) == (lower, "")
+    assert decide(lower, group(2, LINEAR), BOUND, NOW) == (lower, None)
 
 
 def test_workers_that_find_no_room_are_given_up() -> None:
     trying = Autoscale(3, 4, began_at=NOW - ROOM_SECONDS + 1)
-    assert decide(trying, group(3, LINEAR), BOUND, NOW) == (trying, "")
+    assert decide(trying, group(3, LINEAR), BOUND, NOW) == (trying, None)
     state, told = decide(trying, group(3, LINEAR), BOUND, NOW + 1)
     assert (state.replicas, state.trying, state.limit(4)) == (3, None, 3)
     assert told == "Keeps 3 workers: there was no room for 4"
@@ -180,7 +180,7 @@ def test_neighbour_that_was_measured_first_is_tried_next() -> None:
 )
 def test_spec_decides(sizes: Sequence[int], state: Autoscale, expected: tuple[int | None, int]) -> None:
     found, told = decide(state, group(0, {}, sizes=sizes), BOUND, NOW)
-    assert (found.replicas, found.limit(sizes[-1]), told) == (*expected, "")
+    assert (found.replicas, found.limit(sizes[-1]), told) == (*expected, None)
 
 
 @pytest.mark.parametrize(

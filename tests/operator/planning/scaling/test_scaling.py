@@ -86,7 +86,7 @@ class Day:
             seen = self.observe()
             self.known, news = advance_scaling(self.job, seen, self.known)
             self.told += [news.decision] if news.decision else []
-            self.advice += [news.advice] if news.advice else []
+            self.advice += [str(news.advice)] if news.advice else []
             written = write_scaling(self.job, seen, self.known)
             self.writes += written != self.status
             self.status = written

@@ -63,7 +63,7 @@ def test_sizes_are_bounded() -> None:
 
 def test_suspended_job_forgets() -> None:
     found, news = advance_scaling(a_job(**AUTOSCALED, suspend=True), observed(), KNOWN)
-    assert (found, news.decision) == (Scaling(), "")
+    assert (found, news.decision) == (Scaling(), None)
 
 
 def test_new_spec_ends_the_rest() -> None:
