@@ -53,7 +53,7 @@ def decide_ending(
     budget: Budget,
     departures: Departures = NO_DEPARTURES,
     *,
-    invalid: str = "",
+    invalid: str | None = None,
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
@@ -66,14 +66,14 @@ def decide_ending(
         candidates: its workers, assessed.
         budget: its failures.
         departures: workers that go, or have gone, for a reason that is known.
-        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates.
+        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates; None: it may.
         deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
         starts: the pods that have failed to start.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
     """
-    if invalid:
+    if invalid is not None:
         claim = invalid.startswith("PersistentVolumeClaim")
         what = "spec.sharedVolumeClaims cannot make a claim" if claim else "spec.template cannot make a pod"
         return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None

@@ -40,7 +40,7 @@ class Memory:
         grown_at: when the group last grew, monotonic seconds; None: never, as far as is known.
         active_since: when the job began, or was resumed, monotonic seconds.
         failed: the writes that the API server has not accepted.
-        invalid: why the API server can make no pod from the template; empty: it has not said so.
+        invalid: why the API server can make no pod from the template; None: it has not said so.
         generation: of the spec that the last plan was made for.
         tried_generation: the generation of the spec whose pods the API server has been asked about by a dry run.
         written: the status that was last written.
@@ -66,7 +66,7 @@ class Memory:
     grown_at: float | None = None
     active_since: float | None = None
     failed: FailedWrites = field(default_factory=dict)
-    invalid: str = ""
+    invalid: str | None = None
     generation: int | None = None
     tried_generation: int = 0
     written: Mapping[str, Any] | None = None

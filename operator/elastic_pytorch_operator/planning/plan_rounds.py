@@ -44,6 +44,14 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
     round_ = change.decision.round or observed.round
     status = describe_job(job, observed, judged.workers.candidates, round_, findings)
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
+    news = find_news(memory, change.memory, change.decision.round, judged.ending)
+    events = [
+        *record_announcements(observed, findings.evacuation.announced),
+        *record_events(job, target, observed, replace(news, waited=change.deferral.over, scaling=scaling)),
+        *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
+        *record_preflight(findings.preflight),
+        *record_timeout(job, findings.schedule),
+    ]
     pods: list[Action] = []
     rechecks = [judged.recheck_at, change.decision.recheck_at, write_at]
     if judged.ending is None:
@@ -58,7 +66,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
         dump_stacks=judged.dump_stacks,
         checks=judged.workers.preflight.requests,
         verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
-        actions=(*pods, *_events(job, observed, memory, findings, judged, change, scaling), *write),
+        actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
         urgent_at=change.decision.recheck_at,
     )
@@ -85,26 +93,6 @@ def _find(job: Job, target: Target, observed: Observed, judged: Judgement, chang
         preflight=workers.preflight,
         fit=memory.fit,
     )
-
-
-def _events(
-    job: Job,
-    observed: Observed,
-    before: Memory,
-    findings: Findings,
-    judged: Judgement,
-    change: GroupChange,
-    scaling: ScalingNews,
-) -> list[Action]:
-    news = find_news(before, change.memory, change.decision.round, judged.ending)
-    news = replace(news, waited=change.deferral.over, scaling=scaling)
-    return [
-        *record_announcements(observed, judged.workers.evacuation.announced),
-        *record_events(job, findings.target, observed, news),
-        *(record_stragglers(before.stragglers, findings.stragglers) if judged.ending is None else ()),
-        *record_preflight(findings.preflight),
-        *record_timeout(job, findings.schedule),
-    ]
 
 
 def _pauses(observed: Observed, judged: Judgement) -> list[float]:
