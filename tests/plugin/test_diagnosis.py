@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
-from elastic_pytorch_client.reading.job_view import Condition, JobView
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
 from elastic_pytorch_client.views.why_view import show_why
 
@@ -137,13 +137,15 @@ def with_condition(job: JobView, type_: str, reason: str, message: str, *, true:
 
 
 def refused(job: JobView) -> JobView:
-    message = 'trains with 2 of 3 workers; the API server refuses: pods "x" is forbidden: exceeded quota: small'
-    return with_condition(job, "Degraded", "WorkersMissing", message)
+    job = replace(job, refusals=('the API server refuses: pods "x" is forbidden: exceeded quota: small',))
+    return with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {job.refusals[0]}")
 
 
 def unlike(job: JobView) -> JobView:
-    message = "trains with 2 of 3 workers; left out for the number of processes: w1 on node b runs 8, the others run 16 each; create it so"
-    return with_condition(job, "Degraded", "WorkersMissing", message)
+    apart = Worker("w1", 1, None, "b", "Ready", processes=8)
+    return with_condition(
+        replace(job, workers=(*job.workers, apart)), "Degraded", "WorkersMissing", "trains with 2 of 3 workers"
+    )
 
 
 def fails_again_and_again(job: JobView) -> JobView:
@@ -157,10 +159,9 @@ def gave_places_back(job: JobView) -> JobView:
 
 
 def without_pod_group(job: JobView) -> JobView:
-    message = (
-        "0 of 3 workers are ready; the API server refuses: spec.scheduling.gang.scheduler is Kai, but the cluster has none"
-    )
-    return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0)
+    refusal = "the API server refuses: spec.scheduling.gang.scheduler is Kai, but the cluster has none"
+    message = f"0 of 3 workers are ready; {refusal}"
+    return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0, refusals=(refusal,))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def without_pod_group(job: JobView) -> JobView:
             lambda job: replace(job, seen=False),
             ["The operator has not seen the newest spec of char-lm", "kubectl get deployments -A"],
         ),
-        (unlike, ["number of processes: w1 on node b runs 8, the others run 16 each.", "set spec.nprocPerNode to a number"]),
+        (unlike, ["another number of processes: w1 on node b runs 8.", "set spec.nprocPerNode to a number"]),
         (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,
@@ -200,8 +201,7 @@ def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines
 def test_what_the_api_server_does_not_take_is_told_of_a_job_that_is_as_wanted_too(name: str) -> None:
     job = job_of(name)
     said_of_it = "Service char-lm exists and does not belong to this job: delete that Service"
-    type_ = "Suspended" if job.suspended else "Running"
-    shown = diagnose(with_condition(job, type_, "Any", f"so it is; the API server refuses: {said_of_it}"), evidence_of(name))
+    shown = diagnose(replace(job, refusals=(f"the API server refuses: {said_of_it}",)), evidence_of(name))
     assert not shown.well
     assert f"The API server refuses: {said_of_it}." in said(shown)
     assert said(shown).count(said_of_it) == 1
@@ -262,8 +262,8 @@ def test_a_job_without_quota(reason: str, advice: str) -> None:
 
 
 def test_a_refusal_while_a_job_is_still_stopping() -> None:
-    message = "spec.suspend is true: 1 pod is left; the API server refuses: Service sleeper exists"
-    job = with_condition(job_of("suspended"), "Suspended", "Suspending", message, true=False)
+    job = with_condition(job_of("suspended"), "Suspended", "Suspending", "spec.suspend is true: 1 pod is left", true=False)
+    job = replace(job, refusals=("the API server refuses: Service sleeper exists",))
     shown = diagnose(job, evidence_of("suspended"))
     assert not shown.well
     assert "The API server refuses: Service sleeper exists." in said(shown)

@@ -167,7 +167,7 @@ ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3
     ],
 )
 def test_refusal(seen: Observed, job: dict[str, Any], error: ClusterError, told: str) -> None:
-    diagnosis = why(view(seen, job=job, refusal=error.words))
+    diagnosis = why(view(seen, job=job, refusal=error.words, refusals=(error.words,)))
     assert not diagnosis.well
     assert [finding.what.startswith(told) for finding in diagnosis.findings].count(True) == 1
     quota = [finding for finding in diagnosis.findings if "kubectl describe quota" in finding.do]
@@ -183,7 +183,7 @@ def test_other_number_of_processes() -> None:
     seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=a_round(0, 1))
     [finding, *_] = why(view(seen)).findings
     assert finding.what == (
-        "Workers are left out because of their number of processes: w2 on node node-0 runs 4, the others run 8 each."
+        "Workers are left out because the others run another number of processes: w2 on node node-0 runs 4."
     )
     assert "set spec.nprocPerNode to a number" in finding.do
 

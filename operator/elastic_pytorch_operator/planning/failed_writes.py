@@ -78,9 +78,14 @@ def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
     return {key: write for key, write in failed.items() if key not in (DRY_RUN, POD_GROUP, PODS)}
 
 
+def lasting(failed: FailedWrites) -> tuple[str, ...]:
+    """What came of a job's writes that the API server does not take for some time, each once."""
+    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting))
+
+
 def describe(failed: FailedWrites) -> str:
     """What a job's conditions say of its failed writes; empty: nothing."""
-    words = list(dict.fromkeys(write.words for write in failed.values() if write.lasting))
+    words = lasting(failed)
     more = len(words) - MAX_REPORTED
     return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
 

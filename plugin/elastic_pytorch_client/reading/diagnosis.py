@@ -18,10 +18,7 @@ from elastic_pytorch_client.reading.timeline import JobEvent
 
 MULTIKUEUE = f"{KUEUE}multikueue"  # in spec.managedBy: Kueue has another cluster run the job
 UNSEEN_SECONDS = 10.0
-
-# As the operator words them in the messages of conditions (cluster/interface.py, planning/workers/process_counts.py).
-REFUSAL = re.compile(r"the API server (?:refuses|fails): .*", re.DOTALL)
-UNLIKE = re.compile(r"left out for the number of processes: ([^;]*)")
+MAX_NAMED = 3
 
 _AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
 
@@ -245,29 +242,29 @@ def _make_room(job: JobView, do: str) -> str:
 
 
 def _refused(job: JobView) -> Iterable[Finding]:
-    said = next((found for message in _messages(job) if (found := REFUSAL.search(message))), None)
-    if said is None:
-        return
-    do = (
-        "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change of the "
-        "policy. The operator retries."
-    )
-    if "spec.scheduling.gang" in said.group():
-        do = "Do what the message says. The operator retries."
-    elif "exceeded quota" in said.group():
-        do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"
-    yield Finding(f"T{said.group()[1:].rstrip('.')}.", do)
+    for said in job.refusals:
+        do = (
+            "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change "
+            "of the policy. The operator retries."
+        )
+        if "spec.scheduling.gang" in said:
+            do = "Do what the message says. The operator retries."
+        elif "exceeded quota" in said:
+            do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"
+        yield Finding(f"{said[:1].upper()}{said[1:].rstrip('.')}.", do)
 
 
 def _unlike(job: JobView) -> Iterable[Finding]:
     """Workers that may be in no group, as their nodes make another number of processes of spec.nprocPerNode."""
-    said = next((found for message in _messages(job) if (found := UNLIKE.search(message))), None)
-    if said is not None:
+    apart = [worker for worker in job.workers if worker.processes is not None]
+    if apart:
+        named = ", ".join(f"{worker.name} on node {worker.node} runs {worker.processes}" for worker in apart[:MAX_NAMED])
+        more = f", and {len(apart) - MAX_NAMED} more" if len(apart) > MAX_NAMED else ""
         do = (
             "All workers of a group run the same number of processes. Suspend the job, then set spec.nprocPerNode to a number, or add "
             "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
         )
-        yield Finding(f"Workers are left out because of their number of processes: {said[1]}.", do)
+        yield Finding(f"Workers are left out because the others run another number of processes: {named}{more}.", do)
 
 
 def _node_ending(job: JobView) -> Iterable[Finding]:
@@ -278,12 +275,6 @@ def _node_ending(job: JobView) -> Iterable[Finding]:
             f"{said[:1].upper()}{said[1:]}.",
             "The group loses nothing if a node has room for the replacement. Without one, the worker leaves just before the node ends.",
         )
-
-
-def _messages(job: JobView) -> list[str]:
-    """What the conditions say that are true, and those that say why they are false."""
-    why = ("Running", "Suspended") if job.stopping else ("Running",)
-    return [condition.message for condition in job.conditions if condition.true or condition.type in why]
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:

@@ -37,6 +37,7 @@ class Worker:
         node: empty until it has one.
         state: one word.
         listed: whether the status lists it; otherwise its rank is not known.
+        processes: that it would run, if that number keeps it out of the group.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Worker:
     node: str
     state: str
     listed: bool = True
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class JobView:
         seen: whether the operator has looked at the newest spec.
         workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
         unlisted: the indexes of the others, by state.
+        refusals: what the API server does not take of what the operator writes for the job, each in a sentence.
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
@@ -174,6 +177,7 @@ class JobView:
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    refusals: tuple[str, ...] = ()
     scaling: str = ""
     stragglers: tuple[Straggler, ...] = ()
     left_out_nodes: tuple[LeftOutNode, ...] = ()
@@ -294,6 +298,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
                 rank=_whole(worker.get("rank")),
                 node=str(worker.get("node", "")),
                 state=str(worker.get("state", "")),
+                processes=worker.get("processes"),
             )
             for worker in status.get("workers") or ()
         ),
@@ -309,6 +314,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             for condition in status.get("conditions") or ()
         ),
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
+        refusals=tuple(str(said) for said in status.get("refusals") or ()),
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
         left_out_nodes=view_left_out_nodes(status),

@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import (
+    MAX_MESSAGE,
     Condition,
     ended,
     find_condition,
@@ -48,6 +49,7 @@ from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
+MAX_REFUSALS = 3
 
 MAX_LEFT_OUT = 16  # nodes that the status lists
 
@@ -61,7 +63,8 @@ class Findings:
         target: how many workers it is to have.
         interruption: its last change of the group.
         ending: set if it ends now.
-        refusal: what came of the writes that the API server does not accept.
+        refusal: what came of the writes that the API server does not accept, in one text.
+        refusals: the same, one by one.
         deferral: whether a change of the group waits for a checkpoint.
         cooling: the newcomers that wait because the group has just grown.
         restarting: where a restart of the whole group stands.
@@ -80,6 +83,7 @@ class Findings:
     interruption: Interruption | None = None
     ending: Ending | None = None
     refusal: str = ""
+    refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
     cooling: Sequence[str] = ()
     restarting: GroupRestart = NO_RESTART
@@ -134,6 +138,8 @@ def describe_job(
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
+    if findings.refusals:
+        status["refusals"] = [words[:MAX_MESSAGE] for words in findings.refusals[:MAX_REFUSALS]]
     if findings.scaling:
         status["scaling"] = findings.scaling
     if findings.stragglers.slow:

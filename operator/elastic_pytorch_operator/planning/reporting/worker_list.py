@@ -5,7 +5,7 @@ would be a third of the largest object that etcd takes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
@@ -13,6 +13,7 @@ from elastic_pytorch_operator.model.known_workers import HEARD_STATES
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
 
 MAX_LISTED = 128
@@ -20,7 +21,7 @@ CALM_STATES = ("Running", "Succeeded")
 
 
 def describe_workers(
-    candidates: Iterable[Candidate], job: Job, observed: Observed, round_: Round | None
+    candidates: Sequence[Candidate], job: Job, observed: Observed, round_: Round | None
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
 
@@ -28,10 +29,11 @@ def describe_workers(
     needs to know of all workers whose agents have reported. So `unlistedWorkers` has the index of each worker that is not listed, once:
     of several pods of an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
     """
+    processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
     states = {c.worker: _state(c, observed, round_) for c in there}
     if len(there) <= MAX_LISTED:
-        return {"workers": [_worker(c, states[c.worker], job, observed, round_) for c in there]}, ""
+        return {"workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there]}, ""
     newest = _newest_by_index(there, observed)
     replaced = [c for c in there if newest[c.index] is not c]
     restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
@@ -39,7 +41,7 @@ def describe_workers(
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
     others = [c for c in newest.values() if c.worker not in listed]
     found: dict[str, Any] = {
-        "workers": [_worker(c, states[c.worker], job, observed, round_) for c in there if c.worker in listed]
+        "workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there if c.worker in listed]
     }
     if others:
         found["unlistedWorkers"] = {"indexes": _indexes_by_state(others, states)}
@@ -65,7 +67,9 @@ def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -
     return {state: format_ranges(indexes[state]) for state in sorted(indexes)}
 
 
-def _worker(candidate: Candidate, state: str, job: Job, observed: Observed, round_: Round | None) -> dict[str, Any]:
+def _worker(
+    candidate: Candidate, state: str, job: Job, observed: Observed, round_: Round | None, processes: int
+) -> dict[str, Any]:
     pod = observed.pods_by_name[candidate.worker]
     rank = round_.ranks.get(candidate.worker) if round_ else None
     worker: dict[str, Any] = {"name": candidate.worker, "index": candidate.index}
@@ -73,6 +77,8 @@ def _worker(candidate: Candidate, state: str, job: Job, observed: Observed, roun
         worker["rank"] = rank
     if pod.node:
         worker["node"] = pod.node
+    if differs(candidate, processes):
+        worker["processes"] = candidate.processes
     return {**worker, "state": state}
 
 

@@ -10,7 +10,7 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import explain_fa
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import a_job, a_pod, a_round, a_target, an_agent, observed
 
 FULL = "No space left on device (/checkpoints)"
 
@@ -59,7 +59,8 @@ def test_a_group_that_is_degraded_already_keeps_its_reason() -> None:
 
 def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, str, str]:
     seen = observed([a_pod(index) for index in range(3)], agents, round=a_round(*members))
-    status = describe_job(a_job(**job), seen, assess_workers(seen), seen.round, Findings(budget=Budget()))
+    described = a_job(**job)
+    status = describe_job(described, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(described)))
     found = find_condition(status, "Degraded")
     assert found is not None
     return found["status"], found["reason"], found["message"]
