@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 def text_of(shown: RenderableType, width: int = 120) -> str:
     """What stands on the screen, without colours and without what is empty at the ends of lines."""
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(shown)
+    console.print(shown, crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 

@@ -22,5 +22,5 @@ def run(context: Context, options: argparse.Namespace) -> int:
         context.console.print(f"There are no ElasticPyTorchJobs{where}.", highlight=False)
         return 0
     jobs.sort(key=lambda job: (job.namespace, job.name))
-    context.console.print(show_list(jobs, context.now(), namespaces=context.namespace is None))
+    context.console.print(show_list(jobs, context.now(), namespaces=context.namespace is None), crop=False)
     return 0

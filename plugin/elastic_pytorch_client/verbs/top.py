@@ -31,7 +31,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     cache.start()
     if options.once or not context.console.is_terminal:
         cache.stop()
-        context.console.print(screen.draw())
+        context.console.print(screen.draw(), crop=False)
         return 0
     try:
         with Live(console=context.console, auto_refresh=False, screen=True) as live:

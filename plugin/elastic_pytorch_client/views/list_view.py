@@ -4,44 +4,44 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import seconds_since, short
 from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.views.job_table import Column, JobTable
 from elastic_pytorch_client.views.styles import MUTED, state_mark, state_style
 
+NOTE_WIDTH = 24  # with fewer characters, notes say nothing
 
-def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool) -> RenderableType:
+
+def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False) -> RenderableType:
     """The table.
 
     Args:
         jobs: in the order to show them.
         now: the time of day.
         namespaces: whether to have a column for them.
+        wide: have all columns, and whole, whatever the width of the screen.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", expand=True)
-    if namespaces:
-        table.add_column("NAMESPACE", no_wrap=True)
-    for title in ("NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "INTERRUPTIONS", "AGE"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("NOTE", no_wrap=True, overflow="ellipsis", ratio=1)
-    for job in jobs:
-        state = Text(f"{state_mark(job.state)} {job.state}", state_style(job.state))
-        loss = "" if job.progress.loss is None else f"{job.progress.loss:.4g}"
-        row: list[str | Text] = [
-            job.name,
-            state,
-            ready_of_wanted(job),
-            str(job.world),
-            how_far(job),
-            loss,
-            str(job.interruptions),
-        ]
-        age = short(seconds_since(job.created, now)) if job.created else ""
-        table.add_row(*([job.namespace] if namespaces else []), *row, age, Text(note(job), MUTED))
-    return table
+    columns = [
+        *name_columns(jobs, namespaces=namespaces),
+        Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),
+        Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
+        Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
+        Column("LOSS", 5, [Text("" if job.progress.loss is None else f"{job.progress.loss:.4g}") for job in jobs]),
+        Column("INTERRUPTIONS", 4, [Text(str(job.interruptions)) for job in jobs]),
+        Column("AGE", 3, [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs]),
+        Column("NOTE", 2, [Text(note(job), MUTED) for job in jobs], enough=NOTE_WIDTH),
+    ]
+    return JobTable(columns, gap=3, wide=wide)
+
+
+def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:
+    """The first columns of every table of jobs: which job it is, and how it is."""
+    states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
+    names = [Column("NAME", 0, [Text(job.name) for job in jobs]), Column("STATE", 0, states)]
+    return [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names] if namespaces else names
 
 
 def ready_of_wanted(job: JobView) -> str:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.views.list_view import note, ready_of_wanted
+from elastic_pytorch_client.views.job_table import Column, JobTable
+from elastic_pytorch_client.views.list_view import name_columns, note, ready_of_wanted
 from elastic_pytorch_client.views.progress_bar import progress_bar
 from elastic_pytorch_client.views.sparkline import sparkline
-from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_mark, state_style
+from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_style
 
 MAX_SAMPLES = 240
 SPARK_WIDTH, BAR_WIDTH = 16, 14
@@ -53,25 +53,23 @@ def show_top(
         namespaces: whether to have a column for them.
         trouble: why what is shown may be old; empty: it is not.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    if namespaces:
-        table.add_column("NAMESPACE", no_wrap=True)
-    for title in ("NAME", "STATE", "WORKERS", "PROGRESS", "LEFT"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("LOSS", no_wrap=True, justify="right")
-    table.add_column("", no_wrap=True, width=SPARK_WIDTH)
-    table.add_column("STEPS/S", no_wrap=True, justify="right")
-    table.add_column("", no_wrap=True, width=SPARK_WIDTH)
-    table.add_column("INTERRUPTED", no_wrap=True)
-    metrics = any(job.progress.metrics for job in jobs)
-    if metrics:
-        table.add_column("METRICS", no_wrap=True)
-    for job in sorted(jobs, key=_order):
-        known = sparklines.get(job.uid) or SparklineSamples()
-        named = [", ".join(job.progress.name_metrics(SHOWN_METRICS))] if metrics else []
-        table.add_row(*([job.namespace] if namespaces else []), *_row(job, known), *named)
+    ordered = sorted(jobs, key=_order)
+    known = [sparklines.get(job.uid) or SparklineSamples() for job in ordered]
+    columns = [
+        *name_columns(ordered, namespaces=namespaces),
+        Column("WORKERS", 0, list(map(_workers, ordered))),
+        Column("PROGRESS", 1, list(map(_bar, ordered))),
+        Column("LEFT", 3, list(map(_left, ordered))),
+        Column("LOSS", 2, list(map(_loss, ordered)), "right"),
+        Column("", 6, [Text(sparkline(seen.losses, SPARK_WIDTH), ACCENT) for seen in known], width=SPARK_WIDTH),
+        Column("STEPS/S", 4, list(map(_speed, ordered)), "right"),
+        Column("", 8, [Text(sparkline(seen.speeds, SPARK_WIDTH), ACCENT) for seen in known], width=SPARK_WIDTH),
+        Column("INTERRUPTED", 7, list(map(_interrupted, ordered))),
+    ]
+    if any(job.progress.metrics for job in jobs):
+        columns.append(Column("METRICS", 5, [Text(", ".join(job.progress.name_metrics(SHOWN_METRICS))) for job in ordered]))
     notes = [Text(f"{job.name}: ", BUSY).append(text, MUTED) for job in jobs if (text := note(job))]
-    parts: list[RenderableType] = [_headline(jobs, now, trouble), Text(), table]
+    parts: list[RenderableType] = [_headline(jobs, now, trouble), Text(), JobTable(columns)]
     if notes:
         parts += [Text(), *notes]
     return Group(*parts)
@@ -86,32 +84,30 @@ def _headline(jobs: Iterable[JobView], now: datetime, trouble: str) -> Text:
     return text.append(f"   {trouble}", BUSY) if trouble else text
 
 
-def _row(job: JobView, known: SparklineSamples) -> list[Text | str]:
+def _bar(job: JobView) -> Text:
     progress = job.progress
-    bar = Text("-", MUTED)
     if progress.fraction is not None:
-        bar = progress_bar(progress.fraction, BAR_WIDTH).append(f" {progress.fraction:>4.0%}", "default")
-    elif progress.step is not None:
-        bar = Text(f"step {progress.step}")
-    left = spell(progress.seconds_left) if job.world and progress.seconds_left else ""
-    loss = "" if progress.loss is None else f"{progress.loss:.3f}"
-    speed = f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else ""
+        return progress_bar(progress.fraction, BAR_WIDTH).append(f" {progress.fraction:>4.0%}", "default")
+    return Text("-", MUTED) if progress.step is None else Text(f"step {progress.step}")
+
+
+def _left(job: JobView) -> Text:
+    return Text(spell(job.progress.seconds_left) if job.world and job.progress.seconds_left else "")
+
+
+def _loss(job: JobView) -> Text:
+    return Text("" if job.progress.loss is None else f"{job.progress.loss:.3f}")
+
+
+def _speed(job: JobView) -> Text:
+    speed = job.progress.steps_per_second
+    return Text(f"{speed:.3g}" if job.world and speed is not None else "")
+
+
+def _interrupted(job: JobView) -> Text:
     last = job.last_interruption
-    interrupted = str(job.interruptions)
-    if last is not None and last.seconds is not None:
-        interrupted += f", last in {last.seconds:.1f} s"
-    return [
-        job.name,
-        Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)),
-        _workers(job),
-        bar,
-        left,
-        loss,
-        Text(sparkline(known.losses, SPARK_WIDTH), ACCENT),
-        speed,
-        Text(sparkline(known.speeds, SPARK_WIDTH), ACCENT),
-        Text(interrupted, MUTED),
-    ]
+    seconds = f", last in {last.seconds:.1f} s" if last is not None and last.seconds is not None else ""
+    return Text(f"{job.interruptions}{seconds}", MUTED)
 
 
 def _workers(job: JobView) -> Text:

@@ -1,0 +1,139 @@
+"""Which columns a table of jobs has on a narrow screen: names, states and workers stay whole."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from elastic_pytorch_client.reading.job_view import JobView, Progress
+from elastic_pytorch_client.views.job_table import choose_columns
+from elastic_pytorch_client.views.list_view import show_list
+from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
+from rich.console import Console
+from rich.live import Live
+
+from tests.plugin.plugin_console import text_of
+from tests.plugin.recorded_cluster import RecordedCluster, job_of, moment_of, recorded
+
+SCREENS = (80, 100, 120)
+NOW = moment_of("lost")
+LONG = "x" * 61
+REASON = "no node has room for a pod of this job, " * 8
+
+
+def the_jobs(name: str, namespace: str = "team") -> list[JobView]:
+    """One of each kind of trouble, and one that has everything to show."""
+    told = Progress(step=341, total=800, loss=1.63, steps_per_second=9.1, seconds_left=51, metrics={"accuracy": 0.93})
+    jobs = [replace(job_of("lost"), progress=told), *map(job_of, ("failed", "suspended", "too-large"))]
+    for place, condition in enumerate(jobs[3].conditions):
+        if condition.type == "Running":
+            told_long = (*jobs[3].conditions[:place], replace(condition, message=REASON), *jobs[3].conditions[place + 1 :])
+            jobs[3] = replace(jobs[3], conditions=told_long)
+    return [
+        replace(job, name=f"{name}-{number}", namespace=f"{namespace}-{number}", uid=str(number))
+        for number, job in enumerate(jobs)
+    ]
+
+
+def titles_of(shown: str) -> list[str]:
+    return next(line for line in shown.splitlines() if "WORKERS" in line).split()
+
+
+@pytest.mark.parametrize(
+    ("room", "kept"),
+    [
+        pytest.param(100, [0, 1, 2, 3, 4], id="all of them"),
+        pytest.param(38, [0, 1, 2, 3, 4], id="just so"),
+        pytest.param(37, [0, 1, 3, 4], id="without the least important one"),
+        pytest.param(29, [0, 1, 3, 4], id="just so again"),
+        pytest.param(28, [0, 1, 3], id="without the next one"),
+        pytest.param(19, [0, 3], id="what is always there"),
+        pytest.param(5, [0, 3], id="it stays where there is no room even for that"),
+    ],
+)
+def test_columns_of_a_width(room: int, kept: list[int]) -> None:
+    importance, widths = [0, 1, 3, 0, 2], [10, 6, 7, 4, 3]
+    assert choose_columns(importance, widths, gap=2, room=room) == kept
+
+
+@pytest.mark.parametrize("importance", [[0, 1, 2], [2, 1, 0], [0, 0, 0]])
+def test_a_wider_screen_has_all_columns_of_a_narrow_one(importance: list[int]) -> None:
+    chosen = [set(choose_columns(importance, [9, 5, 7], gap=3, room=room)) for room in range(40)]
+    assert all(narrow <= wide for narrow, wide in itertools.pairwise(chosen))
+
+
+@pytest.mark.parametrize("namespaces", [False, True])
+@pytest.mark.parametrize("name", ["lm", "a-name-as-people-give-them", LONG])
+@pytest.mark.parametrize("columns", SCREENS)
+def test_names_states_and_workers_are_whole(columns: int, name: str, namespaces: bool) -> None:
+    jobs = the_jobs(name, LONG if name == LONG else "team")
+    for view in (show_list(jobs, NOW, namespaces=namespaces), show_top(jobs, {}, NOW, namespaces=namespaces)):
+        lines = text_of(view, columns).splitlines()
+        start = next(place for place, line in enumerate(lines) if "WORKERS" in line) + 1
+        for job in jobs:
+            [row] = [line for line in lines[start : start + len(jobs)] if job.name in line.split()]
+            words = row.split()
+            assert job.state in words
+            assert not namespaces or words[0] == job.namespace
+            assert "-" in words or f"{job.ready}/{job.wanted}" in words
+            assert name == LONG or len(row) <= columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (80, "NAME STATE WORKERS STEP NOTE"),
+        (100, "NAME STATE WORKERS STEP INTERRUPTIONS AGE NOTE"),
+        (120, "NAME STATE WORKERS WORLD STEP LOSS INTERRUPTIONS AGE NOTE"),
+    ],
+)
+def test_columns_of_list(columns: int, titles: str) -> None:
+    shown = text_of(show_list(the_jobs("char-lm"), NOW, namespaces=False), columns)
+    assert titles_of(shown) == titles.split()
+    assert "no node has room" in shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (80, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S"),
+        (100, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S METRICS"),
+        (120, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S METRICS"),
+        (200, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S INTERRUPTED METRICS"),
+    ],
+)
+def test_columns_of_top(columns: int, titles: str) -> None:
+    shown = text_of(show_top(the_jobs("char-lm"), {}, NOW, namespaces=False), columns)
+    assert titles_of(shown) == titles.split()
+    assert " ".join(REASON.split()) in " ".join(shown.split()), "the note is whole, below the table"
+
+
+def test_the_most_important_columns_come_wide_or_not() -> None:
+    jobs = the_jobs(LONG, LONG)
+    titles = titles_of(text_of(show_list(jobs, NOW, namespaces=True, wide=True), 80))
+    assert titles == [*["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "INTERRUPTIONS", "AGE", "NOTE"]]
+
+
+@pytest.mark.parametrize("columns", SCREENS)
+def test_a_live_screen_continues_a_long_name_on_the_next_line(columns: int) -> None:
+    console = Console(width=columns, height=60, force_terminal=True)
+    jobs = the_jobs(LONG, LONG)
+    with console.capture(), Live(console=console, screen=True, auto_refresh=False):
+        lines = console.render_lines(show_top(jobs, {"0": SparklineSamples()}, NOW, namespaces=True), pad=False)
+    shown = ["".join(segment.text for segment in line) for line in lines]
+    assert all(len(line) <= columns for line in shown)
+    first = next(line for line in shown if "Resizing" in line)
+    assert "2/3" in first
+    assert "".join(shown).count("x") >= 2 * len(jobs) * len(LONG), "nothing of the names is lost"
+
+
+@pytest.mark.parametrize("words", [["list"], ["top", "--once"]])
+def test_lines_that_are_longer_than_the_screen_are_printed_whole(words: list[str], epj: Callable[..., tuple[int, str]]) -> None:
+    cluster = RecordedCluster()
+    for job in ("lost", "suspended"):
+        manifest = recorded(job)["job"]
+        manifest["metadata"]["name"] = f"{LONG}-{job[0]}"
+        cluster.put(manifest)
+    shown = epj(cluster, *words, "-A", width=80)[1]
+    assert f"{LONG}-l" in shown
+    assert "2/3" in shown
