@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
-from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
+from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.nodes import view_node
+from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.top_view import SparklineSamples, show_top

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotFound, Refused
-from elastic_pytorch_client.reading.job_view import JobView, parse_time, view_job
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 
 Object = dict[str, Any]

@@ -10,7 +10,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
-from elastic_pytorch_client.views.styles import state_style
+from elastic_pytorch_client.views.widgets import state_style
 from elastic_pytorch_operator.api import names as operator_names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_client.reading.job_view import Progress
 from elastic_pytorch_client.views.list_view import show_list
-from elastic_pytorch_client.views.progress_bar import progress_bar
-from elastic_pytorch_client.views.sparkline import sparkline
 from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
+from elastic_pytorch_client.views.widgets import progress_bar, sparkline
 
 from tests.plugin.plugin_console import text_of
 from tests.plugin.recorded_cluster import job_of, moment_of

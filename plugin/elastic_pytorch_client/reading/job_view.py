@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.reading.index_ranges import parse_ranges
 from elastic_pytorch_client.reading.interruption_phases import PHASES
-from elastic_pytorch_client.reading.left_out_nodes import LeftOutNode, view_left_out_nodes
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
+from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time
 
 RUNNING = "Running"
 
@@ -122,6 +121,25 @@ class RootCause:
         if self.time is not None:
             parts.append(f"at {self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
         return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutNode:
+    """An entry of `status.leftOutNodes`.
+
+    Attributes:
+        node: its name.
+        worker: that failed its checks there.
+        message: what was wrong, to follow the worker's name in a sentence.
+    """
+
+    node: str
+    worker: str
+    message: str
+
+    def __str__(self) -> str:
+        """Says which node is left out, and why."""
+        return f"node {self.node} is left out: {self.worker} {self.message}, twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +335,15 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
-        left_out_nodes=view_left_out_nodes(status),
+        left_out_nodes=_view_left_out_nodes(status),
+    )
+
+
+def _view_left_out_nodes(status: Mapping[str, Any]) -> tuple[LeftOutNode, ...]:
+    """Returns the nodes that a status lists, the last one last."""
+    return tuple(
+        LeftOutNode(str(entry.get("node", "")), str(entry.get("worker", "")), str(entry.get("message", "")))
+        for entry in status.get("leftOutNodes") or ()
     )
 
 
@@ -336,25 +362,6 @@ def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:
         slowest=str(interruption.get("slowestPhase", "")),
         round=int(interruption.get("round", 0)),
     )
-
-
-def parse_time(text: object) -> datetime | None:
-    """An RFC 3339 time, with up to nine digits of a second; None if it is none."""
-    if not isinstance(text, str):
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def parse_number(text: object) -> float | None:
-    """A decimal number in a string; None if it is none."""
-    try:
-        return float(str(text))
-    except ValueError:
-        return None
 
 
 def _whole(value: object) -> int | None:

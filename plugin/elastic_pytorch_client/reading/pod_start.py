@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_client.reading.job_view import parse_time
+from elastic_pytorch_client.reading.text import parse_time
 
 SLOW_SCHEDULING_SECONDS = 10.0
 SLOW_START_SECONDS = 30.0

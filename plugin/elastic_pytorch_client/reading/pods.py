@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.durations import seconds_since
-from elastic_pytorch_client.reading.first_line import first_line
-from elastic_pytorch_client.reading.job_view import parse_time
 from elastic_pytorch_client.reading.nodes import requests_of
+from elastic_pytorch_client.reading.text import first_line, parse_time
 
 SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"

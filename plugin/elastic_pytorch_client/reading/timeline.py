@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.reading.job_view import parse_time
+from elastic_pytorch_client.reading.text import parse_time
 
 MAX_DIGITS = 18
 

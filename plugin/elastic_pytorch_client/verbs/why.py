@@ -6,9 +6,9 @@ from typing import Any
 
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
-from elastic_pytorch_client.reading.job_view import parse_time
 from elastic_pytorch_client.reading.nodes import NodeView, view_node
 from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.views.why_view import show_why
 

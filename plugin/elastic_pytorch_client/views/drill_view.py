@@ -11,7 +11,7 @@ from elastic_pytorch_client.drill.outcome import Outcome, what_to_set
 from elastic_pytorch_client.reading.interruption_phases import name_slowest
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
-from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED
+from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED
 
 TITLES = {
     Fault.PROCESS: "a process is killed",

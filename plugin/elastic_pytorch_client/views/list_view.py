@@ -7,10 +7,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from elastic_pytorch_client.durations import seconds_since, short
-from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.views.job_table import Column, JobTable
-from elastic_pytorch_client.views.styles import MUTED, state_mark, state_style
+from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 
 NOTE_WIDTH = 24  # with fewer characters, notes say nothing
 

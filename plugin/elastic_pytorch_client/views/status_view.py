@@ -12,13 +12,12 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
-from elastic_pytorch_client.reading.first_line import first_line
 from elastic_pytorch_client.reading.interruption_phases import name_slowest
 from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
+from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.reading.timeline import JobEvent
-from elastic_pytorch_client.views.progress_bar import progress_bar
-from elastic_pytorch_client.views.styles import BAD, BUSY, GOOD, MUTED, state_mark, state_style
+from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED, progress_bar, state_mark, state_style
 
 BAR_WIDTH = 40
 SHOWN_METRICS = 4

@@ -12,9 +12,7 @@ from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.job_table import Column, JobTable
 from elastic_pytorch_client.views.list_view import name_columns, note, ready_of_wanted
-from elastic_pytorch_client.views.progress_bar import progress_bar
-from elastic_pytorch_client.views.sparkline import sparkline
-from elastic_pytorch_client.views.styles import ACCENT, BUSY, MUTED, state_style
+from elastic_pytorch_client.views.widgets import ACCENT, BUSY, MUTED, progress_bar, sparkline, state_style
 
 MAX_SAMPLES = 240
 SPARK_WIDTH, BAR_WIDTH = 16, 14

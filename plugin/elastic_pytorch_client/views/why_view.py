@@ -5,7 +5,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from elastic_pytorch_client.reading.diagnosis import Diagnosis
-from elastic_pytorch_client.views.styles import ACCENT, BAD, GOOD
+from elastic_pytorch_client.views.widgets import ACCENT, BAD, GOOD
 
 
 def show_why(diagnosis: Diagnosis) -> RenderableType:

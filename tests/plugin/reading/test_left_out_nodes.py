@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from elastic_pytorch_client.reading.diagnosis import diagnose
-from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.reading.left_out_nodes import LeftOutNode, view_left_out_nodes
+from elastic_pytorch_client.reading.job_view import LeftOutNode, view_job
 from elastic_pytorch_client.views.why_view import show_why
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS
 from elastic_pytorch_operator.planning.preflight.preflight import LeftOutNode as Told
@@ -22,7 +21,7 @@ def test_they_are_read_and_worded_as_the_operator_does() -> None:
     job = view_job({**a_manifest(), "status": {"leftOutNodes": [told.as_status()]}})
     assert job.left_out_nodes == (LeftOutNode("node-1", "w1", WHY),)
     assert str(job.left_out_nodes[0]).endswith(told.describe())
-    assert view_job(a_manifest()).left_out_nodes == view_left_out_nodes({}) == ()
+    assert view_job(a_manifest()).left_out_nodes == ()
 
 
 def test_why_names_them_and_says_what_to_do() -> None:

@@ -1,0 +1,48 @@
+"""What texts of a status mean: messages, sets of indexes, times, and numbers."""
+
+import re
+from datetime import UTC, datetime
+
+MAX_INDEX = 65_535  # far beyond the workers of a job
+_TRACEBACK = "Traceback (most recent call last):"
+_SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$", re.DOTALL)
+
+
+def first_line(message: str) -> str:
+    """The first line of a message, with the exception instead of its traceback, and what the scheduler says once only."""
+    head, found, trace = message.partition(_TRACEBACK)
+    if found:
+        last = [line.strip() for line in trace.splitlines() if line.strip()][-1:]
+        return f"{head.strip()} {last[0] if last else 'an exception'}".strip()
+    return _SCHEDULER.sub("", message.strip().split("\n")[0]).rstrip()
+
+
+def parse_ranges(text: str) -> tuple[int, ...]:
+    """The indexes of `0-3,5,7-9`, the notation of Kubernetes' Indexed Jobs; none if it is another text."""
+    indexes: list[int] = []
+    for part in text.split(",") if text else ():
+        first, dash, end = part.partition("-")
+        last = end if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= MAX_INDEX):
+            return ()
+        indexes += range(int(first), int(last) + 1)
+    return tuple(indexes)
+
+
+def parse_time(text: object) -> datetime | None:
+    """An RFC 3339 time, with up to nine digits of a second; None if it is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def parse_number(text: object) -> float | None:
+    """A decimal number in a string; None if it is none."""
+    try:
+        return float(str(text))
+    except ValueError:
+        return None

@@ -1,0 +1,75 @@
+"""What several views are made of: colours by meaning, progress bars, and sparklines."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+ACCENT, MUTED = "cyan", "bright_black"
+GOOD, BUSY, BAD = "green", "yellow", "red"
+BARS = "▁▂▃▄▅▆▇█"
+
+_STATES = {
+    "Running": GOOD,
+    "Complete": GOOD,
+    "Succeeded": GOOD,
+    "Ready": BUSY,
+    "Starting": BUSY,
+    "Checking": BUSY,
+    "Resizing": BUSY,
+    "Pending": BUSY,
+    "Silent": BUSY,
+    "Leaving": MUTED,
+    "Suspended": MUTED,
+    "Suspending": MUTED,
+    "Lost": BAD,
+    "Failed": BAD,
+}
+
+
+def state_style(state: str) -> str:
+    """The colour of a job's or a worker's state."""
+    return _STATES.get(state, "")
+
+
+def state_mark(state: str) -> str:
+    """A sign before a state, which says the same without colours."""
+    return {"Running": "●", "Succeeded": "✔", "Complete": "✔", "Lost": "✗", "Failed": "✗"}.get(state, "○")
+
+
+def progress_bar(fraction: float, width: int) -> Text:
+    """A bar, in half characters.
+
+    Args:
+        fraction: from 0 to 1.
+        width: in characters.
+    """
+    halves = round(min(1.0, max(0.0, fraction)) * width * 2)
+    full, half = divmod(halves, 2)
+    done = "━" * full + "╸" * half
+    return Text(done, GOOD if fraction >= 1 else ACCENT).append("─" * (width - full - half), MUTED)
+
+
+def sparkline(values: Iterable[float], width: int) -> str:
+    """The newest values as bars, from the least to the largest of them; fewer than `width` if there are fewer values.
+
+    Args:
+        values: oldest first; more than fit are averaged in groups.
+        width: in characters.
+    """
+    shown = pool(list(values), width)
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    if high == low:
+        return BARS[3] * len(shown)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
+
+
+def pool(values: Sequence[float], limit: int) -> list[float]:
+    """At most `limit` values: the means of groups of neighbours."""
+    if len(values) <= limit:
+        return list(values)
+    bounds = [round(i * len(values) / limit) for i in range(limit + 1)]
+    groups = [values[start:end] for start, end in itertools.pairwise(bounds)]
+    return [sum(group) / len(group) for group in groups]
