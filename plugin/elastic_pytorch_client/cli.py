@@ -12,14 +12,37 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import drill, list_jobs, logs, migrate, resize, resume, status, suspend, top, why
-from elastic_pytorch_client.verbs.context import Context
+from elastic_pytorch_client.verbs import (
+    drill,
+    exec_command,
+    list_jobs,
+    logs,
+    migrate,
+    resize,
+    stacks,
+    status,
+    suspension,
+    top,
+    why,
+)
+from elastic_pytorch_client.verbs.context import Context, Verb
 
 FAILED, INTERRUPTED = 1, 130
 PLAIN_WIDTH = 140  # where there is no terminal to ask
 
-VERBS: dict[str, ModuleType] = {
-    verb.NAME: verb for verb in (status, list_jobs, top, why, logs, drill, resize, suspend, resume, migrate)
+
+def _verb(module: ModuleType) -> Verb:
+    """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
+    return Verb(module.NAME, module.HELP, module.add_arguments, getattr(module, "run", lambda context, options: FAILED))
+
+
+VERBS: dict[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        *map(_verb, (status, list_jobs, top, why, logs, stacks, exec_command, drill, resize)),
+        *(suspension.SUSPEND, suspension.RESUME, suspension.RESTART),
+        _verb(migrate),
+    )
 }
 
 
@@ -45,12 +68,11 @@ def run(
     options = parser().parse_args(list(words))
     verb = VERBS[options.verb]
     try:
-        if verb is migrate:
+        if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
         cluster = connect(Access(options.kubeconfig, options.context, options.namespace))
         everywhere = getattr(options, "all_namespaces", False)
-        code: int = verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)
-        return code
+        return verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)
     except EpjError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
@@ -69,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     _add_access(outer, default="")
     verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
-        inner = verbs.add_parser(name, help=verb.HELP, description=f"{verb.HELP[:1].upper()}{verb.HELP[1:]}.")
+        inner = verbs.add_parser(name, help=verb.help, description=f"{verb.help[:1].upper()}{verb.help[1:]}.")
         # Left out, they leave what stood before the verb.
         _add_access(inner, default=argparse.SUPPRESS)
         verb.add_arguments(inner)

@@ -357,6 +357,11 @@ class KubernetesCluster:
         raise error_of(response.status, response.read(), job)
 
 
+def is_running(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod's containers have started, and have not all ended."""
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
 def training_container(pod: Mapping[str, Any]) -> str:
     """The container of a worker pod that trains: what the operator has written, else `pytorch`, or the first."""
     if told := (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_TRAINING_CONTAINER):

@@ -67,6 +67,7 @@ class RecordedCluster:
         faults: what the next use of a verb raises.
         forbidden: verbs and resources that the user may not use.
         cordoned: nodes that take no more pods.
+        said: what each command in a pod writes.
         script: what watches tell after what there is: manifests, BREAK, or an error that the connection ends with.
     """
 
@@ -79,6 +80,7 @@ class RecordedCluster:
         self.script: list[Object | str | EpjError] = []
         self.forbidden: set[tuple[str, str]] = set()
         self.cordoned: set[str] = set()
+        self.said = "57\n"
         self._jobs: dict[str, Object] = {}
         self._pods: list[Object] = []
         self._events: list[Object] = []
@@ -184,7 +186,7 @@ class RecordedCluster:
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         self._check("run_in_pod")
         self.calls.append(("exec", pod, container, *command[:2]))
-        return "57\n"
+        return self.said
 
     def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
         return (verb, resource) not in self.forbidden

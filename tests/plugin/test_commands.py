@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -54,9 +55,15 @@ def test_each_command_of_the_documentation(
     verb = words[0]
     if verb in ("resize", "resume"):
         cluster.script = [settled()]
-    elif verb == "suspend":
+    elif verb in ("suspend", "restart"):
         suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "nothing runs"}
-        cluster.script = [settled(workers=[], conditions=[suspended])]
+        cluster.script = [settled(workers=[], conditions=[suspended]), "BREAK", settled()]
+    elif verb == "stacks":
+        cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
+    elif verb == "exec":
+        Path("kubectl").write_text("#!/bin/sh\n")
+        Path("kubectl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     elif verb == "migrate":
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
         Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
@@ -66,7 +73,7 @@ def test_each_command_of_the_documentation(
         cluster.put(over(cluster))
     code, printed = epj(cluster, *words, now=moment_of("young"))
     assert code == 0
-    assert printed.strip() or "kind: ElasticPyTorchJob" in capsys.readouterr().out
+    assert printed.strip() or verb == "exec" or "kind: ElasticPyTorchJob" in capsys.readouterr().out
 
 
 def test_the_documentation_has_a_command_for_each_verb() -> None:
@@ -217,7 +224,7 @@ def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:
     ("typed", "found"),
     [
         ("", sorted(cli.VERBS)),
-        ("s", ["status", "suspend"]),
+        ("s", ["stacks", "status", "suspend"]),
         ("status ", ["char-lm", "mnist"]),
         ("status m", ["mnist"]),
         ("-n team status c", ["char-lm"]),

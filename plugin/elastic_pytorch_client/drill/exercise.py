@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from elastic_pytorch_client.cluster import Cluster, Object, training_container
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault, plan_faults
@@ -12,12 +11,12 @@ from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.pod_start import view_start
+from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.watch import Clock, follow_job
 
 # Longer than the operator's CRASH_LOOP_SECONDS: a fault must not look like the failure of a round that has just begun.
 SETTLE_SECONDS = 6.0
 DEFAULT_GRACE_SECONDS = 30.0  # Kubernetes' own
-KILL_PROCESS = Path(__file__).with_name("kill_process.py")
 
 
 @dataclass
@@ -74,9 +73,7 @@ class Exercise:
             match fault.fault:
                 case Fault.PROCESS:
                     target = fault.targets[-1]
-                    self.cluster.run_in_pod(
-                        self.namespace, target.pod, target.container, ["python3", "-c", KILL_PROCESS.read_text()]
-                    )
+                    self.cluster.run_in_pod(self.namespace, target.pod, target.container, container_command("kill"))
                 case Fault.POD:
                     for target in fault.targets:
                         self.cluster.delete_pod(self.namespace, target.pod, target.uid)

@@ -80,6 +80,23 @@ class Context:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb of the command line.
+
+    Attributes:
+        name: as it is typed.
+        help: what it does, in one line.
+        add_arguments: to its parser.
+        run: does it; returns the exit code.
+    """
+
+    name: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[Context, argparse.Namespace], int]
+
+
 def job_name(text: str) -> str:
     """The name in `NAME` or `epj/NAME`, as kubectl takes it."""
     kind, slash, name = text.partition("/")

@@ -1,7 +1,7 @@
 """`kubectl epj logs NAME`: what the workers say, by rank, over the replacement of their pods."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -36,7 +36,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if not options.follow:
         job = find_workers(context.cluster, job, choice)
         if not choice.of(job):
-            raise NotFound(_no_such_worker(options, job))
+            raise NotFound(no_such_worker(job, options.rank, options.index))
         lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
     else:
         lines = follow_logs(context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail)
@@ -53,9 +53,10 @@ def run(context: Context, options: argparse.Namespace) -> int:
     return 0
 
 
-def _no_such_worker(options: argparse.Namespace, job: JobView) -> str:
-    wanted = [f"rank {rank}" for rank in options.rank] + [f"index {index}" for index in options.index]
+def no_such_worker(job: JobView, ranks: Sequence[int], indexes: Sequence[int]) -> str:
+    """That a job has none of the workers that were asked for, and how to find others."""
+    wanted = [f"rank {rank}" for rank in ranks] + [f"index {index}" for index in indexes]
     who = " or ".join(wanted) if wanted else "worker"
-    if options.rank and job.unlisted:
+    if ranks and job.unlisted:
         return f"the status of {job.name} has the ranks of {len(job.workers)} workers, and no {who}: choose it by --index"
     return f"{job.name} has no {who} now; `kubectl epj status {job.name}` shows its workers"

@@ -1,7 +1,7 @@
 """Which processes of a container train."""
 
 import pytest
-from elastic_pytorch_client.drill.kill_process import Process, read_processes, training_processes
+from elastic_pytorch_client.training_processes import Process, read_processes, training_processes
 
 BARE, MARKED = False, True
 

@@ -1,0 +1,129 @@
+"""Kills a training process of the container that it runs in, or writes where the main thread of each one is.
+
+`kubectl epj drill` and `kubectl epj stacks` send this file to the container's own Python as it is. So it needs nothing but the standard
+library, of Python 3.10 or newer.
+
+A training process has a memory file open, by which the agent finds out whether the process can still run its handler
+(elastic_pytorch.stopping.answers). What a script forks itself has it, too, but so has its parent then. On a signal, it writes its main
+thread's Python stack there, wherever the thread is.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+WORKER = "ELASTIC_PYTORCH_WORKER"
+MEMORY_NAME = "elastic-pytorch-stop"
+STACK_SIGNAL = 11  # after SIGRTMIN, which macOS does not have
+STACK_HEAD, ANSWER_HEAD = b"Stack (most recent call first):", b"Python runs; the handler is "
+STACK_SECONDS = 5.0
+
+
+class Process(NamedTuple):
+    """A process, as /proc has it.
+
+    Attributes:
+        parent: its id; 0: outside of the container.
+        marked: whether it has the memory file of training processes open.
+    """
+
+    parent: int
+    marked: bool
+
+
+def container_command(what: str) -> list[str]:
+    """Returns the command that has a container run this file; see `main`."""
+    return ["python3", "-c", Path(__file__).read_text(), what]
+
+
+def training_processes(processes: dict[int, Process]) -> list[int]:
+    """Returns the ids of the training processes, the oldest first.
+
+    Args:
+        processes: those of this worker, by their ids. The containers of a pod may share their processes with others.
+    """
+    marked = {pid for pid, process in processes.items() if process.marked}
+    return sorted(pid for pid in marked if processes[pid].parent not in marked)
+
+
+def read_processes() -> dict[int, Process]:
+    """Returns all processes of this worker that have not ended."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or not _is_of_this_worker(folder):
+            continue
+        try:
+            # proc(5): `pid (name) state parent ...`, where the name may hold anything
+            state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            marked = any(MEMORY_NAME in os.readlink(link) for link in (folder / "fd").iterdir())  # noqa: PTH115
+        except (OSError, ValueError):  # it has ended
+            continue
+        if state not in ("Z", "X"):
+            found[int(folder.name)] = Process(int(parent), marked)
+    return found
+
+
+def _is_of_this_worker(process: Path) -> bool:
+    """Whether a process is known to have this worker's environment. One that cannot be read is none of the worker's."""
+    if not os.environ.get(WORKER):
+        return False
+    wanted = f"{WORKER}={os.environ[WORKER]}".encode()
+    try:
+        return wanted in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def read_stacks(pids: Iterable[int]) -> dict[int, str]:
+    """Returns the Python stack of each process's main thread, the innermost call first; empty: it has not been written in time."""
+    files = {pid: file for pid in pids if (file := _memory_of(pid)) is not None}
+    before = {pid: os.fstat(file).st_size for pid, file in files.items()}
+    stacks = dict.fromkeys(pids, "")
+    for pid in files:
+        for _ in range(2):  # once the second stack has begun, the first one is complete
+            with contextlib.suppress(OSError):  # it has just ended
+                os.kill(pid, signal.SIGRTMIN + STACK_SIGNAL)
+    until = time.monotonic() + STACK_SECONDS
+    while files and time.monotonic() < until:
+        time.sleep(0.01)
+        for pid, file in list(files.items()):
+            written = os.pread(file, os.fstat(file).st_size - before[pid], before[pid]).split(STACK_HEAD)
+            if len(written) > 2:
+                stacks[pid] = written[1].partition(ANSWER_HEAD)[0].decode(errors="replace").strip("\n")
+                os.close(files.pop(pid))
+    return stacks
+
+
+def _memory_of(pid: int) -> int | None:
+    """Opens the memory file of a process; None if it does not expect the signal, which would kill it."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            if MEMORY_NAME in os.readlink(link) and caught >> (signal.SIGRTMIN + STACK_SIGNAL - 1) & 1:  # noqa: PTH115
+                return os.open(link, os.O_RDONLY)
+    return None
+
+
+def main() -> int:
+    """Kills the newest training process, or with the argument `stacks` prints where all of them are, as JSON. Returns the exit code."""
+    found = training_processes(read_processes())
+    if not found:
+        print("no training process was found", file=sys.stderr)
+        return 1
+    if sys.argv[1] == "stacks":
+        print(json.dumps(read_stacks(found)))
+    else:
+        os.kill(found[-1], signal.SIGKILL)
+        print(found[-1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

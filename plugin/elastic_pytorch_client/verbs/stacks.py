@@ -1,0 +1,50 @@
+"""`kubectl epj stacks NAME`: where each process of a job is, for jobs that do not advance."""
+
+import argparse
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from elastic_pytorch_client.errors import NotFound
+from elastic_pytorch_client.stacks import ProcessStack, group_stacks, read_stacks
+from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.views.widgets import BAD, BUSY, MUTED
+
+NAME, HELP = "stacks", "where the main thread of each training process is, equal stacks together"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_name(parser)
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Prints them; 1 if no process has told its own."""
+    groups = group_stacks(read_stacks(context.cluster, context.job(options.name)))
+    if not groups:
+        raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
+    for place, group in enumerate(groups):
+        title = Text("\n" if place else "").append(name_processes(group), BAD if group[0].trouble else BUSY)
+        context.console.print(title.append(f", {group[0].trouble}" if group[0].trouble else "", MUTED), soft_wrap=True)
+        if group[0].stack:
+            context.console.print(Text(group[0].stack), soft_wrap=True)
+    return 0 if groups[0][0].stack else 1
+
+
+def name_processes(group: Sequence[ProcessStack]) -> str:
+    """Which processes these are, as `ranks 0-2, 5`; of workers with several processes, with their ids in the pod."""
+    names: list[str] = []
+    several = len({stack.worker.name for stack in group}) < len(group)
+    if several or any(stack.worker.rank is None for stack in group):
+        for worker in dict.fromkeys(stack.worker for stack in group):
+            pids = [str(stack.pid) for stack in group if stack.worker == worker and stack.pid]
+            who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
+            names.append(f"{who} ({'process' if len(pids) == 1 else 'processes'} {', '.join(pids)})" if pids else who)
+        return "; ".join(names)
+    ranks = sorted(stack.worker.rank or 0 for stack in group)
+    ends: list[tuple[int, int]] = []
+    for rank in ranks:
+        first = ends.pop()[0] if ends and ends[-1][1] == rank - 1 else rank
+        ends.append((first, rank))
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"

@@ -1,0 +1,96 @@
+"""`kubectl epj suspend`, `resume` and `restart NAME`: the workers save and stop, the job stays, and goes on from its checkpoint."""
+
+import argparse
+
+from elastic_pytorch_client.errors import EpjError, NoSuchJob, Refused
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, Verb, add_name, add_wait
+
+
+def _add_suspend_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    add_wait(parser, "no worker runs")
+
+
+def _suspend(context: Context, options: argparse.Namespace) -> int:
+    """Stops the workers."""
+    _set_suspended(context, options.name, True)
+    context.console.print(f"{options.name}: its workers save and stop", highlight=False)
+    if options.wait:
+        context.wait(options.name, has_stopped, "all its workers had stopped", options.timeout)
+        context.console.print(f"{options.name}: no worker runs any more", highlight=False)
+    return 0
+
+
+def _add_resume_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    add_wait(parser, "all wanted workers train")
+
+
+def _resume(context: Context, options: argparse.Namespace) -> int:
+    """Lets a job go on."""
+    _set_suspended(context, options.name, False)
+    context.console.print(f"{options.name}: resumed; its workers start", highlight=False)
+    return _wait_for_training(context, options)
+
+
+def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    parser.add_argument("--wait", action="store_true", help="wait until all wanted workers train again")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help="limit of the wait for the workers' end, and of --wait (default: 300)",
+    )
+
+
+def _restart(context: Context, options: argparse.Namespace) -> int:
+    """Stops the workers and has them start again; the job does not stay suspended if the wait in between is given up."""
+    name = options.name
+    job = context.job(name)
+    if job.ended:
+        raise Refused(
+            f"{name} has ended ({job.state}), and stays so: to run it again, `kubectl get epj {name} -o yaml > {name}.yaml`, "
+            f"`kubectl delete epj {name}` and `kubectl create -f {name}.yaml`"
+        )
+    if job.suspended:
+        raise Refused(f"{name} is suspended: `kubectl epj resume {name}` starts its workers")
+    _set_suspended(context, name, True)
+    context.console.print(f"{name}: its workers save and stop", highlight=False)
+    try:
+        context.wait(name, has_stopped, "all its workers had stopped", options.timeout)
+    finally:
+        try:
+            _set_suspended(context, name, False)
+        except NoSuchJob:  # the wait has said so
+            pass
+        except EpjError as error:
+            raise EpjError(f"{error}; {name} stays suspended: `kubectl epj resume {name}`") from error
+    context.console.print(f"{name}: its workers start again", highlight=False)
+    return _wait_for_training(context, options)
+
+
+def _set_suspended(context: Context, name: str, suspended: bool) -> None:
+    context.cluster.patch_job(context.one_namespace, name, {"spec": {"suspend": suspended}})
+
+
+def _wait_for_training(context: Context, options: argparse.Namespace) -> int:
+    if options.wait:
+        what = "all wanted workers trained"
+        job = context.wait(options.name, lambda job: job.seen and job.at_wanted_size, what, options.timeout)
+        context.console.print(f"{options.name}: {job.size} workers train in round {job.round}", highlight=False)
+    return 0
+
+
+def has_stopped(job: JobView) -> bool:
+    """Whether the operator has seen the suspension, and no pod of the job is left."""
+    return job.seen and job.holds("Suspended")
+
+
+SUSPEND = Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend)
+RESUME = Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume)
+RESTART = Verb(
+    "restart", "stop all workers of a job and start them again from its checkpoint", _add_restart_arguments, _restart
+)
