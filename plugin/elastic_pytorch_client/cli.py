@@ -100,12 +100,21 @@ def parser() -> argparse.ArgumentParser:
 
 def options_of(verb: str | None) -> list[str]:
     """The options of a verb, or of the program itself, in all spellings."""
+    return [spelling for action in _actions(verb) for spelling in action.option_strings]
+
+
+def values_of(verb: str) -> dict[str, list[str]]:
+    """What the options of a verb may be, for those that have a list of it, in all spellings."""
+    return {name: list(map(str, a.choices)) for a in _actions(verb) if a.choices for name in a.option_strings}
+
+
+def _actions(verb: str | None) -> list[argparse.Action]:
     outer = parser()
-    found = outer
-    if verb is not None:
-        chosen = next(action for action in outer._actions if isinstance(action, argparse._SubParsersAction))
-        found = chosen.choices[verb]
-    return [spelling for action in found._actions for spelling in action.option_strings]
+    if verb is None:
+        return outer._actions
+    chosen = next(action for action in outer._actions if isinstance(action, argparse._SubParsersAction))
+    actions: list[argparse.Action] = chosen.choices[verb]._actions
+    return actions
 
 
 def _add_access(parser: argparse.ArgumentParser, default: str) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access, KubernetesCluster
-from elastic_pytorch_client.drill.faults import Fault
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import drill
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
 OPTIONS_WITH_FILE = ("--kubeconfig", "--filename", "--runtime")
@@ -23,11 +21,10 @@ OPTIONS_WITH_VALUE = (
     "--timeout",
     "--turns",
     "--entrypoint",
+    "--output",
     "--only",
     *OPTIONS_WITH_FILE,
 )
-# What an option of a verb may be.
-VALUES = {drill.NAME: {"-o": ("json",), "--only": tuple(Fault)}}
 
 
 def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
@@ -42,7 +39,7 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
     """
     *before, unfinished = words or [""]
     verb = next((word for word in _plain(before) if word in cli.VERBS), None)
-    listed = VALUES.get(verb or "", {})
+    listed = cli.values_of(verb) if verb else {}
     if (before and before[-1] in OPTIONS_WITH_FILE) or (verb == "migrate" and not unfinished.startswith("-")):
         return [], FILES
     if unfinished.startswith("-"):

@@ -255,4 +255,3 @@ def test_completion_of_files() -> None:
 
 def test_completion_of_values() -> None:
     assert candidates(["drill", "x", "--only", "p"], lambda access: []) == (["pod", "process"], ":4")
-    assert candidates(["drill", "x", "-o", ""], lambda access: []) == (["json"], ":4")

@@ -1,13 +1,17 @@
 """What every verb receives, and what several need."""
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
+import yaml
 from rich.console import Console
 
-from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client import names
+from elastic_pytorch_client.cluster import Cluster, Object
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
@@ -97,10 +101,36 @@ class Verb:
     run: Callable[[Context, argparse.Namespace], int]
 
 
+def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
+    """The option for the format of what is printed.
+
+    Args:
+        parser: of the verb.
+        others: formats that it has beside JSON and YAML.
+    """
+    formats = ("json", "yaml", *others)
+    parser.add_argument("-o", "--output", choices=formats, metavar="FORMAT", help=f"what to print: {', '.join(formats)}")
+
+
+def shown_manifest(job: Object) -> Object:
+    """A job as kubectl prints it: without who has set which field."""
+    return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "managedFields"}}
+
+
+def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
+    """Prints data as JSON, or as YAML."""
+    text = (
+        json.dumps(data, indent=2)
+        if output == "json"
+        else yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n")
+    )
+    context.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def job_name(text: str) -> str:
     """The name in `NAME` or `epj/NAME`, as kubectl takes it."""
     kind, slash, name = text.partition("/")
-    if slash and kind in ("epj", "elasticpytorchjob", "elasticpytorchjobs", "elasticpytorchjobs.elasticpytorch.dev"):
+    if slash and kind.removesuffix(f".{names.GROUP}") in ("epj", "elasticpytorchjob", "elasticpytorchjobs"):
         text = name
     if not text or "/" in text:
         raise argparse.ArgumentTypeError(f"not the name of a job: {kind}{slash}{name}")

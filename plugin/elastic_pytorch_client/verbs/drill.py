@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from elastic_pytorch_client.drill.outcome import Outcome, drill_json, recovered
 from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, add_name
+from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.drill_view import show_outcomes, show_plan
 
 NAME, HELP = "drill", "disturb a running job on purpose: what each fault costs it, and what to set"
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FAULT",
         help=f"only this fault, which may be given several times: {', '.join(Fault)} (default: all of them)",
     )
-    parser.add_argument("-o", dest="format", choices=["json"], help="print JSON")
+    add_output(parser)
     parser.add_argument(
         "--timeout",
         type=float,
@@ -50,14 +49,14 @@ def run(context: Context, options: argparse.Namespace) -> int:
         raise EpjError(f"no drill: {reason}")
     chosen = options.only or list(Fault)
     planned = check(cluster, namespace, name, plan_faults(manifest, cluster.list_pods(namespace, name), chosen))
-    plain = options.format is None
+    plain = options.output is None
     if plain:
         context.console.print(show_plan(job, planned))
     possible = [fault for fault in planned if not fault.skipped]
     missing = [fault for fault in planned if fault.skipped] if options.only else []
     if not options.yes or not possible or missing:
         if not plain:
-            _print_json(context, drill_json(namespace, name, planned, None))
+            print_data(context, options.output, drill_json(namespace, name, planned, None))
         if missing:
             raise EpjError(f"{missing[0].fault} is not possible: {missing[0].skipped}")
         if not possible:
@@ -71,7 +70,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if plain:
         context.console.print(show_outcomes(planned, outcomes))
     else:
-        _print_json(context, drill_json(namespace, name, planned, outcomes))
+        print_data(context, options.output, drill_json(namespace, name, planned, outcomes))
     return 0 if recovered(outcomes) else 1
 
 
@@ -79,7 +78,7 @@ def _exercise(context: Context, options: argparse.Namespace, planned: list[Plann
     began = context.clock.monotonic()
 
     def say(words: str) -> None:
-        if options.format is None:
+        if options.output is None:
             context.console.print(f"{context.clock.monotonic() - began:6.1f} s  {words}", highlight=False, markup=False)
 
     exercise = Exercise(
@@ -87,10 +86,6 @@ def _exercise(context: Context, options: argparse.Namespace, planned: list[Plann
     )
     with _terminated_as_interrupted():
         return list(exercise.run(planned))
-
-
-def _print_json(context: Context, found: dict[str, object]) -> None:
-    context.console.print(json.dumps(found, indent=2), highlight=False, markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

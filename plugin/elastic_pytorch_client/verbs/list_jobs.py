@@ -2,8 +2,10 @@
 
 import argparse
 
+from elastic_pytorch_client import names
+from elastic_pytorch_client.cluster import Object
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.verbs.context import Context
+from elastic_pytorch_client.verbs.context import Context, add_output, print_data, shown_manifest
 from elastic_pytorch_client.views.list_view import show_list
 
 NAME, HELP = "list", "the jobs of a namespace, one line each"
@@ -12,15 +14,28 @@ NAME, HELP = "list", "the jobs of a namespace, one line each"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    add_output(parser, "name", "wide")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
     """Shows them."""
-    jobs = [view_job(job) for job in context.cluster.list_jobs(context.namespace)]
+    found = sorted(context.cluster.list_jobs(context.namespace), key=_place)
+    if options.output in ("json", "yaml"):
+        print_data(context, options.output, {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))})
+        return 0
+    jobs = [view_job(job) for job in found]
+    if options.output == "name":
+        for job in jobs:
+            context.console.print(f"{names.KIND.lower()}.{names.GROUP}/{job.name}", highlight=False, soft_wrap=True)
+        return 0
     if not jobs:
         where = "" if context.namespace is None else f' in namespace "{context.namespace}"'
         context.console.print(f"There are no ElasticPyTorchJobs{where}.", highlight=False)
         return 0
-    jobs.sort(key=lambda job: (job.namespace, job.name))
-    context.console.print(show_list(jobs, context.now(), namespaces=context.namespace is None), crop=False)
+    table = show_list(jobs, context.now(), namespaces=context.namespace is None, wide=options.output == "wide")
+    context.console.print(table, crop=False)
     return 0
+
+
+def _place(job: Object) -> tuple[str, str]:
+    return str(job["metadata"].get("namespace", "")), str(job["metadata"]["name"])

@@ -2,12 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
 from elastic_pytorch_client.errors import NotFound
 from elastic_pytorch_client.stacks import ProcessStack, group_stacks, read_stacks
-from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.widgets import BAD, BUSY, MUTED
 
 NAME, HELP = "stacks", "where the main thread of each training process is, equal stacks together"
@@ -16,6 +17,7 @@ NAME, HELP = "stacks", "where the main thread of each training process is, equal
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
+    add_output(parser)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -23,12 +25,20 @@ def run(context: Context, options: argparse.Namespace) -> int:
     groups = group_stacks(read_stacks(context.cluster, context.job(options.name)))
     if not groups:
         raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
-    for place, group in enumerate(groups):
+    if options.output:
+        print_data(context, options.output, {"groups": list(map(_data, groups))})
+    for place, group in enumerate([] if options.output else groups):
         title = Text("\n" if place else "").append(name_processes(group), BAD if group[0].trouble else BUSY)
         context.console.print(title.append(f", {group[0].trouble}" if group[0].trouble else "", MUTED), soft_wrap=True)
         if group[0].stack:
             context.console.print(Text(group[0].stack), soft_wrap=True)
     return 0 if groups[0][0].stack else 1
+
+
+def _data(group: Sequence[ProcessStack]) -> dict[str, Any]:
+    workers = [(stack.worker, stack.pid) for stack in group]
+    processes = [{"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None} for w, pid in workers]
+    return {"processes": processes, "stack": group[0].stack, "trouble": group[0].trouble}
 
 
 def name_processes(group: Sequence[ProcessStack]) -> str:

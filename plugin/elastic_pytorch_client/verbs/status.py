@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.live import Live
 
+from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data, shown_manifest
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
 
@@ -17,6 +18,7 @@ NAME, HELP = "status", "one job on one screen: progress, workers, conditions, ev
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
+    add_output(parser)
     parser.add_argument("-w", "--watch", action="store_true", help="refresh at each change, until the job ends")
     parser.add_argument(
         "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
@@ -25,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context, options: argparse.Namespace) -> int:
     """Shows it; again and again, one below the other, where there is no terminal to write over."""
+    if options.output and options.watch:
+        raise Refused("-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch")
+    if options.output:
+        print_data(context, options.output, shown_manifest(context.cluster.get_job(context.one_namespace, options.name)))
+        return 0
 
     def draw(job: JobView) -> RenderableType:
         return show_status(job, context.events(job), context.now(), max_events=options.turns)

@@ -9,7 +9,7 @@ from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.nodes import NodeView, view_node
 from elastic_pytorch_client.reading.pod_workers import add_pods
 from elastic_pytorch_client.reading.text import parse_time
-from elastic_pytorch_client.verbs.context import Context, add_name
+from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.why_view import show_why
 
 NAME, HELP = "why", "why a job does not run at the wanted size, and what to do about it"
@@ -20,6 +20,7 @@ MAX_PODS = 10  # whose events are asked for
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
+    add_output(parser)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -28,7 +29,12 @@ def run(context: Context, options: argparse.Namespace) -> int:
     pods = context.cluster.list_pods(job.namespace, job.name)
     evidence = Evidence(pods, _nodes(context), context.events(job), _warnings(context, pods), context.now())
     diagnosis = diagnose(add_pods(job, pods), evidence)
-    context.console.print(show_why(diagnosis))
+    if options.output:
+        about = {"namespace": job.namespace, "job": job.name, "asWanted": diagnosis.well, "headline": diagnosis.headline}
+        findings = [{"what": finding.what, "do": finding.do} for finding in diagnosis.findings]
+        print_data(context, options.output, {**about, "findings": findings})
+    else:
+        context.console.print(show_why(diagnosis))
     return 0 if diagnosis.well else UNWELL
 
 
