@@ -9,8 +9,10 @@ thread's Python stack there, wherever the thread is.
 """
 
 import contextlib
+import ctypes
 import json
 import os
+import platform
 import signal
 import sys
 import time
@@ -23,6 +25,7 @@ MEMORY_NAME = "elastic-pytorch-stop"
 STACK_SIGNAL = 11  # after SIGRTMIN, which macOS does not have
 STACK_HEAD, ANSWER_HEAD = b"Stack (most recent call first):", b"Python runs; the handler is "
 STACK_SECONDS = 5.0
+TGKILL = {"x86_64": 234, "aarch64": 131}
 
 
 class Process(NamedTuple):
@@ -88,7 +91,7 @@ def read_stacks(pids: Iterable[int]) -> dict[int, str]:
     for pid in files:
         for _ in range(2):  # once the second stack has begun, the first one is complete
             with contextlib.suppress(OSError):  # it has just ended
-                os.kill(pid, signal.SIGRTMIN + STACK_SIGNAL)
+                _signal_main_thread(pid, signal.SIGRTMIN + STACK_SIGNAL)
     until = time.monotonic() + STACK_SECONDS
     while files and time.monotonic() < until:
         time.sleep(0.01)
@@ -98,6 +101,15 @@ def read_stacks(pids: Iterable[int]) -> dict[int, str]:
                 stacks[pid] = written[1].partition(ANSWER_HEAD)[0].decode(errors="replace").strip("\n")
                 os.close(files.pop(pid))
     return stacks
+
+
+def _signal_main_thread(pid: int, number: int) -> None:
+    """Signals the main thread itself: while one signal is pending there, the kernel gives a process's next one to another thread."""
+    call = TGKILL.get(platform.machine())
+    if call is None:
+        os.kill(pid, number)
+    else:
+        ctypes.CDLL(None).syscall(call, pid, pid, number)
 
 
 def _memory_of(pid: int) -> int | None:

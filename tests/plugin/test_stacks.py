@@ -25,6 +25,8 @@ def waits():
     print("ready", flush=True)
     threading.Event().wait()
 def computes():
+    for _ in range(4):
+        threading.Thread(target=time.sleep, args=(600,), name="another", daemon=True).start()
     print("ready", flush=True)
     while True:
         sum(range(1000))

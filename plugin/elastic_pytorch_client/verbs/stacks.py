@@ -1,9 +1,11 @@
 """`kubectl epj stacks NAME`: where each process of a job is, for jobs that do not advance."""
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.text import Text
 
 from elastic_pytorch_client.errors import NotFound
@@ -27,12 +29,16 @@ def run(context: Context, options: argparse.Namespace) -> int:
         raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
     if options.output:
         print_data(context, options.output, {"groups": list(map(_data, groups))})
-    for place, group in enumerate([] if options.output else groups):
-        title = Text("\n" if place else "").append(name_processes(group), BAD if group[0].trouble else BUSY)
-        context.console.print(title.append(f", {group[0].trouble}" if group[0].trouble else "", MUTED), soft_wrap=True)
-        if group[0].stack:
-            context.console.print(Text(group[0].stack), soft_wrap=True)
+    else:
+        *lines, _ = itertools.chain.from_iterable(map(_show, groups))
+        context.console.print(Group(*lines), soft_wrap=True)
     return 0 if groups[0][0].stack else 1
+
+
+def _show(group: Sequence[ProcessStack]) -> list[Text]:
+    trouble = group[0].trouble
+    title = Text(name_processes(group), BAD if trouble else BUSY).append(f", {trouble}" if trouble else "", MUTED)
+    return [title, *([Text(group[0].stack)] if group[0].stack else []), Text()]
 
 
 def _data(group: Sequence[ProcessStack]) -> dict[str, Any]:

@@ -126,6 +126,10 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
     assert "must be less than or equal to maxReplicas (3), not 4" in refused
     assert len(refused.splitlines()) == 1
 
+    assert "1\n" in epj(namespace, "exec", job.name, "--rank", "1", "--", "sh", "-c", "echo $((3 - 2))")
+    assert "in <module>" in epj(namespace, "stacks", job.name)
+    assert "workers train" in epj(namespace, "restart", job.name, "--wait", "--timeout", "90", seconds=200)
+
     epj(namespace, "suspend", job.name, "--wait", "--timeout", "60")
     assert "is suspended" in epj(namespace, "why", job.name)
     epj(namespace, "resume", job.name, "--wait", "--timeout", "90")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_client.drill.exercise import KILL_PROCESS
+from elastic_pytorch_client.training_processes import container_command
 
 from tests.waiting import until
 from tests.worker_image.agents import Agent
@@ -37,7 +37,7 @@ def test_training_process_is_killed(
     operator.declare("w0")
     until((tmp_path / "pid").exists)
     done = subprocess.run(
-        [sys.executable, "-c", KILL_PROCESS.read_text()],
+        [sys.executable, *container_command("kill")[1:]],
         env=os.environ | name,
         capture_output=True,
         text=True,

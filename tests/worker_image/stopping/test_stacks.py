@@ -1,6 +1,8 @@
 """The stacks of workers that hang, asked for by the operator."""
 
+import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch.stopping.stacks import children
+from elastic_pytorch_client.training_processes import container_command
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
@@ -55,6 +58,26 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     time.sleep(0.5)
     assert {operator.last(w).state for w in ("w0", "w1")} == {"running"}  # type: ignore[union-attr]
     assert not events.all(what="usr1") and not events.all(what="usr2")
+
+
+def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    worker = f"w{os.getpid()}"  # no other test's
+    agent = agents(worker, "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone")
+    operator.wait_for("ready", worker)
+    operator.declare(worker)
+    stuck = events.wait(2, what="stuck")
+    environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": worker}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, *container_command("stacks")[1:]], env=environment, capture_output=True, text=True, check=True
+        )
+        told = json.loads(done.stdout)
+        assert set(told) == {str(event["pid"]) for event in stuck}
+        assert all("in stuck_here\n" in stack for stack in told.values()), told
+    assert "in stuck_here" not in agent.text(), "the log has none of it"
+    assert operator.last(worker).state == "running"  # type: ignore[union-attr]
 
 
 @pytest.mark.long
