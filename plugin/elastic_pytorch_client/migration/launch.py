@@ -1,20 +1,23 @@
 """How a container starts training, and how the agent starts the same."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from elastic_pytorch_client.migration import shell_text
+from elastic_pytorch_client.migration import shell_text, wrappers
+from elastic_pytorch_client.migration.process_variables import listed, only_sizes_of_the_group, unset_variables
 from elastic_pytorch_client.migration.remarks import CannotMigrate
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
 
 PYTHON = re.compile(r"python[\d.]*\Z")
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
-TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-# What each training process has in its environment, and the container has not.
-OF_A_PROCESS = re.compile(r"\$(?:[({])?((?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT|PET_\w+)\b")
-OF_A_KUBELET = re.compile(r"\$\(((?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT|PET_\w+)\)")
+TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}  # whether it gives scripts a --local-rank
+TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
+PYTHON_OPTIONS_WITH_VALUE = ("-X", "-W")
+COUNT = re.compile(r"--nproc[-_]per[-_]node\b")
+IN_THE_SPEC = {"nnodes": "spec.replicas, minReplicas and maxReplicas", "max-restarts": "spec.failurePolicy.maxFailures"}
 OTHER_LAUNCHERS = {
     "accelerate": (
         "`accelerate launch` forms its own group and cannot join the operator's. Write the script into `args`: Accelerate reads the "
@@ -34,6 +37,8 @@ SECOND_CLASS = (
     "its cause"
 )
 
+JOINS = "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. " + SECOND_CLASS
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -46,6 +51,7 @@ class Launch:
         options: those of torchrun that the operator decides or that move into the spec, by their names.
         remarks: what to say about it.
         unbuffered: whether Python has to be told not to buffer its output; where the agent runs the script, it is not.
+        counted: whether the command that is kept says how many processes it starts.
     """
 
     command: tuple[str, ...]
@@ -54,6 +60,7 @@ class Launch:
     options: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     unbuffered: bool = False
+    counted: bool = False
 
 
 def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoint: Sequence[str] = ()) -> Launch:
@@ -86,13 +93,16 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
         else:
             remarks.append("`args` start the training themselves; the image's ENTRYPOINT does not run any more")
     launch = _read_words(path, words)
-    variables = OF_A_KUBELET if _runs_shell(launch.args) else OF_A_PROCESS
-    if not launch.command and (found := variables.search(" ".join(launch.args))):
+    unset = unset_variables(" ".join(launch.args), command=False, by_kubelet=_runs_shell(launch.args))
+    if not launch.command and unset:
         raise CannotMigrate(
             f"{path}.args",
-            f"use {found[1]}, which exists only in the training processes, after the group is formed. Read it in the script: "
-            f'os.environ["{found[1]}"]',
+            f"use {listed(unset)}, which only the training processes have, after the group is formed. Read it in the script: "
+            f'os.environ["{unset[0]}"]',
         )
+    for name, fields in IN_THE_SPEC.items():
+        if not only_sizes_of_the_group(value := launch.options.get(name, "")):
+            remarks.append(f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}")
     return replace(launch, remarks=(*remarks, *launch.remarks))
 
 
@@ -100,8 +110,12 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
     program = PurePosixPath(words[0]).name
     if program in OTHER_LAUNCHERS:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[program])
-    if program == "torchrun":
-        return _read_torchrun(path, words, 1)
+    if place := wrappers.wrapped_program(words, _starts_something):
+        if wrappers.is_dropped(words[:place]):
+            return _read_words(path, words[place:])
+        return _read_wrapped(path, words, place)
+    if start := _options_of_torchrun(words):
+        return _read_torchrun(path, words, start)
     if PYTHON.match(program):
         return _read_python(path, words)
     if program in shell_text.SHELLS:
@@ -109,14 +123,31 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
     return _left(words, f"what {words[0]} does is not known")
 
 
-def _read_torchrun(path: str, words: Sequence[str], start: int, *, local_rank: bool = False) -> Launch:
+def _options_of_torchrun(words: Sequence[str]) -> int:
+    """Where torchrun's options begin; 0: the words start another program."""
+    if PurePosixPath(words[0]).name == "torchrun":
+        return 1
+    if not PYTHON.match(PurePosixPath(words[0]).name):
+        return 0
+    place = 1
+    while place < len(words) and words[place].startswith("-") and not words[place].startswith("-m"):
+        place += 2 if words[place] in PYTHON_OPTIONS_WITH_VALUE else 1
+    following = words[place : place + 2]
+    if following[:1] == ["-m"]:
+        return place + 2 if following[-1] in TORCHRUN_MODULES else 0
+    if following and (following[0][2:] in TORCHRUN_MODULES or TORCHRUN_SCRIPTS.match(following[0])):
+        return place + 1
+    return 0
+
+
+def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = False) -> Launch:
     """What torchrun's words start.
 
     Args:
         path: of the container, for remarks.
         words: the whole command.
         start: of torchrun's options.
-        local_rank: whether it is torch.distributed.launch, which gives the script another argument unless told not to.
+        kept: whether the command stays, without the options that the operator decides.
     """
     try:
         line = split_line(words[start:])
@@ -124,20 +155,43 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, local_rank: b
         return _left(words, f"{error} is not a known option of torchrun")
     if line.program == len(words) - start:
         raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
+    if kept:
+        stays = (*words[:start], *line.kept)
+        if "use-env" in line.options:
+            stays = (*words[:start], words[start + line.places["use-env"][0]], *line.kept)
+        return Launch(stays, (), "torchrun", line.options, (JOINS,), unbuffered=True)
     no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
     args = line.kept
-    if local_rank and "use-env" not in line.options:
+    # torch.distributed.launch gives the script another argument, unless told not to.
+    if "launch" in words[start - 1] and "use-env" not in line.options:
         script = line.program - len(line.removed)
         args = (*args[: script + 1], LOCAL_RANK_ARGUMENT, *args[script + 1 :])
     return Launch((), args, "torchrun", line.options, unbuffered=no_python)
+
+
+def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:
+    """What a program starts that only changes what is around another one."""
+    wrapper, inner = words[:place], words[place:]
+    if start := _options_of_torchrun(inner):
+        return _read_torchrun(path, words, place + start, kept=True)
+    launch = (
+        _read_shell(path, inner, plain=False) if PurePosixPath(inner[0]).name in shell_text.SHELLS else _read_words(path, inner)
+    )
+    if launch.command:
+        return replace(launch, command=(*wrapper, *launch.command))
+    remarks = launch.remarks
+    if wrappers.chooses_python(wrapper):
+        remarks = (
+            *remarks,
+            f"the agent itself runs with the image's `python3`, not with that of {wrapper[0]}: it needs torch there",
+        )
+    return Launch((), ("--no-python", *words), launch.by, remarks=remarks, unbuffered=True)
 
 
 def _read_python(path: str, words: Sequence[str]) -> Launch:
     rest = list(words[1:])
     while rest[:1] == ["-u"]:
         rest = rest[1:]
-    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in TORCHRUN_MODULES:
-        return _read_torchrun(path, words, len(words) - len(rest) + 2, local_rank=rest[1] == TORCHRUN_MODULES[1])
     if rest[:1] == ["-m"] and rest[1:2] == ["accelerate.commands.launch"]:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS["accelerate"])
     if not rest:
@@ -148,22 +202,30 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
     return Launch((), tuple(rest), "python", remarks=remarks)
 
 
-def _read_shell(path: str, words: Sequence[str]) -> Launch:
-    if len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]):
-        plain = shell_text.plain_words(words[2])
-        if plain is not None:
-            return _read_words(path, plain)
+def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launch:
+    if plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]):
+        plain_words = shell_text.plain_words(words[2])
+        if plain_words is not None:
+            return _read_words(path, plain_words)
     place = next((index for index, word in enumerate(words) if index and not word.startswith("-")), len(words))
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         return _left(words, f"what {' '.join(words)} does is not known")
     text = words[place]
+    if shell_text.TORCHRUN.search(text) and words[place + 1 :] and '"$@"' in text:
+        first, *others = words[place + 1 :]
+        text = text.replace('"$@"', shlex.join(others)).replace('"$0"', shlex.quote(first))
+        return _read_shell(path, [*words[:place], text], plain=plain)
     taken = shell_text.take_options(text)
     if taken is not None:
-        remarks = ["the command is kept, without torchrun's rendezvous options: its torchrun joins the job. " + SECOND_CLASS]
-        if found := OF_A_PROCESS.search(taken.text):
-            remarks.append(f"it uses {found[1]}, which is not set outside of the training processes")
+        remarks = [JOINS]
+        if unset := unset_variables(taken.text, command=True):
+            remarks.append(f"it uses {listed(unset)}, which the container does not have: only the training processes do")
+        if taken.variables:
+            remarks.append(f"{listed(taken.variables)} may hold more options: remove torchrun's rendezvous options there, too")
+        if found := shell_text.SET_FOR_TORCHRUN.search(taken.text):
+            remarks.append(f"it sets {found[1]}, so its torchrun does not join the job: remove that")
         kept = (*words[:place], taken.text, *words[place + 1 :])
-        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True)
+        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True, counted=bool(taken.counted))
     if shell_text.TORCHRUN.search(text):
         return _left(words, "it calls torchrun with options that are not known here")
     if found := SHELL_LAUNCHERS.search(text):
@@ -180,7 +242,8 @@ def _left(words: Sequence[str], why: str) -> Launch:
         f"starts Python without torchrun, write `args: [--no-python, {', '.join(words[:2])}{', ...' if len(words) > 2 else ''}]` "
         "instead of `command`"
     )
-    return Launch(tuple(words), (), "unknown", remarks=(text,), unbuffered=True)
+    counted = bool(COUNT.search(" ".join(words)))
+    return Launch(tuple(words), (), "unknown", remarks=(text,), unbuffered=True, counted=counted)
 
 
 def _starts_something(word: str) -> bool:

@@ -2,21 +2,24 @@
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from elastic_pytorch_client.migration.torchrun_options import TorchrunLine, UnknownOption, split_line
+from elastic_pytorch_client.migration.shell_words import ENDS_OF_WORDS, pieces, word_end, words_from
+from elastic_pytorch_client.migration.torchrun_options import VARIABLE, TorchrunLine, UnknownOption, split_line
 
 SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 # Flags with which `-c` runs one command as it would run without a shell: no login files, no prompt.
 PLAIN_FLAGS = re.compile(r"-[euxo]*c[eux]*\Z")
 EXPANDED = re.compile(r"[$`*?~{}#!\[\]]")
+EXPANDED_BY_SHELL = re.compile(r"[$`]")
 CONTINUED = re.compile(r"\\\n\s*")
+INTERPRETER = r"(?:[\w./-]*/)?python[\d.]*(?:\s+-(?!m)\S+(?:\s+[\w=.]+(?=\s+-))?)*\s+"
 TORCHRUN = re.compile(
-    r"(?<![\w./-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*(?:\s+-u)?\s+-m\s+torch\.distributed\.(?:run|launch))(?![\w./-])"
+    rf"(?<![\w./-])(?:{INTERPRETER}-m\s*torch\.distributed\.(?:run|launch)|{INTERPRETER}\S*torch/distributed/(?:run|launch)\.py"
+    r"|\$\((?:which|command -v)\s+torchrun\s*\)|`(?:which|command -v)\s+torchrun\s*`|(?:[\w./-]*/)?torchrun)(?![\w./-])"
 )
 PYTHON = re.compile(r"(?<![\w./-])(?:[\w./-]*/)?python[\d.]*(?=\s)")
-WORD = re.compile(r"""(?:[^\s'"\\|&;<>()$`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|\$\{[^}]*\}|\$|`[^`]*`)+""", re.DOTALL)
-GAP = re.compile(r"(?:[ \t]|\\\n)*")
+SET_FOR_TORCHRUN = re.compile(r"\b(PET_(?:NNODES|NODE_RANK|RDZV_\w+|MASTER_ADDR|MASTER_PORT|STANDALONE|LOCAL_ADDR))=")
 
 
 def plain_words(text: str) -> list[str] | None:
@@ -38,42 +41,117 @@ def plain_words(text: str) -> list[str] | None:
     return words if words and "=" not in words[0] else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShellText:
     """A string for a shell that calls torchrun somewhere.
 
     Attributes:
         text: without the options that the operator decides, or that move into the job's spec.
         options: those options.
+        counted: the number of processes that the shell works out, whose option stays in the text; empty: none.
+        variables: those of the shell that stand in the place of options, and whose values are not in the text.
     """
 
     text: str
     options: dict[str, str] = field(default_factory=dict)
+    counted: str = ""
+    variables: list[str] = field(default_factory=list)
 
 
 def take_options(text: str) -> ShellText | None:
-    """Takes torchrun's options out of a shell's string; None if it calls no torchrun, or with options that are not known."""
-    calls = list(TORCHRUN.finditer(text))
-    if not calls:
+    """Takes torchrun's options out of a shell's string; None if it calls no torchrun, or in a way that cannot be told."""
+    if within := _within_one_word(text):
+        start, end = within
+        inner = take_options(shlex.split(text[start:end])[0])
+        return inner and replace(inner, text=text[:start] + shlex.quote(inner.text) + text[end:])
+    taken = ShellText(text)
+    unneeded: set[tuple[int, int]] = set()
+    calls = _calls(text)
+    try:
+        for start, end in calls:
+            unneeded |= _unneeded(text, words_from(text, end, _limit(text, start)), taken)
+    except UnknownOption:
         return None
-    options: dict[str, str] = {}
-    for call in reversed(calls):
-        spans = _words_after(text, call.end())
-        try:
-            line: TorchrunLine = split_line([text[start:end] for start, end in spans])
-        except UnknownOption:
-            return None
-        # A number of processes that the shell works out stays where it is.
-        values = {name: _unquoted(value) for name, value in line.options.items()}
-        worked_out = {name for name, value in values.items() if name == "nproc-per-node" and EXPANDED.search(value)}
-        options.update({name: value for name, value in values.items() if name not in worked_out})
-        for place in reversed(line.removed):
-            start, end = spans[place]
-            if _belongs_to(worked_out, text, spans, place):
-                continue
-            start -= len(text[:start]) - len(text[:start].rstrip(" \t"))
-            text = text[:start] + text[end:]
-    return ShellText(_without_empty_lines(text), options)
+    for start, end in sorted(unneeded, reverse=True):
+        text = text[:start].rstrip(" \t") + text[end:]
+    taken.text = _without_empty_lines(text)
+    return taken if calls else None
+
+
+def _within_one_word(text: str) -> tuple[int, int] | None:
+    """The word, made of several quoted strings or of one with escapes, that holds all calls; None: there is none."""
+    calls = list(TORCHRUN.finditer(text))
+    for start, end in pieces(text, 0, len(text)) if calls else ():
+        last = word_end(text, start)
+        inside = start < calls[0].start() and calls[-1].end() < last
+        if inside and text[start] in "'\"" and (start == 0 or text[start - 1] in ENDS_OF_WORDS):
+            is_static = not EXPANDED_BY_SHELL.search(re.sub(r"'[^']*'", "", text[start:last]))
+            return (start, last) if is_static and (last > end or "\\" in text[start:last]) else None
+    return None
+
+
+def _calls(text: str) -> list[tuple[int, int]]:
+    """Where a text names torchrun, or a variable that it sets to a torchrun."""
+    found = []
+    for call in TORCHRUN.finditer(text):
+        found.append(call.span())
+        if name := re.search(r"""(\w+)=['"]?\Z""", text[: call.start()]):
+            found += [use.span() for use in re.finditer(rf"\$(?:{name[1]}\b|\{{{name[1]}\}})", text)]
+    return found
+
+
+def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[tuple[int, int]]:
+    """Which of the words that follow a torchrun go; their options are added to what was taken."""
+    words = [_unquoted(text[start:end]) for start, end in spans]
+    line: TorchrunLine = split_line(words)
+    removed = set(line.removed) - set(line.places.get("use-env", ()))
+    for name, value in line.options.items():
+        if name == "nproc-per-node" and EXPANDED.search(value):  # a number that the shell works out stays where it is
+            taken.counted = value
+            removed -= set(line.places[name])
+        elif name != "use-env":
+            taken.options[name] = value
+    found = {spans[place] for place in removed}
+    for place in line.variables:
+        name = (VARIABLE.match(words[place]) or [""])[1] or words[place]
+        values = _values(text, name)
+        for value in values:
+            found |= _unneeded(text, value, taken)
+        if not values and words[place] not in taken.variables:
+            taken.variables.append(words[place])
+    return found
+
+
+def _values(text: str, name: str) -> list[list[tuple[int, int]]]:
+    """Where the words stand of what a text sets a variable to: an array, a quoted string, or one word."""
+    found = []
+    for assignment in re.finditer(rf"(?:^|(?<=[\s;&|('\"])){re.escape(name)}\+?=", text):
+        start = assignment.end()
+        if text.startswith("(", start):
+            found.append(words_from(text, start + 1, len(text), array=True))
+        elif text[start : start + 1] in ("'", '"'):
+            found.append(words_from(text, start + 1, word_end(text, start) - 1, array=True))
+        else:
+            found.append([(start, word_end(text, start))])
+    return found
+
+
+def _limit(text: str, place: int) -> int:
+    """Where the quotes end, or the substitution, around a place.
+
+    Raises:
+        UnknownOption: where its command ends cannot be told.
+    """
+    if text[:place].endswith("=("):
+        raise UnknownOption(text[place:])
+    low, limit = 0, len(text)
+    while around := next(((start, end) for start, end in pieces(text, low, limit) if start < place < end - 1), None):
+        start, end = around
+        quoted = text[start] in "'\""
+        if quoted and ("\\" in text[start:end].replace("\\\n", "") or (end < limit and text[end] not in ENDS_OF_WORDS)):
+            raise UnknownOption(text[start:end])
+        low, limit = start + (1 if quoted or text[start] == "`" else 2), end - 1
+    return limit
 
 
 def calls_python(text: str) -> bool:
@@ -81,26 +159,8 @@ def calls_python(text: str) -> bool:
     return bool(PYTHON.search(text))
 
 
-def _words_after(text: str, place: int) -> list[tuple[int, int]]:
-    """Where the words of the command stand that goes on at a place."""
-    spans: list[tuple[int, int]] = []
-    while True:
-        gap = GAP.match(text, place)
-        start = gap.end() if gap else place
-        word = WORD.match(text, start)
-        if word is None:
-            return spans
-        spans.append(word.span())
-        place = word.end()
-
-
-def _belongs_to(names: set[str], text: str, spans: list[tuple[int, int]], place: int) -> bool:
-    words = [text[start:end] for start, end in spans[max(0, place - 1) : place + 1]]
-    return any(word.lstrip("-").partition("=")[0].replace("_", "-") in names for word in words if word.startswith("-"))
-
-
 def _unquoted(value: str) -> str:
-    return value.strip("'\"")
+    return value.replace("'", "").replace('"', "")
 
 
 def _without_empty_lines(text: str) -> str:

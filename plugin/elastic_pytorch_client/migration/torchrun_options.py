@@ -1,7 +1,8 @@
 """The command line of torchrun, split into what the operator decides, what moves into the job's spec, and what stays."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # Who is in the group and where it meets: the operator decides that.
 DECIDED = {
@@ -40,6 +41,8 @@ KEPT_FLAGS = {"m", "module", "no-python", "run-path", "virtual-local-rank"}
 DROPPED_FLAGS = {"use-env"}  # of torch.distributed.launch: the variables instead of --local-rank, as torchrun does anyway
 WITH_VALUE = DECIDED | MOVED | KEPT
 FLAGS = DECIDED_FLAGS | KEPT_FLAGS | DROPPED_FLAGS
+# A variable of a shell that stands where an option or the script is expected: it can be either, or several words.
+VARIABLE = re.compile(r"\$(?:\{?(\w+)(?:\[[@*]\])?\}?|[@*])\Z")
 
 
 class UnknownOption(ValueError):
@@ -55,12 +58,30 @@ class TorchrunLine:
         options: the values of the others by their names, spelled with dashes; flags have an empty one.
         program: where in the words the script stands; as many as there are words: there is none.
         removed: which of the words are not kept.
+        places: which of the words each of the options takes, by their names.
+        variables: which of the words are a shell's variables in the place of options or of the script.
     """
 
     kept: tuple[str, ...]
     options: dict[str, str]
     program: int
     removed: tuple[int, ...]
+    places: dict[str, list[int]] = field(default_factory=dict)
+    variables: tuple[int, ...] = ()
+
+
+def option_name(word: str) -> str | None:
+    """The name of the option that a word is or begins, spelled with dashes; None: torchrun has none such.
+
+    As torchrun's own parser does, it takes a beginning that only one option has, and a short option with its value in the same word.
+    """
+    name = word.lstrip("-").partition("=")[0].replace("_", "-")
+    if name in WITH_VALUE | FLAGS:
+        return name
+    if not word.startswith("--"):
+        return word[1] if word[1:2] in ("r", "t") else None
+    longer = [known for known in WITH_VALUE | FLAGS if len(known) > 1 and name and known.startswith(name)]
+    return longer[0] if len(longer) == 1 else None
 
 
 def split_line(words: Sequence[str]) -> TorchrunLine:
@@ -70,25 +91,36 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         UnknownOption: one of them is not known.
     """
     options: dict[str, str] = {}
-    removed: list[int] = []
+    places: dict[str, list[int]] = {}
+    variables: list[int] = []
+    separator: list[int] = []
     place = 0
-    while place < len(words) and words[place].startswith("-") and len(words[place]) > 1:
+    while place < len(words):
         word = words[place]
+        if VARIABLE.match(word):
+            variables.append(place)
+            following = next((later for later in words[place:] if not VARIABLE.match(later)), "")
+            if len(following) > 1 and following.startswith("-") and (following == "--" or option_name(following)):
+                place += 1
+                continue
+        if not word.startswith("-") or len(word) == 1:
+            break
         if word == "--":
-            removed.append(place)
+            separator.append(place)
             place += 1
             break
-        name, equals, value = word.lstrip("-").partition("=")
-        name = name.replace("_", "-")
-        if name not in WITH_VALUE | FLAGS:
+        name = option_name(word)
+        if name is None:
             raise UnknownOption(word)
         taken = [place]
-        if name in WITH_VALUE and not equals:
-            taken.append(place + 1)
+        value = word.partition("=")[2]
+        if name in WITH_VALUE and "=" not in word and (word.startswith("--") or len(word) == 2):
             value = words[place + 1] if place + 1 < len(words) else ""
+            taken = [place, place + 1][: len(words) - place]
         if name not in KEPT | KEPT_FLAGS:
             options[name] = value
-            removed += taken
+            places.setdefault(name, []).extend(taken)
         place += len(taken)
+    removed = sorted([*separator, *(taken for found in places.values() for taken in found)])
     kept = tuple(word for index, word in enumerate(words) if index not in removed)
-    return TorchrunLine(kept, options, min(place, len(words)), tuple(removed))
+    return TorchrunLine(kept, options, min(place, len(words)), tuple(removed), places, tuple(variables))

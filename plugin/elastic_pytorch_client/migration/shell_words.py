@@ -1,0 +1,73 @@
+"""Where the words of shell commands stand in a text. Nothing is expanded: only the ends of quotes and substitutions are found."""
+
+import re
+from collections.abc import Iterator
+
+ENDS_OF_WORDS = " \t\n;&|<>()"
+GAP = re.compile(r"(?:[ \t]|\\\n)*")
+GAP_IN_ARRAY = re.compile(r"(?:\s|\\\n|#[^\n]*)*")
+CLOSED_BY = {'"': '"', "`": "`", "$(": ")", "${": "}"}
+
+
+def words_from(text: str, place: int, limit: int, *, array: bool = False) -> list[tuple[int, int]]:
+    """Where the words of the command stand that goes on at a place.
+
+    Args:
+        text: of the shell.
+        place: where to begin.
+        limit: where to end at the latest, such as at the quote around the command.
+        array: whether new lines only separate words, as in `NAME=(…)`.
+    """
+    text, spans = text[:limit], list[tuple[int, int]]()
+    while True:
+        gap = (GAP_IN_ARRAY if array else GAP).match(text, place)
+        start = gap.end() if gap else place
+        place = word_end(text, start)
+        if place == start:
+            return spans
+        spans.append((start, place))
+
+
+def word_end(text: str, place: int) -> int:
+    """Where the word ends that begins at a place; the same place: none begins there."""
+    while place < len(text) and text[place] not in ENDS_OF_WORDS and not text.startswith("\\\n", place):
+        place = _piece_end(text, place)
+    return place
+
+
+def pieces(text: str, place: int, limit: int) -> Iterator[tuple[int, int]]:
+    """Quoted strings and substitutions from a place to a limit, outside of comments: where each begins and ends."""
+    text = text[:limit]
+    while place < limit:
+        if text[place] == "#" and (not place or text[place - 1] in ENDS_OF_WORDS):
+            place = limit if (end := text.find("\n", place)) < 0 else end
+            continue
+        end = _piece_end(text, place)
+        if end - place > 2 and text[end - 1] in "'\"`)}":
+            yield place, end
+        elif text[place] in "'\"`$" and end == limit:
+            end = place + 1  # it is not closed: an apostrophe of a here-document, perhaps
+        place = end
+
+
+def _piece_end(text: str, place: int) -> int:
+    """Where the quoted string, the substitution or the character at a place ends."""
+    if text[place] == "\\":
+        return min(place + 2, len(text))
+    if text[place] == "'":
+        end = text.find("'", place + 1)
+        return len(text) if end < 0 else end + 1
+    opening = next((opening for opening in CLOSED_BY if text.startswith(opening, place)), "")
+    return _closing_end(text, place + len(opening), CLOSED_BY[opening]) if opening else place + 1
+
+
+def _closing_end(text: str, place: int, closing: str) -> int:
+    """Behind the closing character of what was opened before a place."""
+    while place < len(text) and text[place] != closing:
+        if closing == ")" and text[place] == "(":
+            place = _closing_end(text, place + 1, ")")
+        elif closing == '"' and text[place] == "'":
+            place += 1
+        else:
+            place = _piece_end(text, place)
+    return min(place + 1, len(text))
