@@ -70,7 +70,7 @@ def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_pat
         "  name: data",
     ]
     assert f"{file}: PyTorchJob bad\n  error: spec.pytorchReplicaSpecs.Worker" in err
-    assert "ConfigMap" not in err
+    assert f"{file}: ConfigMap data\n  kind: is none that is migrated: the object is written as it is\n" in err
 
 
 def test_stdin_and_the_entrypoint_of_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +99,17 @@ def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
     [
         ("just words", "document\n  error: kind: is missing: this is no Kubernetes object"),
         ("a: [", "error: cannot read "),
+        ("a: b: c", "mapping values are not allowed here at line 1, column 5"),
+        ("", "no object found"),
+        ("# nothing\n---\n", "no object found"),
+        ("kind: List\nitems: []", "no object found"),
+        ("kind: TrainingRuntime", "no job found: pass runtimes with --runtime"),
+        (
+            "a: {{ .Values.image }}",
+            "job.yaml is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -",
+        ),
+        ('a: "{{ .Release.Name }}"', "job.yaml is a Helm template: render it first"),
+        ("a: {{ name }}: {{ other }}", "job.yaml is a template: render it first"),
         ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: []", "must have Worker, Master"),
         (
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: x",
@@ -113,6 +124,36 @@ def test_what_is_no_manifest_is_one_sentence(run: Run, tmp_path: Path, text: str
     assert (code, out) == (1, "")
     assert words in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "words"),
+    [
+        ("kubeflow.org/v2beta1", "MPIJob", "kind: mpirun starts the processes"),
+        ("kubeflow.org/v1", "TFJob", "kind: TensorFlow does not use"),
+        ("ray.io/v1", "RayJob", "kind: Ray's controller starts"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "kind: is not migrated"),
+        ("argoproj.io/v1alpha1", "Workflow", "kind: a job inside of a workflow"),
+        ("kubeflow.org/v1", "PytorchJob", "kind: PytorchJob is not known: write PyTorchJob, if it is one"),
+        ("kubeflow.org/v1", "PyTorchjobs", "write PyTorchJob"),
+        ("trainer.kubeflow.org/v1alpha1", "Trainjob", "write TrainJob"),
+        ("elasticpytorch.dev/v1alpha1", "ElasticPytorchJob", "write ElasticPyTorchJob"),
+        ("kubeflow.com/v1", "PyTorchJob", "apiVersion: kubeflow.com/v1 has no PyTorchJob: the group is kubeflow.org"),
+    ],
+)
+def test_other_kinds_that_train_are_not_passed_on(run: Run, tmp_path: Path, version: str, kind: str, words: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n")
+    code, out, err = run(str(file))
+    assert (code, out) == (1, "")
+    assert f"{file}: {kind} a\n  error: " in err
+    assert words in err
+
+
+def test_braces_of_a_shell_or_a_workflow_are_no_helm_template(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(GOOD.replace("train.py", "train.py, '{{workflow.name}}', '{{.ID}}'"))
+    assert run(str(file))[0] == 0
 
 
 def test_files_that_are_not_there_or_not_named(run: Run) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
-from elastic_pytorch_client.migration.sources import pytorchjob, runtime, trainjob
+from elastic_pytorch_client.migration.sources import other_kinds, pytorchjob, runtime, trainjob
 
 Manifest = dict[str, Any]
 
@@ -15,7 +15,7 @@ class Migrated:
     """What became of one document.
 
     Attributes:
-        title: its kind and name; empty: it was passed on as it is.
+        title: its kind and name.
         documents: what is written in its place.
         remarks: what to tell about it.
         failed: why nothing is written; None: all is well.
@@ -39,7 +39,11 @@ def migrate_documents(
     """
     objects = list(_objects(documents))
     known = [*(found for found in objects if found.get("kind") in runtime.KINDS), *runtimes]
-    return [_migrate(found, known, entrypoint) for found in objects if found.get("kind") not in runtime.KINDS]
+    jobs = [found for found in objects if found.get("kind") not in runtime.KINDS]
+    if not jobs:
+        text = "no job found: pass runtimes with --runtime" if objects else "no object found"
+        return [Migrated("document", (), failed=Remark("kind", text))]
+    return [_migrate(found, known, entrypoint) for found in jobs]
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
@@ -68,4 +72,6 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
         return Migrated(title, (), remarks.found, error.remark)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return Migrated(title, (), remarks.found, Remark("spec", f"does not have the form of a {kind}: {error}"))
-    return Migrated("", [found])
+    if (failed := other_kinds.refusal(found)) is not None:
+        return Migrated(title, (), failed=failed)
+    return Migrated(title, [found], other_kinds.passed_on(found))

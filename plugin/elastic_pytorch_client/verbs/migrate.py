@@ -1,6 +1,7 @@
 """`kubectl epj migrate -f FILE`: ElasticPyTorchJob manifests from those of PyTorchJobs and TrainJobs. Asks no API server."""
 
 import argparse
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +15,11 @@ from elastic_pytorch_client.migration.yaml_text import read_documents, write_doc
 
 NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for PyTorchJobs and TrainJobs; needs no cluster"
 FAILED = 1
+# What Helm works out, and no other: Argo and shells have braces, too.
+HELM_ACTION = re.compile(
+    r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Files|Capabilities|Template)\b|(?:include|template|define|if|range|with|end)\b)"
+)
+YAML_SOURCE = ' in "<unicode string>",'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,10 +63,19 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _read(file: str) -> list[Any]:
+    source = "stdin" if file == "-" else file
     try:
-        return read_documents(sys.stdin.read() if file == "-" else Path(file).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Refused(f"cannot read {file}: {' '.join(str(error).split())}") from error
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"cannot read {source}: {error}") from error
+    if HELM_ACTION.search(text):
+        raise Refused(f"{source} is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -")
+    try:
+        return read_documents(text)
+    except yaml.YAMLError as error:
+        if "{{" in text:
+            raise Refused(f"{source} is a template: render it first, helm template CHART | kubectl epj migrate -f -") from error
+        raise Refused(f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}") from error
 
 
 def _tell(file: str, migrated: Migrated) -> str:

@@ -16,6 +16,8 @@ from torch.distributed.run import get_args_parser
 
 from tests.hypothesis_examples import examples
 
+pytestmark = pytest.mark.torch
+
 SCRIPT = ("train.py", "--nnodes=9", "--rdzv_backend", "mine", "-m")  # what follows the script is the script's
 VARIABLES = {"GPUS": "4", "A": "one", "B": "29500", "NODE_RANK": "1"}
 STUB = """#!/bin/sh
