@@ -49,7 +49,7 @@ class ShellText:
         text: without the options that the operator decides, or that move into the job's spec.
         options: those options.
         counted: the number of processes that the shell works out, whose option stays in the text; empty: none.
-        variables: those of the shell that stand in the place of options, and whose values are not in the text.
+        variables: those of the shell that hold options, and whose values are not in the text.
     """
 
     text: str
@@ -115,8 +115,8 @@ def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[
     for place in line.variables:
         name = (VARIABLE.match(words[place]) or [""])[1] or words[place]
         values = _values(text, name)
-        for value in values:
-            found |= _unneeded(text, value, taken)
+        for within in values:
+            found |= _unneeded(text, within, taken)
         if not values and words[place] not in taken.variables:
             taken.variables.append(words[place])
     return found
