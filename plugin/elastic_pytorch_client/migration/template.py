@@ -1,6 +1,7 @@
 """The pod template: taken over as it is, without what the old operator needed and with the new operator's labels."""
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ LABELS = {
     "jobset.sigs.k8s.io/jobset-name": names.LABEL_JOB_NAME,
     "batch.kubernetes.io/job-completion-index": f"{names.GROUP}/worker-index",
 }
+LABEL_FIELD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]\Z")
 OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/")
 # In the containers, both operators before set what these say; here each training process has its own.
 SET_BY_AGENT = {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"}
@@ -63,11 +65,14 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     for field in OF_THE_OPERATOR:
         if spec.pop(field, None) and field != "restartPolicy":
             remarks.add(f"{path}.spec.{field}", "is dropped: the operator names the workers' hosts `JOB-worker-N`")
-    if spec.get("serviceAccountName") and "automountServiceAccountToken" not in spec:
+    if (spec.get("serviceAccountName") or spec.get("serviceAccount")) and "automountServiceAccountToken" not in spec:
         spec["automountServiceAccountToken"] = True  # as it was: here, pods get no token unless they ask for it
     for part in ("affinity", "topologySpreadConstraints"):
         if part in spec:
             spec[part] = _relabel(f"{path}.spec.{part}", spec[part], remarks)
+    for part in ("containers", "initContainers", "volumes"):
+        for item in spec.get(part) or ():
+            _repoint(f"{path}.spec.{part}[{item.get('name')}]", item, remarks)
     return {**({"metadata": metadata} if metadata else {}), "spec": spec}
 
 
@@ -153,3 +158,22 @@ def _new_label(path: str, label: str, remarks: Remarks) -> str:
     if label.startswith(OLD_LABELS):
         remarks.add(path, f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}")
     return label
+
+
+def _repoint(path: str, part: Any, remarks: Remarks) -> None:
+    """Has fieldRefs of a container or volume read the new operator's labels, in place."""
+    if isinstance(part, list):
+        for item in part:
+            _repoint(path, item, remarks)
+    if not isinstance(part, dict):
+        return
+    for key, value in part.items():
+        if key != "fieldPath" or not isinstance(value, str) or (found := LABEL_FIELD.match(value)) is None:
+            _repoint(path, value, remarks)
+        elif found[1] in LABELS:
+            label = LABELS[found[1]]
+            part[key] = f"metadata.labels['{label}']"
+            counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
+            remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
+        elif found[1].startswith(OLD_LABELS):
+            remarks.add(path, f"reads {found[1]}, which worker pods do not have, and gets an empty value")

@@ -12,13 +12,21 @@ SHARED = (
     "only the Master has it. It is given to all workers, for each of them can be rank 0. A claim must allow ReadWriteMany if the "
     "workers run on several nodes"
 )
+IDENTITY = (
+    "only the Master has it. It is given to all workers, for each of them can be rank 0, and needs the same rights to save "
+    "checkpoints"
+)
+ACCOUNT = ("serviceAccountName", "serviceAccount")
+TOKEN = "automountServiceAccountToken"
+# The migration itself adds them to a template, so a manifest need not have them.
+ADDED = (f".spec.{TOKEN}", ".env[PYTHONUNBUFFERED]")
 
 DIFFERENT = "differs from the Worker's. Workers are alike, and the Worker's is taken"
 DROPPED = "only the Master has it, and it is dropped: workers are alike"
 
 
 def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
-    """The Worker's template, with the volumes that only the Master has; every other difference gets a remark.
+    """The Worker's template, with the volumes and the account that only the Master has; every other difference gets a remark.
 
     Args:
         master_path: of the Master's template, for remarks.
@@ -29,6 +37,7 @@ def merge_templates(master_path: str, master: Manifest, worker: Manifest, remark
     merged = copy.deepcopy(worker)
     pod, other = merged["spec"], copy.deepcopy(master["spec"])
     _add_named(f"{master_path}.spec.volumes", pod, other, "volumes", "name", remarks)
+    _add_account(f"{master_path}.spec", pod, other, remarks)
     own = {container.get("name"): container for container in pod["containers"]}
     for container in other["containers"]:
         twin = own.get(container.get("name"))
@@ -36,8 +45,19 @@ def merge_templates(master_path: str, master: Manifest, worker: Manifest, remark
             place = f"{master_path}.spec.containers[{container.get('name')}].volumeMounts"
             _add_named(place, twin, container, "volumeMounts", "mountPath", remarks)
     for path, dropped in _differences({**master, "spec": other}, merged, ""):
-        remarks.add(f"{master_path}{path}", DROPPED if dropped else DIFFERENT)
+        if not path.endswith(ADDED):
+            remarks.add(f"{master_path}{path}", DROPPED if dropped else DIFFERENT)
     return merged
+
+
+def _add_account(path: str, into: Manifest, source: Manifest, remarks: Remarks) -> None:
+    """Gives the account of the one to the other, which has none."""
+    if any(into.get(field) for field in ACCOUNT) or not any(source.get(field) for field in ACCOUNT):
+        return
+    for field in (*ACCOUNT, TOKEN):
+        if field in source:
+            into[field] = source[field]
+    remarks.add(f"{path}.{next(field for field in ACCOUNT if source.get(field))}", IDENTITY)
 
 
 def _add_named(path: str, into: Manifest, source: Manifest, field: str, key: str, remarks: Remarks) -> None:
