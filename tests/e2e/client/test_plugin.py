@@ -40,8 +40,9 @@ while True:
     time.sleep(0.1)
 """
 
-# The plugin lies beside this Python; kubectl finds it on the PATH.
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "KUBECONFIG": str(KUBECONFIG)}
+# The plugin lies beside this Python; kubectl finds it on the PATH, and the plugin kubectl.
+FOLDERS = (Path(sys.executable).parent, KUBECTL.parent)
+ENVIRONMENT = {**os.environ, "PATH": ":".join([*map(str, FOLDERS), os.environ["PATH"]]), "KUBECONFIG": str(KUBECONFIG)}
 ENVIRONMENT.pop("COLUMNS", None)  # of pytest-xdist; without it, what is no terminal has room for whole names
 
 
