@@ -73,6 +73,23 @@ def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_pat
     assert f"{file}: ConfigMap data\n  kind: is none that is migrated: the object is written as it is\n" in err
 
 
+def test_what_is_the_same_for_several_jobs_is_said_once(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    jobs = [GOOD.replace("good", f"job-{number}") for number in range(5)]
+    file.write_text("---\n".join([*jobs, BAD, GOOD.replace("OnFailure", "Never")]))
+    code, _, err = run(str(file))
+    lines = err.splitlines()
+    assert code == 1
+    assert [line.removeprefix(f"{file}: ") for line in lines if not line.startswith(" ")] == [
+        "6 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 3 more)",  # auto starts one process for each core
+        "5 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 2 more)",
+        "PyTorchJob bad",
+        "PyTorchJob good",
+    ]
+    assert err.count("OnFailure restarted") == 1
+    assert err.count("Never failed the job") == 1
+
+
 def test_stdin_and_the_entrypoint_of_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(BAD))
     code, out, err = run("-f", "-", "--entrypoint", "python /var/train.py")

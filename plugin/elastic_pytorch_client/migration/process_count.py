@@ -2,6 +2,10 @@
 
 from elastic_pytorch_client.migration.remarks import Remarks
 
+COUNTED_BY_COMMAND = (
+    "the command that is kept has an option of its own for the number of processes, so spec.nprocPerNode is left out: set it if that "
+    "number is not the number of accelerators"
+)
 COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 
 

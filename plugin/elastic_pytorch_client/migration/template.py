@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.image import too_old
 from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 
@@ -85,6 +86,8 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
             container[field] = list(words)
     for text in launch.remarks:
         remarks.add(f"{path}.command", text)
+    if said := too_old(str(container.get("image", "")), command=bool(launch.command)):
+        remarks.add(f"{path}.image", said)
     ports = [port for port in container.get("ports") or () if port.get("name") not in OLD_PORTS]
     if len(ports) < len(container.get("ports") or ()):
         remarks.add(

@@ -4,6 +4,8 @@ import argparse
 import re
 import shlex
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,10 +13,12 @@ import yaml
 
 from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+from elastic_pytorch_client.migration.remarks import Remark
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
 NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for PyTorchJobs and TrainJobs; needs no cluster"
 FAILED = 1
+NAMED_AT_MOST = 3
 # What Helm works out, and no other: Argo and shells have braces, too.
 HELM_ACTION = re.compile(
     r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Files|Capabilities|Template)\b|(?:include|template|define|if|range|with|end)\b)"
@@ -57,8 +61,8 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     documents = [document for _, migrated in found for document in migrated.documents]
     if documents:
         out.write(write_documents(documents))
-    for file, migrated in found:
-        err.write(_tell("stdin" if file == "-" else file, migrated))
+    for file in dict.fromkeys(file for file, _ in found):
+        err.write(_tell_all("stdin" if file == "-" else file, [migrated for source, migrated in found if source == file]))
     return FAILED if any(migrated.failed for _, migrated in found) else 0
 
 
@@ -78,8 +82,22 @@ def _read(file: str) -> list[Any]:
         raise Refused(f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}") from error
 
 
-def _tell(file: str, migrated: Migrated) -> str:
-    lines = [f"  {remark}\n" for remark in migrated.remarks]
-    if migrated.failed is not None:
-        lines.append(f"  error: {migrated.failed}\n")
-    return f"{file}: {migrated.title}\n{''.join(lines)}" if lines else ""
+def _tell_all(file: str, found: Sequence[Migrated]) -> str:
+    """What is said of the documents of a file; first what is the same for several of them, once."""
+    same = {remark: number for remark, number in Counter(r for one in found for r in one.remarks).items() if number > 1}
+    groups: dict[tuple[str, ...], list[Remark]] = {}
+    for remark in same:
+        groups.setdefault(tuple(one.title for one in found if remark in one.remarks), []).append(remark)
+    told = [_tell(file, f"{len(titles)} objects ({_some(titles)})", remarks, None) for titles, remarks in groups.items()]
+    told += [_tell(file, one.title, [remark for remark in one.remarks if remark not in same], one.failed) for one in found]
+    return "".join(told)
+
+
+def _some(titles: Sequence[str]) -> str:
+    left = len(titles) - NAMED_AT_MOST
+    return ", ".join(titles[:NAMED_AT_MOST]) + (f", and {left} more" if left > 0 else "")
+
+
+def _tell(file: str, title: str, remarks: Sequence[Remark], failed: Remark | None) -> str:
+    lines = [f"  {remark}\n" for remark in remarks] + ([] if failed is None else [f"  error: {failed}\n"])
+    return f"{file}: {title}\n{''.join(lines)}" if lines else ""

@@ -10,7 +10,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
-from elastic_pytorch_client.migration.process_count import process_count
+from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.template import (
@@ -178,6 +178,9 @@ def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
 
 def _processes(spec: Mapping[str, Any], replica: Replica, role: str, remarks: Remarks) -> int | str | None:
     path = f"{REPLICAS}.{role}.template"
+    if replica.launch.counted:
+        remarks.add(path, COUNTED_BY_COMMAND)
+        return None
     given = spec.get("nprocPerNode")
     source = "spec.nprocPerNode"
     if given is None and (spec.get("elasticPolicy") or {}).get("nProcPerNode") is not None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.job_metadata import migrate_manager, migrate_metadata
-from elastic_pytorch_client.migration.launch import read_launch
-from elastic_pytorch_client.migration.process_count import process_count
+from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.runtime import (
     TORCH_DISTRIBUTED,
@@ -70,7 +70,7 @@ def migrate_trainjob(
     options = variables | launch.options
     replicas = int(trainer.get("numNodes") or runtime.nodes)
     metadata = migrate_metadata(_with_labels(manifest, spec), remarks)
-    processes = _processes(trainer, runtime.processes, container, launch.by, options, remarks)
+    processes = _processes(trainer, runtime.processes, container, launch, options, remarks)
     policy: Manifest = {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
     if str(options.get("max-restarts", "")).isdecimal():
         policy["maxFailures"] = int(options["max-restarts"])
@@ -115,12 +115,15 @@ def _processes(
     trainer: Mapping[str, Any],
     of_runtime: str,
     container: Mapping[str, Any],
-    started_by: str,
+    launch: Launch,
     options: Mapping[str, str],
     remarks: Remarks,
 ) -> int | str | None:
     """As Trainer's torch plugin: `auto` is the GPUs, or without them the CPUs that the container asks for."""
-    path = f"{PATH}.numProcPerNode"
+    path, started_by = f"{PATH}.numProcPerNode", launch.by
+    if launch.counted:
+        remarks.add(f"{PATH}.command", COUNTED_BY_COMMAND)
+        return None
     given = str(trainer.get("numProcPerNode") or of_runtime or "auto")
     if "nproc-per-node" in options and started_by == "torchrun":
         given, path = options["nproc-per-node"], f"{PATH}.command, --nproc-per-node"
