@@ -81,8 +81,8 @@ def test_what_is_the_same_for_several_jobs_is_said_once(run: Run, tmp_path: Path
     lines = err.splitlines()
     assert code == 1
     assert [line.removeprefix(f"{file}: ") for line in lines if not line.startswith(" ")] == [
-        "6 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 3 more)",  # auto starts one process for each core
         "5 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 2 more)",
+        "6 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 3 more)",  # auto starts one process for each core
         "PyTorchJob bad",
         "PyTorchJob good",
     ]

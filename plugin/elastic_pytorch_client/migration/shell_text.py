@@ -115,8 +115,8 @@ def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[
     for place in line.variables:
         name = (VARIABLE.match(words[place]) or [""])[1] or words[place]
         values = _values(text, name)
-        for within in values:
-            found |= _unneeded(text, within, taken)
+        for places in values:
+            found |= _unneeded(text, places, taken)
         if not values and words[place] not in taken.variables:
             taken.variables.append(words[place])
     return found
