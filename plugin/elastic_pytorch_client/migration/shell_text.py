@@ -49,7 +49,7 @@ class ShellText:
         text: without the options that the operator decides, or that move into the job's spec.
         options: those options.
         counted: the number of processes that the shell works out, whose option stays in the text; empty: none.
-        variables: those of the shell that hold options, and whose values are not in the text.
+        variables: those of the shell that stand where options do, and whose values are not in the text.
     """
 
     text: str
@@ -73,6 +73,8 @@ def take_options(text: str) -> ShellText | None:
     except UnknownOption:
         return None
     for start, end in sorted(unneeded, reverse=True):
+        if any(low <= start and end <= high and (low, high) != (start, end) for low, high in unneeded):
+            continue  # it goes with the word that it is a part of
         text = text[:start].rstrip(" \t") + text[end:]
     taken.text = _without_empty_lines(text)
     return taken if calls else None
@@ -100,8 +102,17 @@ def _calls(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[tuple[int, int]]:
-    """Which of the words that follow a torchrun go; their options are added to what was taken."""
+def _unneeded(
+    text: str, spans: list[tuple[int, int]], taken: ShellText, followed: frozenset[str] = frozenset()
+) -> set[tuple[int, int]]:
+    """Which of the words that follow a torchrun go; their options are added to what was taken.
+
+    Args:
+        text: of the shell.
+        spans: where the words stand.
+        taken: added to.
+        followed: the variables in whose values they stand.
+    """
     words = [_unquoted(text[start:end]) for start, end in spans]
     line: TorchrunLine = split_line(words)
     removed = set(line.removed) - set(line.places.get("use-env", ()))
@@ -114,10 +125,10 @@ def _unneeded(text: str, spans: list[tuple[int, int]], taken: ShellText) -> set[
     found = {spans[place] for place in removed}
     for place in line.variables:
         name = (VARIABLE.match(words[place]) or [""])[1] or words[place]
-        values = _values(text, name)
+        values = [] if name in followed else _values(text, name)
         for places in values:
-            found |= _unneeded(text, places, taken)
-        if not values and words[place] not in taken.variables:
+            found |= _unneeded(text, places, taken, followed | {name})
+        if not values and name not in followed and words[place] not in taken.variables:
             taken.variables.append(words[place])
     return found
 

@@ -59,7 +59,7 @@ class TorchrunLine:
         program: where in the words the script stands; as many as there are words: there is none.
         removed: which of the words are not kept.
         places: which of the words each of the options takes, by their names.
-        variables: which of the words are a shell's variables that hold options or the script.
+        variables: which of the words are a shell's variables where options or the script can stand.
     """
 
     kept: tuple[str, ...]
