@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from elastic_pytorch_local.manifests.admission import admit
 
 from tests.documentation import blocks, indented_commands
 from tests.job_schema import SCHEMA, VALIDATOR
@@ -82,6 +83,7 @@ def test_every_command_is_run_by_a_test(page: Path) -> None:
 @pytest.mark.parametrize("text", list(jobs()))
 def test_job_in_the_text_is_valid(text: str) -> None:
     VALIDATOR.validate(yaml.safe_load(text))
+    admit(yaml.safe_load(text))  # which knows of unknown fields
 
 
 def fields(schema: dict[str, Any], path: str) -> set[str]:

@@ -31,8 +31,8 @@ def admit(manifest: dict[str, Any]) -> Job:
     check_schema(manifest, job_schema())
     spec = manifest["spec"]
     check_model(spec["template"], "V1PodTemplateSpec", "spec.template")
-    for number, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        check_model(claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.volumeClaimTemplates[{number}].spec")
+    for number, claim in enumerate(spec.get("sharedVolumeClaims") or ()):
+        check_model(claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.sharedVolumeClaims[{number}].spec")
     _check_rules(manifest["metadata"], spec["template"])
     return parse_job(manifest)
 

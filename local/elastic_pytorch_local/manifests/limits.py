@@ -103,6 +103,6 @@ def _training(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], dict
     container, pod = training_container(template), template["spec"]
     (number,) = (place for place, other in enumerate(pod["containers"]) if other is container)
     volumes = {volume.get("name"): (f"{POD}.volumes[{place}]", volume) for place, volume in enumerate(pod.get("volumes") or ())}
-    for place, claim in enumerate(manifest["spec"].get("volumeClaimTemplates") or ()):
-        volumes[claim["metadata"]["name"]] = (f"spec.volumeClaimTemplates[{place}]", {"persistentVolumeClaim": {}})
+    for place, claim in enumerate(manifest["spec"].get("sharedVolumeClaims") or ()):
+        volumes[claim["metadata"]["name"]] = (f"spec.sharedVolumeClaims[{place}]", {"persistentVolumeClaim": {}})
     return f"{CONTAINERS}[{number}]", container, volumes

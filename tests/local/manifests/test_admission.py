@@ -34,8 +34,8 @@ REFUSED = {
         "spec.replicas: must be less than or equal to maxReplicas (4), not 7: lower replicas or raise maxReplicas",
     ),
     "a field of a claim": (
-        {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessmodes": ["ReadWriteMany"]}}]},
-        "spec.volumeClaimTemplates[0].spec.accessmodes: there is no such field; did you mean accessModes?",
+        {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessmodes": ["ReadWriteMany"]}}]},
+        "spec.sharedVolumeClaims[0].spec.accessmodes: there is no such field; did you mean accessModes?",
     ),
 }
 CONTAINER = "spec.template.spec.containers[0]"

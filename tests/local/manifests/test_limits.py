@@ -75,7 +75,7 @@ NONE = {
     "a ConfigMap": mounting({"configMap": {"name": "settings"}}, subPath="train.py"),
     "a claim that comes with the job": a_job(
         {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
-        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}],
+        sharedVolumeClaims=[{"metadata": {"name": "data"}, "spec": {}}],
     ),
     "the pod's name": from_source(fieldRef={"fieldPath": "metadata.name"}),
 }
