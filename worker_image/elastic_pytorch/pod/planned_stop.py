@@ -62,17 +62,16 @@ class _ScriptEnd:
             yield
             return
         before = signal.signal(signal.SIGTERM, self._end_now)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+        yield
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)  # not while the script ends
 
-    def _end_now(self, *_: object) -> NoReturn:
+    def _end_now(self, number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)  # a shell before the script may pass on what the script has got already
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
         if self.orderly:
             raise PlannedStop("no group needs this process any more")
-        raise SystemExit(128 + signal.SIGTERM)
+        raise SystemExit(128 + number)
 
     def complete(self) -> None:
         """Waits until the agent ends this process, if the script was told to stop. To be called when all steps of its exit are done."""
