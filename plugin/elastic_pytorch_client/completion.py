@@ -9,7 +9,7 @@ from elastic_pytorch_client.cluster import Access, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
-OPTIONS_WITH_FILE = ("--kubeconfig", "--filename", "--runtime")
+OPTIONS_WITH_FILE = ("--kubeconfig", "--filename", "--runtime", "--slurm")
 OPTIONS_WITH_VALUE = (
     "-n",
     "-o",

@@ -67,6 +67,7 @@ def test_each_command_of_the_documentation(
     elif verb == "migrate":
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
         Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
+        Path("train.sbatch").write_text((CASES / "slurm-torchrun" / "before.sbatch").read_text())
     elif verb == "drill":
         cluster, words = DrilledCluster(), [word.replace("char-lm", "lm") for word in words]
     elif "-f" in words or "--watch" in words:

@@ -181,3 +181,20 @@ def test_files_that_are_not_there_or_not_named(run: Run) -> None:
     code, _, err = run("-f", "-", "--entrypoint", "python 'train.py")
     assert code == 1
     assert "cannot read --entrypoint" in err
+
+
+def test_a_batch_script_beside_manifests(run: Run, tmp_path: Path) -> None:
+    script, manifest = tmp_path / "lm-run.sbatch", tmp_path / "job.yaml"
+    script.write_text("#!/bin/bash\n#SBATCH --nodes=2\nmodule load cuda\nsrun torchrun --nnodes=2 train.py\n")
+    manifest.write_text(GOOD)
+    code, out, err = run("-f", str(manifest), "--slurm", str(script))
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("  name")] == ["  name: good", "  name: lm-run"]
+    assert "image: fill-in.invalid/" in out
+    assert f"{script}: batch script\n  line 3: `module load cuda` is dropped" in err
+
+
+def test_a_batch_script_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("--slurm", str(tmp_path / "none.sbatch"))
+    assert (code, out) == (1, "")
+    assert "cannot read" in err

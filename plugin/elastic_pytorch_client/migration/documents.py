@@ -1,13 +1,23 @@
 """Manifests in, manifests out: which kind each document is, and what was said of each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
-from elastic_pytorch_client.migration.sources import other_kinds, pytorchjob, runtime, trainjob
+from elastic_pytorch_client.migration.sources import job, jobset, other_kinds, pytorchjob, runtime, trainjob, volcano
+from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_script
 
 Manifest = dict[str, Any]
+Source = Callable[[Mapping[str, Any], Remarks, Sequence[str]], Sequence[Mapping[str, Any]]]
+
+# The kinds that need nothing but their own manifest.
+SOURCES: Mapping[tuple[str, str], Source] = {
+    (pytorchjob.API_GROUP, pytorchjob.KIND): pytorchjob.migrate_pytorchjob,
+    (job.API_GROUP, job.KIND): job.migrate_job,
+    (jobset.API_GROUP, jobset.KIND): jobset.migrate_jobset,
+    (volcano.API_GROUP, volcano.KIND): volcano.migrate_volcano_job,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class Migrated:
 def migrate_documents(
     documents: Sequence[Any], runtimes: Sequence[Mapping[str, Any]] = (), entrypoint: Sequence[str] = ()
 ) -> list[Migrated]:
-    """Migrates PyTorchJobs and TrainJobs; other objects pass as they are, runtimes are only read.
+    """Migrates jobs that train; other objects pass as they are, and runtimes are only read.
 
     Args:
         documents: parsed YAML.
@@ -43,7 +53,31 @@ def migrate_documents(
     if not jobs:
         text = "no job found: pass runtimes with --runtime" if objects else "no object found"
         return [Migrated("document", (), failed=Remark("kind", text))]
-    return [_migrate(found, known, entrypoint) for found in jobs]
+    migrated = [_migrate(found, known, entrypoint) for found in jobs]
+    hosts = {
+        (_namespace(found), job.subdomain_of(found))
+        for found, result in zip(jobs, migrated, strict=True)
+        if found.get("kind") == job.KIND and any(document is not found for document in result.documents)
+    }
+    return [
+        _superfluous(found) if _is_headless(found) and (_namespace(found), _name(found)) in hosts else result
+        for found, result in zip(jobs, migrated, strict=True)
+    ]
+
+
+def migrate_script(text: str, file_name: str) -> Migrated:
+    """Migrates a batch script of Slurm.
+
+    Args:
+        text: of the script.
+        file_name: its name, after which a job without a name is called.
+    """
+    remarks = Remarks()
+    title = "batch script"
+    try:
+        return Migrated(title, migrate_batch_script(text, file_name, remarks), remarks.found)
+    except CannotMigrate as error:
+        return Migrated(title, (), remarks.found, error.remark)
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
@@ -62,10 +96,10 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     if not kind:
         return Migrated("document", (), failed=Remark("kind", "is missing: this is no Kubernetes object"))
     remarks = Remarks()
-    title = f"{kind} {(found.get('metadata') or {}).get('name') or (found.get('metadata') or {}).get('generateName') or '?'}"
+    title = f"{kind} {_name(found)}"
     try:
-        if (group, kind) == (pytorchjob.API_GROUP, pytorchjob.KIND):
-            return Migrated(title, pytorchjob.migrate_pytorchjob(found, remarks, entrypoint), remarks.found)
+        if source := SOURCES.get((group, str(kind))):
+            return Migrated(title, source(found, remarks, entrypoint), remarks.found)
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             return Migrated(title, trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint), remarks.found)
     except CannotMigrate as error:
@@ -75,3 +109,27 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     if (failed := other_kinds.refusal(found)) is not None:
         return Migrated(title, (), failed=failed)
     return Migrated(title, [found], other_kinds.passed_on(found))
+
+
+def _name(found: Manifest) -> str:
+    metadata = _metadata(found)
+    return str(metadata.get("name") or metadata.get("generateName") or "?")
+
+
+def _namespace(found: Manifest) -> str:
+    return str(_metadata(found).get("namespace") or "")
+
+
+def _metadata(found: Manifest) -> Manifest:
+    metadata = found.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _is_headless(found: Manifest) -> bool:
+    spec = found.get("spec")
+    return found.get("kind") == "Service" and isinstance(spec, dict) and spec.get("clusterIP") == "None"
+
+
+def _superfluous(found: Manifest) -> Migrated:
+    text = "is left out: the operator gives the job a headless Service of its own. Delete this one together with the old Job"
+    return Migrated(f"Service {_name(found)}", (), (Remark("spec.clusterIP", text),))

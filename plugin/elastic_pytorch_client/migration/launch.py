@@ -203,10 +203,9 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
 
 
 def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launch:
-    if plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]):
-        plain_words = shell_text.plain_words(words[2])
-        if plain_words is not None:
-            return _read_words(path, plain_words)
+    needless = plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]) is not None
+    if needless and (alone := shell_text.plain_words(words[2])) is not None:
+        return _read_words(path, alone)
     place = next((index for index, word in enumerate(words) if index and not word.startswith("-")), len(words))
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         return _left(words, f"what {' '.join(words)} does is not known")
@@ -217,6 +216,9 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         return _read_shell(path, [*words[:place], text], plain=plain)
     taken = shell_text.take_options(text)
     if taken is not None:
+        if needless and not taken.counted and (alone := shell_text.plain_words(taken.text)) is not None:
+            launch = _read_words(path, alone)  # only the rendezvous needed a shell
+            return replace(launch, options=taken.options | launch.options)
         remarks = [JOINS]
         if unset := unset_variables(taken.text, command=True):
             remarks.append(f"it uses {listed(unset)}, which the container does not have: only the training processes do")

@@ -104,6 +104,11 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
     container.update(ordered | rest)
 
 
+def _is_dropped(variable: str) -> bool:
+    """Whether a variable of the container is one that the operator or the agent sets."""
+    return variable in SET_BY_AGENT | SET_BY_OPERATOR or variable.startswith("PET_RDZV_") or variable == "PET_MAX_RESTARTS"
+
+
 def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str, str]:
     """Drops the variables that the operator or the agent sets.
 
@@ -115,7 +120,7 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         name = str(variable.get("name", ""))
         if name == "PET_MAX_RESTARTS" and "value" in variable:
             taken["max-restarts"] = str(variable["value"])
-        elif name in SET_BY_AGENT | SET_BY_OPERATOR or name.startswith("PET_RDZV_") or name == "PET_MAX_RESTARTS":
+        elif _is_dropped(name):
             dropped.append(name)
         else:
             kept.append(variable)
@@ -168,7 +173,7 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
     if isinstance(part, list):
         for item in part:
             _repoint(path, item, remarks)
-    if not isinstance(part, dict):
+    if not isinstance(part, dict) or _is_dropped(str(part.get("name", ""))):
         return
     for key, value in part.items():
         if key != "fieldPath" or not isinstance(value, str) or (found := LABEL_FIELD.match(value)) is None:

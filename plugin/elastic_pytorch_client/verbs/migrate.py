@@ -1,4 +1,4 @@
-"""`kubectl epj migrate -f FILE`: ElasticPyTorchJob manifests from those of PyTorchJobs and TrainJobs. Asks no API server."""
+"""`kubectl epj migrate -f FILE`: ElasticPyTorchJob manifests from those of other kinds, and from Slurm's scripts. Asks no API server."""
 
 import argparse
 import re
@@ -12,11 +12,11 @@ from typing import Any, TextIO
 import yaml
 
 from elastic_pytorch_client.errors import Refused
-from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
 from elastic_pytorch_client.migration.remarks import Remark
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
-NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for PyTorchJobs and TrainJobs; needs no cluster"
+NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for other kinds of jobs that train; needs no cluster"
 FAILED = 1
 NAMED_AT_MOST = 3
 # What Helm works out, and no other: Argo and shells have braces, too.
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     parser.add_argument("files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin")
     parser.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="the same, as kubectl has it")
+    parser.add_argument("--slurm", metavar="FILE", action="append", default=[], help="batch scripts of Slurm (sbatch)")
     parser.add_argument(
         "--runtime", metavar="FILE", action="append", default=[], help="ClusterTrainingRuntimes that TrainJobs refer to"
     )
@@ -48,8 +49,8 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         Refused: a file or an option cannot be read, or no file is named.
     """
     files = [*options.files, *options.filename]
-    if not files:
-        raise Refused("which manifests? `kubectl epj migrate -f job.yaml`, or `-f -` for stdin")
+    if not files and not options.slurm:
+        raise Refused("which manifests? `kubectl epj migrate -f job.yaml`, `-f -` for stdin, or `--slurm train.sbatch`")
     try:
         entrypoint = shlex.split(options.entrypoint)
     except ValueError as error:
@@ -58,6 +59,7 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     found: list[tuple[str, Migrated]] = []
     for file in files:
         found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)]
+    found += [(file, migrate_script(_text(file), file)) for file in options.slurm]
     documents = [document for _, migrated in found for document in migrated.documents]
     if documents:
         out.write(write_documents(documents))
@@ -68,10 +70,7 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def _read(file: str) -> list[Any]:
     source = "stdin" if file == "-" else file
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"cannot read {source}: {error}") from error
+    text = _text(file)
     if HELM_ACTION.search(text):
         raise Refused(f"{source} is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -")
     try:
@@ -80,6 +79,13 @@ def _read(file: str) -> list[Any]:
         if "{{" in text:
             raise Refused(f"{source} is a template: render it first, helm template CHART | kubectl epj migrate -f -") from error
         raise Refused(f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}") from error
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"cannot read {'stdin' if file == '-' else file}: {error}") from error
 
 
 def _tell_all(file: str, found: Sequence[Migrated]) -> str:

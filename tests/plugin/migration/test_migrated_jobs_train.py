@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_client.migration.documents import migrate_documents
+from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -57,11 +57,23 @@ WAYS = {
 }
 
 
+BATCH_SCRIPT = """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)
+export LR=1e-4
+srun torchrun --nnodes=$SLURM_NNODES --rdzv-endpoint=$MASTER_ADDR:29500 SCRIPT \\
+    --lr $LR
+"""
+
+
 def ranks_of(old: str, folder: Path) -> set[str]:
     """What the processes of a migrated job print."""
     script = folder / "train.py"
     script.write_text(SCRIPT)
-    [migrated] = migrate_documents(read_documents(old.replace("SCRIPT", str(script))))
+    old = old.replace("SCRIPT", str(script))
+    migrated: Migrated
+    [migrated] = [migrate_script(old, "old.sbatch")] if old.startswith("#!") else migrate_documents(read_documents(old))
     assert migrated.failed is None, migrated.failed
     (folder / "job.yaml").write_text(write_documents(migrated.documents))
     command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(folder)]
@@ -82,3 +94,7 @@ def test_an_elastic_job_with_two_processes_in_its_pod(tmp_path: Path) -> None:
     policy = "elasticPolicy: {minReplicas: 1, maxReplicas: 2, rdzvBackend: c10d}"
     old = PYTORCHJOB.format(processes=2, policy=policy, replicas=replicas)
     assert len(ranks_of(old.replace("SCRIPT]", "SCRIPT, --lr=1e-4]"), tmp_path)) == 2
+
+
+def test_a_batch_script_trains_as_two_workers(tmp_path: Path) -> None:
+    assert ranks_of(BATCH_SCRIPT, tmp_path) == {f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)}

@@ -180,9 +180,10 @@ WAYS = {
 @pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
 def test_options_that_a_shell_keeps_in_a_variable(text: str, folder: Path) -> None:
     launch = read_launch("container", ["bash", "-c", text], [])
-    before, after = calls_of(text, folder)[-1], calls_of(launch.command[2], folder)[-1]
-    judge(parse(words_of(before)), parse(words_of(after)), launch.options)
-    assert parse(words_of(after)).training_script == "train.py"
+    before = words_of(calls_of(text, folder)[-1])
+    after = words_of(calls_of(launch.command[2], folder)[-1]) if launch.command else list(launch.args)
+    judge(parse(before), parse(after), launch.options)
+    assert parse(after).training_script == "train.py"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
+from elastic_pytorch_client.migration.group_size import nnodes_bounds
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
@@ -138,10 +139,10 @@ def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks)
     if elastic is not None:
         given = [bound for bound in (elastic.get("minReplicas"), elastic.get("maxReplicas")) if bound is not None]
         minimum, maximum = (int(given[0]), int(given[-1])) if given else (base.count, base.count)
-    if (bounds := _bounds(options.get("nnodes", ""))) and bounds != (minimum, maximum) and (bounds[1] > 1 or total == 1):
+    if (bounds := nnodes_bounds(options.get("nnodes", ""))) and bounds != (minimum, maximum) and (bounds[1] > 1 or total == 1):
         remarks.add(REPLICAS, f"torchrun's --nnodes={options['nnodes']} is taken, as torchrun did")
         minimum, maximum = bounds
-    alone = "standalone" in options or (elastic or {}).get("standalone") or _bounds(options.get("nnodes", "")) == (1, 1)
+    alone = "standalone" in options or (elastic or {}).get("standalone") or nnodes_bounds(options.get("nnodes", "")) == (1, 1)
     if alone and total > 1:
         remarks.add(
             REPLICAS, f"each of the {total} pods trained by itself (standalone). Now they form one group of {total} workers"
@@ -156,12 +157,6 @@ def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks)
     if minimum == maximum:
         return {"replicas": replicas}
     return {"replicas": replicas, "minReplicas": minimum, "maxReplicas": maximum}
-
-
-def _bounds(nnodes: str) -> tuple[int, int] | None:
-    low, _, high = nnodes.partition(":")
-    high = high or low
-    return (int(low), int(high)) if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high) else None
 
 
 def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:

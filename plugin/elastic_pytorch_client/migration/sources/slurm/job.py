@@ -1,0 +1,179 @@
+"""The ElasticPyTorchJob that does what a batch script does."""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.group_size import group_size
+from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
+from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.sources.slurm.allocation import Allocation, read_allocation, seconds_of
+from elastic_pytorch_client.migration.sources.slurm.commands import VARIABLE, Start, Surroundings, read_commands
+from elastic_pytorch_client.migration.sources.slurm.script import read_script
+from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, processes_of
+from elastic_pytorch_client.migration.template import SET_BY_AGENT, accelerators, set_launch, take_variables
+
+Manifest = dict[str, Any]
+
+# `.invalid` is nobody's: the API server accepts the name, and no registry has it.
+PLACEHOLDER = "fill-in.invalid/image-of-the-training"
+READ = {"nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-task", "cpus-per-gpu"}
+READ |= {"mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name", "chdir", "container-image"}
+# What pods have anyway, or what no pod has.
+WITHOUT_REMARK = {"export", "get-user-env", "no-requeue", "requeue", "parsable", "verbose", "quiet", "hint", "threads-per-core"}
+DEVICES = "CUDA_VISIBLE_DEVICES"
+DROPPED = {
+    "account": "for quota, give the job Kueue's label kueue.x-k8s.io/queue-name",
+    "partition": "choose nodes by a nodeSelector or tolerations in spec.template",
+    "qos": "set priorityClassName in spec.template",
+    "constraint": "choose nodes by a nodeSelector or an affinity in spec.template",
+    "output": "`kubectl epj logs` shows what the workers print",
+    "error": "`kubectl epj logs` shows what the workers print",
+    "container-mounts": "mount volumes in spec.template",
+    "dependency": "create the job once the other one is complete",
+    "exclusive": "ask for all of a node's GPUs or CPUs in the container's resources",
+    "signal": "pods get SIGTERM, and SIGKILL after terminationGracePeriodSeconds of spec.template",
+}
+TIME = "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slurm, the time in which it waits for workers counts, too"
+NO_COUNTERPART = "it has no counterpart"
+IMAGE = re.compile(r"--container-image[= ](\S+)")
+TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
+OTHER_CONTAINERS = re.compile(r"\b(?:singularity|apptainer|enroot|docker|podman)\b")
+FOLDERS = re.compile(r"(?<![\w./$}:-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)[\w.-]+")
+
+
+def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Manifest]:
+    """The ElasticPyTorchJob that does what a batch script does, with an image to fill in.
+
+    Args:
+        text: of the script.
+        file_name: its name, after which a job without a name is called.
+        remarks: added to.
+
+    Raises:
+        CannotMigrate: it cannot be done.
+    """
+    script = read_script(text)
+    _refuse(text, script.options)
+    allocation = read_allocation(script.options, remarks)
+    title = script.options.get("job-name") or PurePosixPath(file_name).name.split(".")[0]
+    start, around = read_commands(script.commands, {**allocation.variables(), "SLURM_JOB_NAME": title}, remarks)
+    pods = _pods(start, around, allocation, script.options, remarks)
+    sizes = group_size("--nodes", allocation.nodes, pods.options, remarks)
+    if allocation.least < allocation.nodes and "minReplicas" not in sizes:
+        sizes = {"replicas": allocation.nodes, "minReplicas": allocation.least, "maxReplicas": allocation.nodes}
+    limit = seconds_of(script.options["time"]) if "time" in script.options else None
+    restarts = pods.options.get("max-restarts", "")
+    job = make_job(
+        {"name": _name(title, remarks)},
+        pods,
+        sizes,
+        _processes(start, allocation, pods, remarks),
+        {} if limit is None else {"activeDeadlineSeconds": limit},
+        {"failurePolicy": {"maxFailures": int(restarts)}} if restarts.isdecimal() and int(restarts) > 0 else {},
+    )
+    if limit is not None:
+        remarks.add("--time", TIME)
+    for option in [*script.options, *(["container-mounts"] if "--container-mounts" in start.before else [])]:
+        if option not in READ | WITHOUT_REMARK:
+            remarks.add(f"--{option}", f"is dropped: {DROPPED.get(option, NO_COUNTERPART)}")
+    return [job]
+
+
+def _refuse(text: str, options: Mapping[str, str]) -> None:
+    if "array" in options or "SLURM_ARRAY_TASK_ID" in text:
+        raise CannotMigrate("--array", "is a sweep of trainings that do not know each other: write a job for each of them")
+    if re.search(r"^#SBATCH\s+(?:hetjob|packjob)", text, re.MULTILINE):
+        raise CannotMigrate(
+            "#SBATCH hetjob", "asks for nodes of several kinds, and workers are alike: write a job for one of them"
+        )
+
+
+def _name(title: str, remarks: Remarks) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:LONGEST_NAME].rstrip("-") or "training"
+    if name != title:
+        remarks.add("--job-name", f"{title} becomes {name}: pods and hosts are named after it")
+    return name
+
+
+def _pods(
+    start: Start, around: Surroundings, allocation: Allocation, options: Mapping[str, str], remarks: Remarks
+) -> TrainingPods:
+    path = f"line {start.line}"
+    container: Manifest = {"image": _image(start, options, remarks)}
+    if folder := around.folder or options.get("chdir", ""):
+        container["workingDir"] = folder
+    if resources := allocation.resources():
+        container["resources"] = resources
+    environment = {name: value for name, value in around.environment.items() if name != DEVICES}
+    if DEVICES in around.environment:
+        remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
+    if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
+        remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for only the batch script knows the values")
+    if environment:
+        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
+    variables = take_variables(path, container, Remarks())  # that the group's are set is no news here
+    own = Remarks()
+    launch = _launch(path, start.text)
+    set_launch(path, container, launch, own)
+    for remark in own.found:
+        remarks.add(path, remark.text)
+    _say_variables(path, launch, environment, remarks)
+    used = " ".join((*launch.command, *launch.args, *environment.values(), str(container.get("workingDir", ""))))
+    if folders := sorted(set(FOLDERS.findall(used))):
+        remarks.add(path, f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has them")
+    return TrainingPods(
+        path,
+        names.TRAINING_CONTAINER,
+        {"spec": {"containers": [container]}},
+        launch,
+        variables | launch.options,
+        accelerators(container),
+    )
+
+
+def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
+    """The image that Pyxis names, if it is in a registry; else one to fill in."""
+    found = IMAGE.search(start.before)
+    image = found[1].strip("'\"") if found else options.get("container-image", "")
+    if image and not image.startswith(("/", ".")) and not image.endswith(".sqsh"):
+        return image.removeprefix("docker://").replace("#", "/", 1)
+    if container := OTHER_CONTAINERS.search(start.before):
+        remarks.add(f"line {start.line}", f"{container[0]} is dropped: pods are containers")
+    remarks.add("image", f"{PLACEHOLDER} is to be replaced: by an image that has Python, torch, the modules and the script")
+    return PLACEHOLDER
+
+
+def _launch(path: str, text: str) -> Launch:
+    try:
+        return read_launch(path, ["bash", "-c", text], [])
+    except CannotMigrate as error:
+        raise CannotMigrate(path, error.remark.text) from error
+
+
+def _say_variables(path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks) -> None:
+    used = {found[1] or found[3] for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))}
+    of_processes = {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "local_rank"}
+    if unknown := sorted(used - set(environment) - of_processes):
+        remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for the batch script does not run")
+
+
+def _processes(start: Start, allocation: Allocation, pods: TrainingPods, remarks: Remarks) -> Manifest:
+    """`nprocPerNode`: as many as srun's tasks, where these were the training processes."""
+    path = f"line {start.line}"
+    own = TASKS.search(start.before)
+    tasks = int(own[1]) if own else allocation.tasks
+    if not start.by_srun and allocation.nodes > 1:
+        remarks.add(path, f"without srun, it ran on the first node only. Now it runs on all {allocation.nodes}")
+    if pods.launch.by != "python" or not start.by_srun:
+        if start.by_srun and tasks > 1 and pods.launch.by == "torchrun":
+            text = f"srun started torchrun {tasks} times on each node. Now the agent starts nproc-per-node processes, once"
+            remarks.add(path, text)
+        return processes_of(pods, remarks)
+    remarks.add(
+        path, "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, LOCAL_RANK and WORLD_SIZE"
+    )
+    return {} if tasks == max(1, pods.accelerators) else {"nprocPerNode": tasks}

@@ -1,0 +1,178 @@
+"""Pods that train, in kinds that do not say so: which container trains, and how the agent starts it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.migration import shell_text
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL
+from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.template import SET_BY_AGENT, accelerators, clean_template, set_launch, take_variables
+
+Manifest = dict[str, Any]
+
+OF_A_GROUP = {"MASTER_ADDR", "WORLD_SIZE", "PET_NNODES", "PET_RDZV_ENDPOINT"}
+TRAINING_NAME = re.compile(r"train|tune|\bsft\b|\bdpo\b", re.IGNORECASE)
+PYTHON_LAUNCHERS = re.compile(r"(?:^|[;&|]|\bexec)\s*(?:[\w./-]*/)?(?:accelerate\s+launch|deepspeed)\s", re.MULTILINE)
+TORCHRUN_VARIABLES = {
+    "PET_NNODES": "nnodes",
+    "PET_NPROC_PER_NODE": "nproc-per-node",
+    "PET_STANDALONE": "standalone",
+}
+PROCESSES_IN_SHELL = re.compile(r"--nproc[-_]per[-_]node(?:=|\s+)(\S+)")
+VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
+DEFAULT_PROCESSES = "1"  # torchrun's own
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPods:
+    """Pods that train, with their template as the new job's.
+
+    Attributes:
+        path: of the container, for remarks.
+        container: its old name.
+        template: cleaned, its container started as the agent does.
+        launch: how.
+        options: torchrun's options from the command line and the environment.
+        accelerators: of each pod.
+    """
+
+    path: str
+    container: str
+    template: Manifest
+    launch: Launch
+    options: dict[str, str]
+    accelerators: int
+
+
+def trains(container: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
+    """Whether a container trains, as far as its command and its environment say."""
+    words = [str(word) for word in (*(container.get("command") or entrypoint), *(container.get("args") or ()))]
+    if any(variable.get("name") in OF_A_GROUP for variable in container.get("env") or ()):
+        return True
+    text = " ".join(words)
+    if shell_text.TORCHRUN.search(text) or any(PYTHON_LAUNCHERS.search(line) for line in (text, *words)):
+        return True
+    return shell_text.calls_python(text) and any(TRAINING_NAME.search(word) for word in words)
+
+
+def read_training_pods(
+    path: str,
+    template: Mapping[str, Any],
+    index_variables: Sequence[str],
+    remarks: Remarks,
+    entrypoint: Sequence[str] = (),
+) -> TrainingPods:
+    """A pod template as the new job's.
+
+    Args:
+        path: of the template, for remarks.
+        template: of the pods.
+        index_variables: what the old controller sets to the pod's index.
+        remarks: added to.
+        entrypoint: of the image, for containers without a command.
+
+    Raises:
+        CannotMigrate: it cannot be done, or which container trains is not known.
+    """
+    cleaned = clean_template(path, template, remarks)
+    containers = cleaned["spec"].get("containers") or []
+    found = [container for container in containers if trains(container, entrypoint)] or containers
+    if len(found) != 1:
+        raise CannotMigrate(f"{path}.spec.containers", "must have one that trains: which one does is not known")
+    [container] = found
+    name = str(container.get("name"))
+    path = f"{path}.spec.containers[{name}]"
+    _drop_index(path, container, index_variables, remarks)
+    values = {str(one.get("name")): str(one["value"]) for one in container.get("env") or () if "value" in one}
+    variables = {option: values[name] for name, option in TORCHRUN_VARIABLES.items() if name in values}
+    variables |= take_variables(path, container, remarks)
+    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
+    _check_index(path, launch, index_variables, remarks)
+    set_launch(path, container, launch, remarks)
+    options = variables | launch.options
+    if found := PROCESSES_IN_SHELL.search(" ".join(launch.command)):  # left there, for the shell works it out
+        options["nproc-per-node"] = found[1].strip("'\"")
+    options = {option: resolve(value, values) for option, value in options.items()}
+    return TrainingPods(path, name, cleaned, launch, options, accelerators(container))
+
+
+def resolve(text: str, variables: Mapping[str, str]) -> str:
+    """A text with the variables in it replaced by their values, where these are known."""
+    return VARIABLE.sub(lambda found: variables.get(found[1] or found[2] or found[3], found[0]), text)
+
+
+def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
+    """`nprocPerNode` as torchrun counts, empty if the job's default means the same."""
+    if pods.launch.counted:
+        remarks.add(f"{pods.path}.command", COUNTED_BY_COMMAND)
+        return {}
+    if pods.launch.by == "unknown" and "nproc-per-node" not in pods.options:
+        return {}
+    given = pods.options.get("nproc-per-node", DEFAULT_PROCESSES)
+    if pods.launch.by == "python":
+        given = "auto"  # each pod runs one process, as it did
+    count = process_count(
+        f"{pods.path}, --nproc-per-node", given, started_by=pods.launch.by, accelerators=pods.accelerators, remarks=remarks
+    )
+    return {} if count is None or (count == 1 and pods.accelerators <= 1) else {"nprocPerNode": count}
+
+
+def suspension(path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """`suspend`, with a remark if Kueue may have set it."""
+    if not suspended:
+        return {}
+    if QUEUE_LABEL in (metadata.get("labels") or {}):
+        remarks.add(path, "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it")
+    return {"suspend": True}
+
+
+def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manifest:
+    """An ElasticPyTorchJob of its metadata, its pods and the rest of its spec, in the order of the fields."""
+    spec = {name: value for part in fields for name, value in part.items()}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {**spec, "template": pods.template},
+    }
+
+
+def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: Remarks) -> None:
+    """Says where a template still names the old pods' hosts, which begin with the job's name and go on as a pattern says."""
+    if name and (found := re.search(rf"\b{re.escape(str(name))}-{hosts}", str(pods.template))):
+        text = f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank 0's address"
+        remarks.add(path, text)
+
+
+def _drop_index(path: str, container: Manifest, index_variables: Sequence[str], remarks: Remarks) -> None:
+    """Drops variables that are read from the old controller's labels and annotations."""
+    kept = []
+    for variable in container.get("env") or ():
+        source = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
+        indexed = "job-completion-index" in source or variable.get("name") in index_variables
+        if indexed and variable.get("name") not in SET_BY_AGENT:
+            text = "is dropped: pods have no completion index. In the training processes, GROUP_RANK is the pod's place in the group"
+            remarks.add(f"{path}.env[{variable.get('name')}]", text)
+        else:
+            kept.append(variable)
+    container.pop("env", None)
+    if kept:
+        container["env"] = kept
+
+
+def _check_index(path: str, launch: Launch, index_variables: Sequence[str], remarks: Remarks) -> None:
+    text = " ".join((*launch.command, *launch.args))
+    for name in index_variables:
+        if not re.search(rf"\$[({{]?{name}\b", text):
+            continue
+        if not launch.command and PurePosixPath(launch.args[1] if len(launch.args) > 1 else "").name not in shell_text.SHELLS:
+            raise CannotMigrate(
+                f"{path}.args", f'use {name}, which pods do not have here. Read it in the script: os.environ["GROUP_RANK"]'
+            )
+        remarks.add(f"{path}.command", f"it uses {name}, which is not set here. In the training processes, read GROUP_RANK")

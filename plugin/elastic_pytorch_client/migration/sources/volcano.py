@@ -1,0 +1,203 @@
+"""Job of Volcano (batch.volcano.sh/v1alpha1) with a task that trains, or with a master and workers, as its pytorch plugin has them."""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_client.migration.failure_policy import failure_policy
+from elastic_pytorch_client.migration.group_size import group_size
+from elastic_pytorch_client.migration.job_metadata import migrate_metadata
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
+from elastic_pytorch_client.migration.sources.training_pods import (
+    TrainingPods,
+    make_job,
+    processes_of,
+    read_training_pods,
+    say_hosts,
+    trains,
+)
+
+Manifest = dict[str, Any]
+
+API_GROUP, KIND = "batch.volcano.sh", "Job"
+INDEX_VARIABLES = ("VC_TASK_INDEX", "VK_TASK_INDEX")
+SCHEDULER = "volcano"
+VOLUME = "volume"
+DEFAULT_QUEUE = "default"
+GANG = "spec.scheduling.gang has Volcano place the workers together, as before: the operator's chart must name Volcano in gangSchedulers"
+# What Volcano's plugins do, and who does it now; other plugins get a remark.
+PLUGINS = ("pytorch", "svc", "env", "ssh")
+PASSED = (
+    "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has MASTER_ADDR, or runs a training script"
+)
+POLICIES = (
+    "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete when all its workers have succeeded. See "
+    "spec.failurePolicy"
+)
+
+
+def migrate_volcano_job(
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
+    """The ElasticPyTorchJob that means the same as a Job of Volcano that trains; any other one as it is.
+
+    Args:
+        manifest: the Job.
+        remarks: added to.
+        entrypoint: of the image, for containers without a command.
+
+    Raises:
+        CannotMigrate: it cannot be done.
+    """
+    spec = manifest.get("spec") or {}
+    tasks = spec.get("tasks") or ()
+    plugins = spec.get("plugins") or {}
+    roles = _roles(plugins)
+    training = [task for task in tasks if _trains(task, "pytorch" in plugins and task.get("name") in roles, entrypoint)]
+    if not training:
+        remarks.add("spec.tasks", PASSED)
+        return [manifest]
+    if len(training) > 2 or (len(training) == 2 and roles[0] not in [task.get("name") for task in training]):
+        names = ", ".join(str(task.get("name")) for task in training)
+        raise CannotMigrate("spec.tasks", f"{names} train, and a job has pods of one kind: write a Job for each of them")
+    for task in tasks:
+        if task not in training:
+            remarks.add(f"spec.tasks[{task.get('name')}]", "is dropped, for it does not train. Run it as a Job of its own")
+    training.sort(key=lambda task: task.get("name") == roles[0])  # what workers have is taken, where a master's differs
+    pods = _pods(training, spec, remarks, entrypoint)
+    count = sum(_replicas(task) for task in training)
+    sizes = _sizes(spec, count, group_size("spec.tasks", count, pods.options, remarks), remarks)
+    metadata = migrate_metadata(manifest, remarks)
+    hosts = "|".join(re.escape(str(task.get("name"))) for task in training)
+    say_hosts("spec.tasks", metadata.get("name"), rf"({hosts})-[0-9]+\b", pods, remarks)
+    _schedule(spec, pods, remarks)
+    queue = str(spec.get("queue") or "")
+    migrated = make_job(
+        metadata,
+        pods,
+        sizes,
+        processes_of(pods, remarks),
+        {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
+        _failure_policy(spec, training, pods, remarks),
+        _claims(spec, remarks),
+        {"scheduling": {"gang": {"scheduler": "Volcano", **({"queue": queue} if queue not in ("", DEFAULT_QUEUE) else {})}}},
+    )
+    return [migrated]
+
+
+def _roles(plugins: Mapping[str, Any]) -> tuple[str, str]:
+    """The names of the tasks that are the master and the workers to Volcano's pytorch plugin."""
+    named = {"master": "master", "worker": "worker"}
+    for word in plugins.get("pytorch") or ():
+        name, _, value = str(word).lstrip("-").partition("=")
+        if name in named and value:
+            named[name] = value
+    return named["master"], named["worker"]
+
+
+def _trains(task: Mapping[str, Any], told: bool, entrypoint: Sequence[str]) -> bool:
+    containers = ((task.get("template") or {}).get("spec") or {}).get("containers") or ()
+    return told or any(trains(container, entrypoint) for container in containers)
+
+
+def _replicas(task: Mapping[str, Any]) -> int:
+    replicas = task.get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def _pods(training: Sequence[Manifest], spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]) -> TrainingPods:
+    """The pods of the workers, with what else the master has that all of them can have."""
+    own = Remarks()
+    first, *rest = (
+        read_training_pods(
+            f"spec.tasks[{task.get('name')}].template",
+            _with_volumes(task.get("template") or {}, spec),
+            INDEX_VARIABLES,
+            own if place else remarks,
+            entrypoint,
+        )
+        for place, task in enumerate(training)
+    )
+    for remark in own.found:
+        if remark.text not in {said.text for said in remarks.found}:
+            remarks.add(remark.path, remark.text)
+    for master in rest:
+        merged = merge_templates(f"spec.tasks[{training[1].get('name')}].template", master.template, first.template, remarks)
+        first.template.update(merged)
+    return first
+
+
+def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task's template with the volumes that the Job mounts in all of its containers."""
+    changed = copy.deepcopy(dict(template))
+    pod = changed.setdefault("spec", {})
+    for place, volume in enumerate(spec.get("volumes") or ()):
+        name = f"{VOLUME}-{place}"
+        if not volume.get("volumeClaim"):
+            source = {"persistentVolumeClaim": {"claimName": volume.get("volumeClaimName")}}
+            pod["volumes"] = [*(pod.get("volumes") or ()), {"name": name, **source}]
+        for container in pod.get("containers") or ():
+            container["volumeMounts"] = [
+                *(container.get("volumeMounts") or ()),
+                {"name": name, "mountPath": volume.get("mountPath")},
+            ]
+    return changed
+
+
+def _claims(spec: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """The claims that are created with the job."""
+    claims = []
+    for place, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("volumeClaim"):
+            claims.append({"metadata": {"name": f"{VOLUME}-{place}"}, "spec": copy.deepcopy(volume["volumeClaim"])})
+            text = "becomes one of spec.sharedVolumeClaims, which stays with the default of sharedVolumeClaimRetentionPolicy"
+            remarks.add(f"spec.volumes[{volume.get('mountPath')}].volumeClaim", text)
+    return {"sharedVolumeClaims": claims} if claims else {}
+
+
+def _sizes(spec: Mapping[str, Any], count: int, sizes: Manifest, remarks: Remarks) -> Manifest:
+    """With `minAvailable`, which is the least number of pods that Volcano starts."""
+    least = spec.get("minAvailable")
+    if least is None or "minReplicas" in sizes or not 1 <= int(least) < sizes["replicas"]:
+        return sizes
+    text = f"becomes minReplicas: the job trains with {least} to {count} workers. Without it, it trains with all or waits"
+    remarks.add("spec.minAvailable", text)
+    return {"replicas": sizes["replicas"], "minReplicas": int(least)}
+
+
+def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks) -> Manifest:
+    retries, restarts = spec.get("maxRetry"), pods.options.get("max-restarts", "")
+    policy = failure_policy(
+        "spec.tasks",
+        "spec.maxRetry",
+        "",
+        backoff_limit=None if retries is None else int(retries),
+        max_restarts=int(restarts) if restarts.isdecimal() else None,
+        launch=pods.launch,
+        remarks=remarks,
+    )
+    for path, holder in (("spec", spec), *((f"spec.tasks[{task.get('name')}]", task) for task in training)):
+        if holder.get("policies"):
+            remarks.add(f"{path}.policies", POLICIES)
+    return {"failurePolicy": policy} if policy else {}
+
+
+def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
+    """Moves what concerns scheduling into the pods, and says what has no place."""
+    pod = pods.template["spec"]
+    if spec.get("priorityClassName") and not pod.get("priorityClassName"):
+        pod["priorityClassName"] = spec["priorityClassName"]
+    scheduler = spec.get("schedulerName")
+    if scheduler and scheduler != SCHEDULER:
+        pod.setdefault("schedulerName", scheduler)
+    remarks.add("spec.schedulerName", GANG)
+    for plugin in spec.get("plugins") or ():
+        if plugin not in PLUGINS:
+            remarks.add(f"spec.plugins.{plugin}", "is dropped: the operator has no such plugin")
+        elif plugin == "ssh":
+            remarks.add("spec.plugins.ssh", "is dropped: workers need no SSH, for the agent starts the processes in each pod")
+    for field in ("minSuccess", "networkTopology", "runningEstimate"):
+        if spec.get(field) is not None:
+            remarks.add(f"spec.{field}", "is dropped: it has no counterpart")

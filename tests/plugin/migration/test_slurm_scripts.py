@@ -1,0 +1,163 @@
+"""How batch scripts of Slurm are read: their options, what they ask for, and their commands."""
+
+import pytest
+from elastic_pytorch_client.migration.documents import migrate_script
+from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.sources.slurm.allocation import read_allocation, seconds_of
+from elastic_pytorch_client.migration.sources.slurm.commands import read_commands, resolve, split_commands
+from elastic_pytorch_client.migration.sources.slurm.script import read_options, read_script
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("--nodes=2", {"nodes": "2"}),
+        ("--nodes 2  # as many as there are", {"nodes": "2"}),
+        ("-N2 -t 10", {"nodes": "2", "time": "10"}),
+        ("--exclusive --mem=4G", {"exclusive": "", "mem": "4G"}),
+        ("--job-name='a b'", {"job-name": "a b"}),
+    ],
+)
+def test_options_of_sbatch(text: str, options: dict[str, str]) -> None:
+    assert read_options(text) == options
+
+
+def test_options_after_the_first_command_and_commented_ones_do_not_count() -> None:
+    script = read_script("#!/bin/bash\n#SBATCH -N 2\n##SBATCH -n 4\nset -e\n#SBATCH -N 3\n")
+    assert script.options == {"nodes": "2"}
+    assert [(command.line, command.text) for command in script.commands] == [(4, "set -e")]
+
+
+def test_commands_are_joined_and_their_place_is_known() -> None:
+    text = 'A=(\n 1\n 2\n)\nB="x\n y"\ncat <<EOF > f\ntorchrun x\nEOF\nif true; then\n  srun a\nfi\nf() { b; }\nsrun \\\n  c\n'
+    found = [(command.line, command.text, command.nested) for command in read_script(text).commands]
+    assert found == [
+        (1, "A=( 1 2 )", False),
+        (5, 'B="x y"', False),
+        (7, "cat <<EOF > f", False),
+        (10, "if true; then", True),
+        (11, "srun a", True),
+        (12, "fi", True),
+        (13, "f() { b; }", True),
+        (14, "srun c", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("90", 5400),
+        ("90:30", 5430),
+        ("2:00:00", 7200),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("00-05:00:00", 18000),
+        ("UNLIMITED", None),
+        ("0", None),
+    ],
+)
+def test_times(time: str, seconds: int | None) -> None:
+    assert seconds_of(time) == seconds
+
+
+@pytest.mark.parametrize("time", ["soon", "1:2:3:4", "x-1", "1-"])
+def test_what_is_no_time(time: str) -> None:
+    with pytest.raises(CannotMigrate, match="--time"):
+        seconds_of(time)
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "tasks", "gpus", "cpus", "memory"),
+    [
+        ("", 1, 1, 0, 0, ""),
+        ("-N 4 --ntasks-per-node=1 --gpus-per-node=8 -c 16 --mem=64G", 4, 1, 8, 16, "64Gi"),
+        ("-N 2 --gres=gpu:a100:4 --mem-per-cpu=4000 --ntasks-per-node=4 --cpus-per-task=8", 2, 4, 4, 32, "128000Mi"),
+        ("-n 8 --ntasks-per-node=4 --gpus-per-task=1 --mem-per-gpu=10G", 2, 4, 4, 0, "40Gi"),
+        ("-N 2 -G 16 --cpus-per-gpu=4 --mem=0", 2, 1, 8, 32, ""),
+        ("-N 1 --gres=gpu,lustre:1", 1, 1, 1, 0, ""),
+        ("-N 1 --gpus-per-node=v100", 1, 1, 1, 0, ""),
+    ],
+)
+def test_what_a_script_asks_for(text: str, nodes: int, tasks: int, gpus: int, cpus: int, memory: str) -> None:
+    found = read_allocation(read_options(text), Remarks())
+    assert (found.nodes, found.tasks, found.gpus, found.cpus, found.memory) == (nodes, tasks, gpus, cpus, memory)
+
+
+@pytest.mark.parametrize("text", ["--nodes=many", "--nodes=0", "--nodes=4-2", "--mem=much", "--cpus-per-task=$N"])
+def test_an_option_that_is_no_number_is_named(text: str) -> None:
+    with pytest.raises(CannotMigrate, match=text.partition("=")[0]):
+        read_allocation(read_options(text), Remarks())
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("a; b && c || d", ["a", "b", "c"]),
+        ("a 'x; y' > log 2>&1", ["a 'x; y'"]),
+        ("a 2>&1 | tee log; b &", ["a", "b"]),
+        ("a --epochs 1; b 2 | c", ["a --epochs 1", "b 2"]),
+        ("a --epochs 1", ["a --epochs 1"]),
+        ("a --epochs 1 > log", ["a --epochs 1"]),
+        ("a $(b; c) # d; e", ["a $(b; c)"]),
+    ],
+)
+def test_commands_of_a_line(text: str, commands: list[str]) -> None:
+    assert list(split_commands(text)) == commands
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [
+        ("$A ${A} ${A:-x}", "1 1 1"),
+        ("$B ${B} ${B:-x} ${B-y}", "$B ${B} x y"),
+        ('"${L[@]}" ${M[@]}', "a b ${M[@]}"),
+        ("$AB $(A) $1", "$AB $(A) $1"),
+    ],
+)
+def test_variables_of_a_script(text: str, resolved: str) -> None:
+    assert resolve(text, {"A": "1", "L[@]": "a b"}) == resolved
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "environment"),
+    [
+        ("srun torchrun train.py", "torchrun train.py", {}),
+        ("A=1\nexport B=$A C='x y'\nexport A\ntorchrun $C", "torchrun x y", {"A": "1", "B": "1", "C": "x y"}),
+        ("export H=$(hostname)\nX=1 srun -l torchrun t.py $H", "torchrun t.py $H", {"X": "1"}),
+        ("python a.py\nsrun python b.py", "python b.py", {}),
+        ("srun hostname\nsrun bash -c 'torchrun t.py'", "torchrun t.py", {}),
+        (
+            'export L="torchrun --rdzv_endpoint $H:1 \\\n"\nC="$L t.py"\nsrun bash -c "$C"',
+            "torchrun --rdzv_endpoint $H:1  t.py",
+            {},
+        ),
+        ("exec python train.py", "python train.py", {}),
+    ],
+)
+def test_the_command_that_trains(script: str, text: str, environment: dict[str, str]) -> None:
+    start, around = read_commands(read_script(script).commands, {}, Remarks())
+    assert (start.text, around.environment) == (text, environment)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo hello", "starts no training"),
+        ("srun torchrun a.py\nsrun torchrun b.py", "each starts a training"),
+        ("while true; do\n  torchrun a.py\ndone", "in a loop"),
+        ("#SBATCH -N 2\n#SBATCH hetjob\nsrun torchrun a.py", "workers are alike"),
+        ("srun accelerate launch a.py", "Accelerate reads"),
+        ("#SBATCH -N 2\nsrun torchrun --standalone a.py", "trains by itself"),
+        ("srun torchrun a.py $SLURM_ARRAY_TASK_ID", "sweep"),
+    ],
+)
+def test_scripts_that_need_a_decision(script: str, words: str) -> None:
+    migrated = migrate_script(script, "job.sbatch")
+    assert not migrated.documents
+    assert words in str(migrated.failed)
+
+
+@pytest.mark.parametrize(("file", "name"), [("a/B_1.sbatch", "b-1"), ("2-x.sh", "x"), ("1", "training"), ("a" * 50, "a" * 45)])
+def test_a_job_without_a_name_has_the_files(file: str, name: str) -> None:
+    [job] = migrate_script("srun torchrun a.py", file).documents
+    assert job["metadata"]["name"] == name
