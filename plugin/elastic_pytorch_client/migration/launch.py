@@ -155,18 +155,21 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
         return _left(words, f"{error} is not a known option of torchrun")
     if line.program == len(words) - start:
         raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
+    remarks: tuple[str, ...] = ()
+    if (program := words[start + line.program]).startswith("$("):
+        remarks = (f"{program} may hold options of torchrun: write them out, without those of the rendezvous",)
     if kept:
         stays = (*words[:start], *line.kept)
         if "use-env" in line.options:
             stays = (*words[:start], words[start + line.places["use-env"][0]], *line.kept)
-        return Launch(stays, (), "torchrun", line.options, (JOINS,), unbuffered=True)
+        return Launch(stays, (), "torchrun", line.options, (JOINS, *remarks), unbuffered=True)
     no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
     args = line.kept
     # torch.distributed.launch gives the script another argument, unless told not to.
     if "launch" in words[start - 1] and "use-env" not in line.options:
         script = line.program - len(line.removed)
         args = (*args[: script + 1], LOCAL_RANK_ARGUMENT, *args[script + 1 :])
-    return Launch((), args, "torchrun", line.options, unbuffered=no_python)
+    return Launch((), args, "torchrun", line.options, remarks, unbuffered=no_python)
 
 
 def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:

@@ -213,6 +213,8 @@ def test_what_a_shell_gets_from_elsewhere_is_told() -> None:
     assert "$TORCHRUN_ARGS" in " ".join(launch.remarks)
     launch = read_launch("container", ["bash", "-c", "export PET_NNODES=2; torchrun train.py"], [])
     assert "PET_NNODES" in " ".join(launch.remarks)
+    launch = read_launch("container", ["torchrun", "$(ARGS)", "train.py"], [])
+    assert "$(ARGS)" in " ".join(launch.remarks)
 
 
 def test_all_options_of_this_torch_are_known() -> None:

@@ -68,7 +68,8 @@ def migrate_volcano_job(
     training.sort(key=lambda task: task.get("name") == roles[0])  # what workers have is taken, where a master's differs
     pods = _pods(training, spec, remarks, entrypoint)
     count = sum(_replicas(task) for task in training)
-    sizes = _sizes(spec, count, group_size("spec.tasks", count, pods.options, remarks), remarks)
+    sizes = group_size("spec.tasks", count, pods.options, remarks)
+    _tell_of_least(spec, sizes, remarks)
     metadata = migrate_metadata(manifest, remarks)
     hosts = "|".join(re.escape(str(task.get("name"))) for task in training)
     say_hosts("spec.tasks", metadata.get("name"), rf"({hosts})-[0-9]+\b", pods, remarks)
@@ -157,14 +158,13 @@ def _claims(spec: Mapping[str, Any], remarks: Remarks) -> Manifest:
     return {"sharedVolumeClaims": claims} if claims else {}
 
 
-def _sizes(spec: Mapping[str, Any], count: int, sizes: Manifest, remarks: Remarks) -> Manifest:
-    """With `minAvailable`, which is the least number of pods that Volcano starts."""
+def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -> None:
+    """`minAvailable` says how many pods Volcano starts at once; the group had the size of all of them all the same."""
     least = spec.get("minAvailable")
     if least is None or "minReplicas" in sizes or not 1 <= int(least) < sizes["replicas"]:
-        return sizes
-    text = f"becomes minReplicas: the job trains with {least} to {count} workers. Without it, it trains with all or waits"
-    remarks.add("spec.minAvailable", text)
-    return {"replicas": sizes["replicas"], "minReplicas": int(least)}
+        return
+    text = f"is left out: the group trains with all {sizes['replicas']} workers, or waits"
+    remarks.add("spec.minAvailable", f"{text}. If the script may train with fewer, set minReplicas")
 
 
 def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks) -> Manifest:
