@@ -36,7 +36,7 @@ def test_folders_that_come_after_the_agents_start(operator: ScriptedOperator, ag
         "assert tempfile.gettempdir() == sys.argv[1], tempfile.gettempdir()\n"
         "import late_module\n"
     )
-    agents("w0", script, own, PYTHONPATH=os.pathsep.join([str(modules), os.environ["PYTHONPATH"]]))
+    agents("w0", script, own, PYTHONPATH=os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])]))
     operator.wait_for("ready", "w0")
     own.mkdir()
     modules.mkdir()
