@@ -117,6 +117,8 @@ def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
 @pytest.mark.parametrize("path", sorted(CASES.glob("*/after.yaml")), ids=lambda path: path.parent.name)
 def test_the_api_server_accepts_what_is_written(shared_namespace: str, path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):
+        if document["kind"] == "JobSet":  # passed on as it is, and this cluster has no such kind
+            continue
         document["metadata"]["namespace"] = shared_namespace
         resource = Resource(document["apiVersion"], f"{document['kind'].lower()}s", shared_namespace)
         answer = resource.create(document, dry_run=True)
