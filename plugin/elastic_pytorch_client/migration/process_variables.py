@@ -2,14 +2,27 @@
 
 import re
 
-NAMES = (
-    r"(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
-    r"|PET_(?:NNODES|NODE_RANK|NPROC_PER_NODE|MAX_RESTARTS|MASTER_ADDR|MASTER_PORT|STANDALONE|LOCAL_ADDR|RDZV_\w+)"
-)
+# In the containers, both operators before set what these say; here each training process has its own.
+SET_BY_AGENT = {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"}
+SET_BY_OPERATOR = {
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_STANDALONE",
+    "PET_LOCAL_ADDR",
+}
+NAMES = "|".join((*sorted(SET_BY_AGENT | SET_BY_OPERATOR | {"GROUP_RANK", "PET_MAX_RESTARTS"}), r"PET_RDZV_\w+"))
 EXPANDED = re.compile(rf"\$(?:[({{])?({NAMES})\b")
 EXPANDED_BY_KUBELET = re.compile(rf"\$\(({NAMES})\)")
 OF_CONTAINERS = {"PET_NPROC_PER_NODE", "PET_MAX_RESTARTS"}
 OF_COMMANDS = OF_CONTAINERS | {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"}
+
+
+def is_set_for_processes(variable: str) -> bool:
+    """Whether a variable of the container is one that the operator or the agent sets."""
+    return variable in SET_BY_AGENT | SET_BY_OPERATOR or variable.startswith("PET_RDZV_") or variable == "PET_MAX_RESTARTS"
 
 
 def unset_variables(text: str, *, command: bool, by_kubelet: bool = False) -> list[str]:

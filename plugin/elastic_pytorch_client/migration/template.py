@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.migration.image import too_old
 from elastic_pytorch_client.migration.launch import Launch
+from elastic_pytorch_client.migration.process_variables import is_set_for_processes
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 
 Manifest = dict[str, Any]
@@ -24,17 +24,12 @@ LABELS = {
 }
 LABEL_FIELD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]\Z")
 OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/")
-# In the containers, both operators before set what these say; here each training process has its own.
-SET_BY_AGENT = {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"}
-SET_BY_OPERATOR = {
-    "PET_NNODES",
-    "PET_NODE_RANK",
-    "PET_NPROC_PER_NODE",
-    "PET_MASTER_ADDR",
-    "PET_MASTER_PORT",
-    "PET_STANDALONE",
-    "PET_LOCAL_ADDR",
-}
+OLDEST_FOR_ARGS, OLDEST_FOR_COMMANDS = (2, 4), (2, 6)
+# PyTorch's own images, whose tags begin with torch's release.
+PYTORCH = re.compile(r"(?:docker\.io/|ghcr\.io/)?pytorch/pytorch:(\d+)\.(\d+)(?![\d])")
+# NVIDIA's images by year and month, with the first ones that have such a torch.
+NVIDIA = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d)\.(\d\d)-")
+FIRST_OF_NVIDIA = {OLDEST_FOR_ARGS: (24, 5), OLDEST_FOR_COMMANDS: (24, 11)}
 
 
 def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tuple[int, Manifest]:
@@ -104,11 +99,6 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
     container.update(ordered | rest)
 
 
-def _is_dropped(variable: str) -> bool:
-    """Whether a variable of the container is one that the operator or the agent sets."""
-    return variable in SET_BY_AGENT | SET_BY_OPERATOR or variable.startswith("PET_RDZV_") or variable == "PET_MAX_RESTARTS"
-
-
 def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str, str]:
     """Drops the variables that the operator or the agent sets.
 
@@ -120,7 +110,7 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         name = str(variable.get("name", ""))
         if name == "PET_MAX_RESTARTS" and "value" in variable:
             taken["max-restarts"] = str(variable["value"])
-        elif _is_dropped(name):
+        elif is_set_for_processes(name):
             dropped.append(name)
         else:
             kept.append(variable)
@@ -173,7 +163,7 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
     if isinstance(part, list):
         for item in part:
             _repoint(path, item, remarks)
-    if not isinstance(part, dict) or _is_dropped(str(part.get("name", ""))):
+    if not isinstance(part, dict) or is_set_for_processes(str(part.get("name", ""))):
         return
     for key, value in part.items():
         if key != "fieldPath" or not isinstance(value, str) or (found := LABEL_FIELD.match(value)) is None:
@@ -185,3 +175,20 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
             remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
         elif found[1].startswith(OLD_LABELS):
             remarks.add(path, f"reads {found[1]}, which worker pods do not have, and gets an empty value")
+
+
+def too_old(image: str, *, command: bool) -> str:
+    """What to say of an image whose torch is too old; empty: it is not, or its tag does not tell.
+
+    Args:
+        image: of the container that trains.
+        command: whether its own command starts torchrun, or may.
+    """
+    needed = OLDEST_FOR_COMMANDS if command else OLDEST_FOR_ARGS
+    wanted = f"torch {needed[0]}.{needed[1]} or newer, and Python 3.10 or newer"
+    why = "a command that calls torchrun needs" if command else "workers need"
+    if (found := PYTORCH.match(image)) and (int(found[1]), int(found[2])) < needed:
+        return f"has torch {found[1]}.{found[2]}: {why} {wanted}"
+    if (found := NVIDIA.match(image)) and (int(found[1]), int(found[2])) < (first := FIRST_OF_NVIDIA[needed]):
+        return f"has a torch that is too old: {why} {wanted}, as NVIDIA's images have since {first[0]}.{first[1]:02}"
+    return ""

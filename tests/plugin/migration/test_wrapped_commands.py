@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import migrate_documents
-from elastic_pytorch_client.migration.image import too_old
 from elastic_pytorch_client.migration.launch import read_launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate
+from elastic_pytorch_client.migration.template import too_old
 
 TORCHRUN = ["torchrun", "--nnodes=2", "--rdzv_backend", "c10d", "train.py"]
 KUBEFLOW = """

@@ -11,8 +11,9 @@ from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
+from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.template import SET_BY_AGENT, accelerators, clean_template, set_launch, take_variables
+from elastic_pytorch_client.migration.template import accelerators, clean_template, set_launch, take_variables
 
 Manifest = dict[str, Any]
 

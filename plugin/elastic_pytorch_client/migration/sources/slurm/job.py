@@ -9,12 +9,13 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
 from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import Allocation, read_allocation, seconds_of
 from elastic_pytorch_client.migration.sources.slurm.commands import VARIABLE, Start, Surroundings, read_commands
 from elastic_pytorch_client.migration.sources.slurm.script import read_script
 from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, processes_of
-from elastic_pytorch_client.migration.template import SET_BY_AGENT, accelerators, set_launch, take_variables
+from elastic_pytorch_client.migration.template import accelerators, set_launch, take_variables
 
 Manifest = dict[str, Any]
 
