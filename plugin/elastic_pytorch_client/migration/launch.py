@@ -230,7 +230,7 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         if found := shell_text.SET_FOR_TORCHRUN.search(taken.text):
             remarks.append(f"it sets {found[1]}, so its torchrun does not join the job: remove that")
         kept = (*words[:place], taken.text, *words[place + 1 :])
-        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True, counted=bool(taken.counted))
+        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True, counted=taken.counted)
     if shell_text.TORCHRUN.search(text):
         return _left(words, "it calls torchrun with options that are not known here")
     if found := SHELL_LAUNCHERS.search(text):

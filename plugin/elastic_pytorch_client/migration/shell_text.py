@@ -48,13 +48,13 @@ class ShellText:
     Attributes:
         text: without the options that the operator decides, or that move into the job's spec.
         options: those options.
-        counted: the number of processes that the shell works out, whose option stays in the text; empty: none.
+        counted: whether the shell works out the number of processes, so that its option stays in the text.
         variables: those of the shell that stand where options do, and whose values are not in the text.
     """
 
     text: str
     options: dict[str, str] = field(default_factory=dict)
-    counted: str = ""
+    counted: bool = False
     variables: list[str] = field(default_factory=list)
 
 
@@ -118,7 +118,7 @@ def _unneeded(
     removed = set(line.removed) - set(line.places.get("use-env", ()))
     for name, value in line.options.items():
         if name == "nproc-per-node" and EXPANDED.search(value):  # a number that the shell works out stays where it is
-            taken.counted = value
+            taken.counted = True
             removed -= set(line.places[name])
         elif name != "use-env":
             taken.options[name] = value

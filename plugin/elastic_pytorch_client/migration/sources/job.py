@@ -122,7 +122,6 @@ def policy_of(path: str, spec: Mapping[str, Any], backoff_limit: int | None, pod
         pods: those that train.
         remarks: added to.
     """
-    restarts = pods.options.get("max-restarts", "")
     if backoff_limit == 0:
         text = "0 fails the Job with the first pod that is lost, too. Here that does not count, unless failurePolicy.onPodLoss is FailJob"
         remarks.add(f"{path}.backoffLimit", text)
@@ -131,7 +130,7 @@ def policy_of(path: str, spec: Mapping[str, Any], backoff_limit: int | None, pod
         f"{pods.path}, --max-restarts" if backoff_limit is None else f"{path}.backoffLimit",
         "",  # with Never and with OnFailure, a failed pod is started again up to backoffLimit times
         backoff_limit=backoff_limit,
-        max_restarts=int(restarts) if restarts.isdecimal() else None,
+        max_restarts=pods.max_restarts,
         launch=pods.launch,
         remarks=remarks,
     )

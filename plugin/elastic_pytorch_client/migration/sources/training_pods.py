@@ -11,7 +11,6 @@ from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
-from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.template import accelerators, clean_template, set_launch, take_variables
 
@@ -25,7 +24,6 @@ TORCHRUN_VARIABLES = {
     "PET_NPROC_PER_NODE": "nproc-per-node",
     "PET_STANDALONE": "standalone",
 }
-PROCESSES_IN_SHELL = re.compile(r"--nproc[-_]per[-_]node(?:=|\s+)(\S+)")
 VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 DEFAULT_PROCESSES = "1"  # torchrun's own
 
@@ -49,6 +47,12 @@ class TrainingPods:
     launch: Launch
     options: dict[str, str]
     accelerators: int
+
+    @property
+    def max_restarts(self) -> int | None:
+        """Torchrun's `--max-restarts`; None: it is not given, or is no number."""
+        given = self.options.get("max-restarts", "")
+        return int(given) if given.isdecimal() else None
 
 
 def trains(container: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
@@ -96,10 +100,7 @@ def read_training_pods(
     launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
     _check_index(path, launch, index_variables, remarks)
     set_launch(path, container, launch, remarks)
-    options = variables | launch.options
-    if found := PROCESSES_IN_SHELL.search(" ".join(launch.command)):  # left there, for the shell works it out
-        options["nproc-per-node"] = found[1].strip("'\"")
-    options = {option: resolve(value, values) for option, value in options.items()}
+    options = {option: resolve(value, values) for option, value in (variables | launch.options).items()}
     return TrainingPods(path, name, cleaned, launch, options, accelerators(container))
 
 
@@ -152,12 +153,10 @@ def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: 
 
 
 def _drop_index(path: str, container: Manifest, index_variables: Sequence[str], remarks: Remarks) -> None:
-    """Drops variables that are read from the old controller's labels and annotations."""
+    """Drops the variables that the old controller sets to the pod's index."""
     kept = []
     for variable in container.get("env") or ():
-        source = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
-        indexed = "job-completion-index" in source or variable.get("name") in index_variables
-        if indexed and variable.get("name") not in SET_BY_AGENT:
+        if variable.get("name") in index_variables:
             text = "is dropped: pods have no completion index. In the training processes, GROUP_RANK is the pod's place in the group"
             remarks.add(f"{path}.env[{variable.get('name')}]", text)
         else:

@@ -168,13 +168,13 @@ def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -
 
 
 def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks) -> Manifest:
-    retries, restarts = spec.get("maxRetry"), pods.options.get("max-restarts", "")
+    retries = spec.get("maxRetry")
     policy = failure_policy(
         "spec.tasks",
         "spec.maxRetry",
         "",
         backoff_limit=None if retries is None else int(retries),
-        max_restarts=int(restarts) if restarts.isdecimal() else None,
+        max_restarts=pods.max_restarts,
         launch=pods.launch,
         remarks=remarks,
     )

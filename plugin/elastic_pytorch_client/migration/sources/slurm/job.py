@@ -19,7 +19,7 @@ from elastic_pytorch_client.migration.template import accelerators, set_launch, 
 
 Manifest = dict[str, Any]
 
-# `.invalid` is nobody's: the API server accepts the name, and no registry has it.
+# RFC 2606 reserves `.invalid`: the API server accepts the name, and no registry has it.
 PLACEHOLDER = "fill-in.invalid/image-of-the-training"
 READ = {"nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-task", "cpus-per-gpu"}
 READ |= {"mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name", "chdir", "container-image"}
@@ -67,14 +67,13 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
     if allocation.least < allocation.nodes and "minReplicas" not in sizes:
         sizes = {"replicas": allocation.nodes, "minReplicas": allocation.least, "maxReplicas": allocation.nodes}
     limit = seconds_of(script.options["time"]) if "time" in script.options else None
-    restarts = pods.options.get("max-restarts", "")
     job = make_job(
         {"name": _name(title, remarks)},
         pods,
         sizes,
         _processes(start, allocation, pods, remarks),
         {} if limit is None else {"activeDeadlineSeconds": limit},
-        {"failurePolicy": {"maxFailures": int(restarts)}} if restarts.isdecimal() and int(restarts) > 0 else {},
+        {"failurePolicy": {"maxFailures": pods.max_restarts}} if pods.max_restarts else {},
     )
     if limit is not None:
         remarks.add("--time", TIME)
