@@ -10,9 +10,8 @@ import yaml
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
+from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
 from elastic_pytorch_local.manifests.known_names import suggest
-
-CONFIG_KINDS = ("ConfigMap", "Secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     if job.get("apiVersion") != names.API_VERSION:
         raise InvalidJob("apiVersion", f"must be {names.API_VERSION}, not {job.get('apiVersion')!r}")
     namespace = _metadata(job, names.KIND).setdefault("namespace", "default")
-    config = [document for document in found if document["kind"] in CONFIG_KINDS]
+    config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
         _metadata(document, document["kind"]).setdefault("namespace", namespace)
     others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config)]
