@@ -167,7 +167,7 @@ ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3
     ],
 )
 def test_refusal(seen: Observed, job: dict[str, Any], error: ClusterError, told: str) -> None:
-    diagnosis = why(view(seen, job=job, refusal=error.words, refusals=(error.words,)))
+    diagnosis = why(view(seen, job=job, refusals=(error.words,)))
     assert not diagnosis.well
     assert [finding.what.startswith(told) for finding in diagnosis.findings].count(True) == 1
     quota = [finding for finding in diagnosis.findings if "kubectl describe quota" in finding.do]

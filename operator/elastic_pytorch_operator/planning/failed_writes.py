@@ -1,6 +1,6 @@
 """Writes that the API server has not accepted: when each is tried again, and what the job's user is told about them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
@@ -85,7 +85,11 @@ def lasting(failed: FailedWrites) -> tuple[str, ...]:
 
 def describe(failed: FailedWrites) -> str:
     """What a job's conditions say of its failed writes; empty: nothing."""
-    words = lasting(failed)
+    return explain_refusals(lasting(failed))
+
+
+def explain_refusals(words: Sequence[str]) -> str:
+    """Several of them in one text, and how many more there are."""
     more = len(words) - MAX_REPORTED
     return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
 

@@ -6,7 +6,7 @@ from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.decide_round import GroupChange, decide_round
-from elastic_pytorch_operator.planning.failed_writes import describe, lasting, mark_reported
+from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported
 from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
@@ -80,7 +80,6 @@ def _find(job: Job, target: Target, observed: Observed, judged: Judgement, chang
         target=target,
         interruption=memory.interruption,
         ending=judged.ending,
-        refusal=describe(memory.failed),
         refusals=lasting(memory.failed),
         deferral=change.deferral,
         cooling=change.decision.cooling,

@@ -21,7 +21,7 @@ from elastic_pytorch_operator.model.actions import (
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
-from elastic_pytorch_operator.planning.failed_writes import describe, lasting, mark_reported, wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
@@ -105,9 +105,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         active_since=active_since(job, target, observed, memory.active_since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
-    findings = Findings(
-        budget, target, ending=ending, refusal=describe(memory.failed), refusals=lasting(memory.failed), starts=view.starts
-    )
+    findings = Findings(budget, target, ending=ending, refusals=lasting(memory.failed), starts=view.starts)
     status = describe_job(job, observed, view.candidates, group.round, findings)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]

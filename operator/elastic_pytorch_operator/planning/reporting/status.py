@@ -6,7 +6,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import (
-    MAX_MESSAGE,
     Condition,
     ended,
     find_condition,
@@ -19,6 +18,7 @@ from elastic_pytorch_operator.model.observed import AgentView, Observed
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explain_refusals
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
@@ -49,7 +49,7 @@ from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
-MAX_REFUSALS = 3
+MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the same
 
 MAX_LEFT_OUT = 16  # nodes that the status lists
 
@@ -63,8 +63,7 @@ class Findings:
         target: how many workers it is to have.
         interruption: its last change of the group.
         ending: set if it ends now.
-        refusal: what came of the writes that the API server does not accept, in one text.
-        refusals: the same, one by one.
+        refusals: what came of the writes that the API server does not accept.
         deferral: whether a change of the group waits for a checkpoint.
         cooling: the newcomers that wait because the group has just grown.
         restarting: where a restart of the whole group stands.
@@ -82,7 +81,6 @@ class Findings:
     target: Target
     interruption: Interruption | None = None
     ending: Ending | None = None
-    refusal: str = ""
     refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
     cooling: Sequence[str] = ()
@@ -139,7 +137,7 @@ def describe_job(
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
     if findings.refusals:
-        status["refusals"] = [words[:MAX_MESSAGE] for words in findings.refusals[:MAX_REFUSALS]]
+        status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
     if findings.scaling:
         status["scaling"] = findings.scaling
     if findings.stragglers.slow:
@@ -193,7 +191,7 @@ def _conditions(
     *,
     unheard: bool,
 ) -> list[Condition]:
-    target, ending, refusal = findings.target, findings.ending, findings.refusal
+    target, ending, refusal = findings.target, findings.ending, explain_refusals(findings.refusals)
     waiting, cooling = explain_deferral(job, findings.deferral), explain_growth_wait(job, findings.cooling)
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
@@ -242,7 +240,8 @@ def _running(
     """Whether a group trains, and if not, what it waits for."""
     if size:
         text = f"{size} of {findings.target.worth} workers train"
-        return Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {findings.refusal}" if findings.refusal else text)
+        refusal = explain_refusals(findings.refusals)
+        return Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
         return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, explain_schedule_wait(job, findings.schedule))
     if observed.now < findings.budget.backoff_until and findings.budget.last is not None:

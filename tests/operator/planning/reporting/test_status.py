@@ -191,7 +191,7 @@ COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorS
         pytest.param(
             NONE,
             SUSPENDED,
-            {"refusal": "the API server refuses: no"},
+            {"refusals": ["the API server refuses: no"]},
             "Suspended",
             (0, 0, 0),
             {"not Running": "JobSuspended", "Suspended": "RefusedByApiServer"},
@@ -245,7 +245,7 @@ def test_situation(
     ("seen", "job", "said", "type_", "message"),
     [
         pytest.param(ALL, {}, {}, "Running", "3 of 3 workers train", id="all train"),
-        pytest.param(ALL, {}, {"refusal": "no"}, "Running", "3 of 3 workers train; no", id="all train, a write is refused"),
+        pytest.param(ALL, {}, {"refusals": ["no"]}, "Running", "3 of 3 workers train; no", id="all train, a write is refused"),
         pytest.param(ALL, {}, {}, "Resizing", "all 3 wanted workers train", id="wanted size"),
         pytest.param(
             ALL,
@@ -277,7 +277,7 @@ def test_situation(
         pytest.param(
             replace(TWO, pods=(*TWO.pods, a_pending_pod(2))),
             {},
-            {"refusal": "no"},
+            {"refusals": ["no"]},
             "Degraded",
             "trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
             id="why one is missing",
@@ -308,7 +308,7 @@ def test_situation(
         pytest.param(
             observed([a_pod(0), a_pod(1)]),
             SUSPENDED,
-            {"refusal": "no"},
+            {"refusals": ["no"]},
             "Suspended",
             "spec.suspend is true: 2 pods are left; no",
             id="two pods are left, a write is refused",

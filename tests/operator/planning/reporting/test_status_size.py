@@ -55,7 +55,7 @@ def a_group(every: int) -> Observed:
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param({"refusal": LONG, "deferral": DEFERRED, "cooling": [LONG]}, id="trains with few"),
+        pytest.param({"refusals": [LONG] * 3, "deferral": DEFERRED, "cooling": [LONG]}, id="trains with few"),
         pytest.param({"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)}, id="backs off"),
         pytest.param({"ending": Ending(False, "PodLost", LONG, BOOM)}, id="fails"),
     ],
