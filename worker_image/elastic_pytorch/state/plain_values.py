@@ -2,7 +2,16 @@
 
 from typing import Any, Protocol
 
+import torch
+
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
+
+Fingerprint = tuple[int, int]
+
+
+def fingerprint(tensor: torch.Tensor) -> Fingerprint:
+    """Returns what changes when a tensor is replaced, or when torch has written to it, but not when another library has."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 class RankGroup(Protocol):
@@ -61,7 +70,7 @@ class _Seen:
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._skeleton, self._tensors = flatten(values)
-        self._versions = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self._tensors]
+        self._versions = [fingerprint(tensor) for tensor in self._tensors]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Seen) and (self._skeleton, self._versions) == (other._skeleton, other._versions)

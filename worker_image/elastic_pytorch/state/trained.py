@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch.nn.parameter import Parameter, is_lazy
 
+from elastic_pytorch.state.plain_values import Fingerprint, fingerprint
 from elastic_pytorch.state.registered import innermost
 
 ROW_BYTES = 4096  # of the table as which a checksum sees a tensor
 ROWS = 1 << 14  # that are summed up at once: 64 MB
-
-Fingerprint = tuple[int, int]
 
 
 class Trained:
@@ -106,20 +105,16 @@ class Trained:
         if name not in self._checksums:
             self._remember(name, value)
             return True
-        fingerprint, known = self._checksums[name]
-        return fingerprint == _fingerprint(value) or self._remember(name, value) == known
+        seen, known = self._checksums[name]
+        return seen == fingerprint(value) or self._remember(name, value) == known
 
     def _remember(self, name: str, value: torch.Tensor) -> str:
-        self._checksums[name] = _fingerprint(value), describe(value)
+        self._checksums[name] = fingerprint(value), describe(value)
         return self._checksums[name][1]
 
 
 def _is_frozen(value: Any) -> bool:
     return isinstance(value, Parameter) and not value.requires_grad
-
-
-def _fingerprint(value: torch.Tensor) -> Fingerprint:
-    return value.data_ptr(), 0 if value.is_inference() else value._version
 
 
 @torch.no_grad()
