@@ -90,6 +90,11 @@ def is_ready(manifest: dict[str, Any]) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
+def has_ended(pod: dict[str, Any]) -> bool:
+    """Returns whether no container of a pod runs again. The operator may keep such a pod for its log."""
+    return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+
+
 def _runs_since(pod: dict[str, Any], since: float) -> bool:
     states = pod["status"].get("containerStatuses") or ()
     running = [s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})]

@@ -11,7 +11,7 @@ from measure.commands import Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE, example
 from measure.watcher import Watcher
 
-from bench.nodes import TEMPLATE_LABEL, Nodes, crowded, is_ready, lone_victims
+from bench.nodes import TEMPLATE_LABEL, Nodes, crowded, has_ended, is_ready, lone_victims
 
 ENDLESS = 1_000_000_000  # steps
 START_SECONDS = 120.0
@@ -44,7 +44,7 @@ class Stage:
         watcher, since = self.watcher, time.time()
 
         def found() -> bool:
-            pods = [pod for pod in watcher.pods.values() if "deletionTimestamp" not in pod["metadata"]]
+            pods = [p for p in watcher.pods.values() if "deletionTimestamp" not in p["metadata"] and not has_ended(p)]
             if watcher.job.state == "Failed":
                 raise RuntimeError("the job has failed")
             steps = watcher.timeline.steps_of_group(after=since)
