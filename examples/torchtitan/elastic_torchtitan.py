@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import torch
 import tyro
-from elastic_pytorch.group import agent_link
+from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.restore import cpu_group

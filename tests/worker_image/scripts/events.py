@@ -5,8 +5,9 @@ import os
 import time
 
 
-def event(what: str, **more: object) -> None:
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+def event(what: str, *, alone: bool = False, **more: object) -> None:
+    """Writes an event; one that is `alone` reads nothing of the group that its process may have."""
+    names = ("LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT", *(() if alone else ("RANK", "WORLD_SIZE")))
     line = {"what": what, "at": time.time(), "pid": os.getpid(), "worker": os.environ["WORKER"]}
     line |= {name: int(os.environ[name]) for name in names if name in os.environ}
     descriptor = os.open(os.environ["EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)

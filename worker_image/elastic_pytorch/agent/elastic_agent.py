@@ -12,12 +12,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
 from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from elastic_pytorch.agent.handover import Handover, Way
+from elastic_pytorch.agent.preparation import Preparation, PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.agent.start_faults import start_fault
@@ -36,6 +38,7 @@ from elastic_pytorch.wakeup import Wakeup
 
 # How long a worker that is being stopped in an orderly change may stay in one call of C after another member has stopped its workers.
 PEER_STOPPED_SECONDS = 5.0
+STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
 # Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow DNS the workers wait for seconds.
 api._get_fq_hostname = socket.gethostname
@@ -48,10 +51,12 @@ class Timeouts:
     Attributes:
         monitor_seconds: from one check of the workers to the next if nothing rings.
         stop_seconds: from SIGTERM to SIGKILL of the workers.
+        prepare_seconds: for workers to be ready for their first group; None: they start when it exists.
     """
 
     monitor_seconds: float
     stop_seconds: float
+    prepare_seconds: float | None = None
 
 
 class ElasticAgent(LocalElasticAgent):
@@ -94,7 +99,7 @@ class ElasticAgent(LocalElasticAgent):
         self._signals = signals
         self._wakeup = wakeup
         self._tails = logs.tails
-        self._log_dir = logs.root_log_dir
+        self._logs = logs
         self._handover = handover
         self._stacks_wanted = False
         self._timeouts = timeouts
@@ -103,6 +108,42 @@ class ElasticAgent(LocalElasticAgent):
         self._failures = 0
         self._local_failures = LocalFailures()
         self._oom_kills = OomKills()
+        self._preparation: Preparation | None = None
+
+    def _initialize_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
+        if self._timeouts.prepare_seconds is None or self._rendezvous_handler.taken.number:
+            super()._initialize_workers(worker_group, *args, **kwargs)
+            return
+        worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
+        worker_group.store, worker_group.group_rank, worker_group.group_world_size = HashStore(), 0, 1
+        self._logs.preparing = True
+        self._start_workers(worker_group)
+        self._logs.preparing = False
+        assert self._processes is not None
+        self._preparation = Preparation(self._processes, self._handover, self._timeouts.prepare_seconds)
+        self._preparation.finish(self._rendezvous_handler.wait)
+        self._keep_workers(worker_group)
+        self._preparation = None
+        worker_group.state = WorkerState.HEALTHY
+
+    def check_preparation(self) -> None:
+        """Looks at workers that have no group yet. To be called again and again while this agent waits for one.
+
+        Raises:
+            PreparationError: one has failed, or is not ready in time.
+        """
+        if self._preparation is None or self._processes is None:
+            return
+        worker_group = self.get_worker_group()
+        self._find_failures(worker_group, dict(self._processes.exit_codes()))
+        failure = self._preparation.failure(self._local_failures.in_order())
+        if failure is None:
+            return
+        if self._preparation.late:
+            self._dump_stacks(worker_group)
+            time.sleep(STACKS_SECONDS)
+        self._client.tell(state="failed", failure=failure)
+        raise PreparationError(failure)
 
     def ask_for_stacks(self) -> None:
         """Has the workers write their stacks to stderr. May be called from any thread."""
@@ -142,7 +183,7 @@ class ElasticAgent(LocalElasticAgent):
             fault = start_fault(
                 error,
                 temporary=tempfile.gettempdir(),
-                log_dir=self._log_dir,
+                log_dir=self._logs.root_log_dir,
                 program=program if isinstance(program, str) else "",
             )
             if fault is not None:
@@ -155,7 +196,8 @@ class ElasticAgent(LocalElasticAgent):
             self._signals.install()  # torch has just installed its own
         assert self._pcontext is not None
         self._processes = WorkerProcesses(self._pcontext)
-        self._rendezvous_handler.note_started()
+        if self._rendezvous_handler.taken.number:
+            self._rendezvous_handler.note_started()
         logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
         return pids
 

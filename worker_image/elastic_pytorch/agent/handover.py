@@ -170,6 +170,10 @@ class Handover:
             rest_seconds=self._rest_seconds,
         )
 
+    def all_free(self, pids: Iterable[int]) -> bool:
+        """Whether all of these workers can join a group in their processes."""
+        return all(worker.is_free for worker in self._of(pids))
+
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
         """Returns the errors of the workers that have lost a peer, by their local ranks.
 

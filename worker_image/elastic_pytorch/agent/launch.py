@@ -18,6 +18,7 @@ from elastic_pytorch.agent.elastic_agent import ElasticAgent, Timeouts
 from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
+from elastic_pytorch.agent.preparation import PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
@@ -25,6 +26,7 @@ from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.pod.server import PodServer
@@ -100,6 +102,7 @@ def launch(
             raise RendezvousGracefulExitError(f"the job is {client.verdict}")
         if signals.received is not None:
             raise SignalException(f"got {signals.received.name}", signals.received)
+        agent.check_preparation()
         reap_orphans(set())
         wakeup.wait(seconds)
 
@@ -110,7 +113,7 @@ def launch(
         progress=progress,
         wait=wait_for_round,
     )
-    timeouts = Timeouts(config.monitor_interval, _stop_seconds(settings, options))
+    timeouts = Timeouts(config.monitor_interval, _stop_seconds(settings, options), _prepare_seconds(settings, options))
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -134,28 +137,44 @@ def launch(
         log_line_prefix_template=config.log_line_prefix_template,
     )
     signals.install()
+    if timeouts.prepare_seconds is not None:
+        client.tell(state="preparing")
     start_link(client)
     try:
-        agent.run()
-    except SignalException as error:
-        client.flush(FLUSH_SECONDS)
-        logger.info("end: left because of %s", error.sigval.name)
-        return 128 + error.sigval
-    except UnkillableError as error:
-        # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
-        _tell_end(settings, f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use")
-        os._exit(OF_NO_MORE_USE)
+        exit_code = _run(agent, client, settings)
     finally:
         wait_for_disk(pod_server, signals, settings.grace_seconds)
         client.stop()
         store_port.close()
         tails.close()
+    if exit_code is not None:
+        return exit_code
     logger.info("end: the job is %s", client.verdict)
     if client.verdict == "complete":
         return 0
     if agent.failure is not None:
         write_termination_message(settings.termination_log, agent.failure.message, agent.failure.traceback)
     return 1
+
+
+def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int | None:
+    """Runs the agent's loop; returns the exit code, None: it depends on the operator's verdict."""
+    try:
+        agent.run()
+    except SignalException as error:
+        client.flush(FLUSH_SECONDS)
+        logger.info("end: left because of %s", error.sigval.name)
+        return 128 + error.sigval
+    except PreparationError as error:
+        client.flush(FLUSH_SECONDS)
+        logger.error("end: failed before its workers had a group: %s", error)
+        write_termination_message(settings.termination_log, error.failure.message, error.failure.traceback)
+        return 1
+    except UnkillableError as error:
+        # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
+        _tell_end(settings, f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use")
+        os._exit(OF_NO_MORE_USE)
+    return None
 
 
 def _tell_end(settings: Settings, reason: str) -> None:
@@ -204,6 +223,14 @@ def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
     """Returns the options that LaunchConfig and WorkerSpec of this torch share, besides those that all releases have."""
     names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
     return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
+
+
+def _prepare_seconds(settings: Settings, options: Any) -> float | None:
+    """Returns how long workers may prepare; None: they do not, as also other programs than Python's scripts, which could not wait."""
+    if settings.prepare_seconds is not None and not options.warm:
+        logger.warning("spec.prepare is for scripts that this agent starts itself: this program starts when its group exists")
+        return None
+    return settings.prepare_seconds
 
 
 def _stop_seconds(settings: Settings, options: Any) -> float:

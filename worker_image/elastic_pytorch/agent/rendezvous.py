@@ -48,6 +48,7 @@ class OperatorRendezvous(RendezvousHandler):
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
         restart: what is requested of torch's loop besides newer rounds.
+        wait: the same.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class OperatorRendezvous(RendezvousHandler):
         self._run_id = run_id
         self._store_port = store_port
         self._progress = progress
-        self._wait = wait
+        self.wait = wait
         self._node_checks = NodeChecks(client, store_port)
 
     def newer_round_known(self) -> bool:
@@ -87,7 +88,7 @@ class OperatorRendezvous(RendezvousHandler):
             while (rank := self._rank_in_newer_round()) is None:
                 self._say_waiting()
                 self._node_checks.follow()
-                self._wait(POLL_SECONDS)
+                self.wait(POLL_SECONDS)
         finally:
             self._node_checks.stop()
         declared = self._client.newest

@@ -30,6 +30,7 @@ class Settings:
         preload: modules to import beside torch before any worker starts.
         rest_seconds: how long workers that can join another group in their process may take to notice the loss of a peer.
         checkpoint_path: the folder to watch for checkpoints; None: none.
+        prepare_seconds: how long workers may prepare before they are ready to join a group; None: they start when their group exists.
         termination_log: the file whose content Kubernetes shows as the container's termination message.
     """
 
@@ -45,6 +46,7 @@ class Settings:
     termination_log: str
     rest_seconds: float = REST_SECONDS
     checkpoint_path: Path | None = None
+    prepare_seconds: float | None = None
 
     @property
     def stop_seconds(self) -> float:
@@ -95,5 +97,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         store_port=int(min(number("ELASTIC_PYTORCH_STORE_PORT", 29500), 65535)),
         preload=tuple(name.strip() for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",") if name.strip()),
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
+        prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
     )

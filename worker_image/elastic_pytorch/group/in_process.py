@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from elastic_pytorch.group import agent_link
 from elastic_pytorch.group.group_watch import GroupWatch
 from elastic_pytorch.group.peer_loss import is_peer_loss
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.pod import agent_link, preparation
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.torch_fixes import gloo_sockets
 
@@ -113,6 +113,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
             return function(*args, **kwargs)
         if dist.is_initialized():
             raise RuntimeError("call init_process_group inside of the function that in_process decorates: it makes each group")
+        preparation.join(in_process=True)
         os.environ.update(_NCCL_VARIABLES)
         _choose_nccl()
         _depth += 1

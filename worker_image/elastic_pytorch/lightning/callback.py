@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elastic_pytorch.group import agent_link
 from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
 from elastic_pytorch.lightning.framework import Callback, LightningModule, Trainer
 from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
 from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
+from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.state import State
 from elastic_pytorch.training.sampler import ElasticSampler, Part
 

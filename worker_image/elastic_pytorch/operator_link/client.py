@@ -19,7 +19,7 @@ MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0
 
-State = Literal["ready", "running", "stopping", "failed", "succeeded"]
+State = Literal["preparing", "ready", "running", "stopping", "failed", "succeeded"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elastic_pytorch.failures.error_file import words_of, write_error_file
+from elastic_pytorch.pod import preparation
 from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 from elastic_pytorch.processes.held_exit import watch_exit
 from elastic_pytorch.processes.parent_death import die_with_parent
@@ -59,7 +60,10 @@ def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
         _reset_process()
         sys.argv = [target, *arguments]
         script_end.orderly = True
+        preparation.begin()
         code = _outcome(lambda: _run(mode, target))
+        if code == 0:
+            code = _outcome(preparation.join)  # a script that needs nothing of its group is a part of it, too
         watch = watch_exit(code)
         code = _finish(code)
         watch.cancel()

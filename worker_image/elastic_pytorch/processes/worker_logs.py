@@ -1,10 +1,11 @@
-"""Configures each worker's stderr and stack dumps, at torch's own hook for a worker's output."""
+"""Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output."""
 
 import os
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import LogsSpecs
 
+from elastic_pytorch.pod.preparation import GROUP_VARIABLES, PREPARING
 from elastic_pytorch.processes.stderr_tail import STDERR, StderrTails
 from elastic_pytorch.stopping.stacks import COLD_START
 
@@ -19,17 +20,23 @@ class WorkerLogs(LogsSpecs):
 
     Attributes:
         tails: where stderr goes.
+        preparing: the workers start before their group exists.
     """
 
     def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool) -> None:
         self._specs = specs
         self.tails = tails
         self._warm = warm
+        self.preparing = False
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
         """Returns torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
         destinations = self._specs.reify(envs)
         for local_rank, environment in envs.items():
+            if self.preparing:
+                for name in GROUP_VARIABLES:
+                    environment.pop(name, None)
+                environment[PREPARING] = "1"
             if not self._warm:
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
             if destinations.stderrs.get(local_rank):

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastic_pytorch.group import agent_link
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.restore import RankGroup
 from elastic_pytorch.state_format.state_version import StateVersion
 

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group import agent_link, in_process
+from elastic_pytorch.group import in_process
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
+from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state import rng_state
 from elastic_pytorch.state.alike import refuse_states_of_their_own

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.group.agent_link import AgentLink
+from elastic_pytorch.pod.agent_link import AgentLink
 
 
 class Client:

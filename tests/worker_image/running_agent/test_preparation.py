@@ -1,0 +1,123 @@
+"""Workers that set themselves up before their group exists: the others train on in the meantime, whatever becomes of them."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = pytest.mark.process
+
+SCRIPT = SCRIPTS / "prepares.py"
+STEPS = 300
+Agents = Callable[..., Agent]
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_PREPARE_SECONDS": 600}
+IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["plain", "in process"])
+
+
+def start(agents: Agents, *options: Any, worker: str = "w0", **environment: Any) -> Agent:
+    return agents(worker, SCRIPT, *options, **(ENVIRONMENT | environment))
+
+
+@IN_PROCESS
+def test_newcomer_sets_itself_up_while_the_group_trains(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    go = tmp_path / "go"
+    start(agents, *option)
+    start(agents, *option, "--until", go, worker="w1")
+    operator.wait_for("ready", "w0")
+    [begun] = events.wait(what="set-up", worker="w1")
+    operator.declare("w0")
+    assert begun["names"] == ["LOCAL_RANK", "LOCAL_WORLD_SIZE"]
+    assert "RANK" not in begun
+    seen = len(events.all(what="step", worker="w0"))
+    events.wait(seen + 3, what="step", worker="w0")  # nothing waits for it
+    go.touch()
+    operator.wait_for("ready", "w1")
+    assert not events.all(what="done")
+    assert operator.states("w1") == ["preparing", "ready"]
+    operator.declare("w0", "w1", orderly=True)
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    [done] = events.wait(what="done", worker="w1")
+    assert (done["step"], done["RANK"], done["WORLD_SIZE"]) == (STEPS, 1, 2)
+    assert len({event["pid"] for event in events.all(worker="w1")}) == 1, "its process is the one that was set up"
+    steps = [event["step"] for event in events.all(what="step", worker="w0")]
+    assert steps == list(range(1, STEPS + 1)), "no step is lost"
+
+
+@pytest.mark.parametrize(
+    ("fail", "words"),
+    [
+        ("raise", "RuntimeError: the data set is not there"),
+        ("exit", "7"),
+        ("leave", "local rank 0 has ended its process with exit code 0 before it had joined a group"),
+    ],
+)
+def test_failure_ends_the_pod_of_the_newcomer(
+    operator: ScriptedOperator, agents: Agents, fail: str, words: str
+) -> None:
+    agent = start(agents, "--fail", fail)
+    assert agent.wait() == 1
+    heard = operator.last("w0")
+    assert heard is not None
+    assert (heard.state, heard.round) == ("failed", 0)
+    assert words in agent.termination_log.read_text()
+
+
+def test_set_up_that_takes_too_long_is_told_with_its_stack(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+    agent = start(agents, "--until", tmp_path / "never", ELASTIC_PYTORCH_PREPARE_SECONDS=3)
+    assert agent.wait() == 1
+    assert "local rank 0 was not ready to join a group within spec.prepare.timeoutSeconds (3)" in agent.termination_log.read_text()
+    assert "prepares.py" in agent.text(), "its stack is in the log"
+
+
+@IN_PROCESS
+def test_prepared_worker_that_dies_before_it_has_a_group_ends_its_pod(
+    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+) -> None:
+    agent = start(agents, *option)
+    operator.wait_for("ready", "w0")
+    os.kill(events.all(what="set up")[-1]["pid"], signal.SIGKILL)
+    assert agent.wait() == 1
+    assert "SIGKILL" in agent.termination_log.read_text()
+
+
+@pytest.mark.parametrize("state", ["preparing", "ready"])
+@IN_PROCESS
+def test_leaving_ends_a_worker_without_a_group(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...], state: str
+) -> None:
+    agent = start(agents, *option, *(("--until", tmp_path / "never") if state == "preparing" else ()))
+    operator.wait_for(state, "w0")
+    events.wait(what="set-up" if state == "preparing" else "set up")
+    agent.signal()
+    assert agent.wait() == 128 + signal.SIGTERM
+
+
+def test_script_that_needs_nothing_of_its_group_is_a_part_of_it(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    agent = start(agents, "--no-group")
+    operator.wait_for("ready", "w0")
+    [event] = events.all(what="set up")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    operator.end("complete")
+    assert agent.wait() == 0
+    assert "RANK" not in event
+
+
+def test_other_programs_start_when_their_group_exists(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT)
+    operator.wait_for("ready", "w0")
+    assert operator.states("w0") == ["ready"]
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    operator.end("complete")
+    assert agent.wait() == 0
+    assert "this program starts when its group exists" in agent.text()

@@ -1,0 +1,87 @@
+"""Workers that start before their group exists: when they are ready to join one, and what becomes of a pod whose workers fail before.
+
+Such a failure is this pod's alone: no group has lost anything by it. The pod ends, and the operator makes another one after a pause.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from elastic_pytorch.agent.handover import Handover
+from elastic_pytorch.failures.failure import Failure
+from elastic_pytorch.log import logger, milliseconds
+from elastic_pytorch.processes.worker_processes import WorkerProcesses
+
+POLL_SECONDS = 0.5  # the longest wait if nothing rings
+TIMED_OUT = "PreparationTimeout"
+
+
+class PreparationError(Exception):
+    """A worker has failed before its group existed.
+
+    Args:
+        failure: which one, and how.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Preparation:
+    """The time from the start of the pod's workers to their first group.
+
+    Args:
+        processes: the workers, which have just been started.
+        handover: where they report that they are ready.
+        limit_seconds: how long they may take until all are ready.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        processes: WorkerProcesses,
+        handover: Handover,
+        limit_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._processes, self._handover, self._limit_seconds, self._clock = processes, handover, limit_seconds, clock
+        self._since = clock()
+
+    @property
+    def late(self) -> list[int]:
+        """The local ranks of the workers that are not ready in time; none before."""
+        if self._clock() < self._since + self._limit_seconds:
+            return []
+        return [rank for rank, pid in sorted(self._processes.pids.items()) if not self._handover.all_free([pid])]
+
+    def finish(self, wait: Callable[[float], None]) -> None:
+        """Waits until all workers are ready.
+
+        Args:
+            wait: waits for news, at most the given seconds; raises what ends the wait.
+        """
+        while not self._handover.all_free(self._processes.pids.values()):
+            wait(POLL_SECONDS)
+        logger.info("workers are ready to join a group after %s", milliseconds(self._since))
+
+    def failure(self, reported: Sequence[Failure]) -> Failure | None:
+        """Why the workers cannot join a group any more; None: they can, or may become able to.
+
+        Args:
+            reported: of those that have failed, the cause first.
+        """
+        if reported:
+            return reported[0]
+        if exited := sorted(self._processes.exit_codes()):
+            return self._failure_of(exited[0], 0, "", "has ended its process with exit code 0 before it had joined a group")
+        if late := self.late:
+            message = (
+                f"was not ready to join a group within spec.prepare.timeoutSeconds ({self._limit_seconds:g}). A script that waits for "
+                "another worker before it reads RANK or calls init_process_group waits without end; its stack is in the log"
+            )
+            return self._failure_of(late[0], 1, TIMED_OUT, message)
+        return None
+
+    def _failure_of(self, local_rank: int, exit_code: int, exception: str, message: str) -> Failure:
+        pid = self._processes.pids[local_rank]
+        return Failure(local_rank, local_rank, pid, exit_code, self._clock(), exception, f"local rank {local_rank} {message}")

@@ -1,0 +1,99 @@
+"""A script that starts before its group exists: it sets itself up, and waits at the first thing that depends on the group.
+
+What a script does before that (imports, an index of its data, weights, compilation) then costs the group nothing. Until its group exists
+`os.environ` is of a class of its own, which waits where one of the group's variables is read, written or listed. It cannot do that for
+what reads the variables of the process itself: C code, and programs that are started without an environment of their own.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+
+from elastic_pytorch.pod import agent_link
+from elastic_pytorch.pod.planned_stop import script_end
+
+PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process that has no group yet
+# What torchrun says of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
+GROUP_VARIABLES = frozenset(
+    {
+        "RANK",
+        "WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    }
+)
+
+_lock = threading.RLock()
+_preparing = False
+
+
+class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no arguments at run time in Python 3.10
+    """The environment of a process that prepares."""
+
+    def __getitem__(self, key: str) -> str:
+        _join_for(key)
+        return str(os._Environ.__getitem__(self, key))  # not super(): the class is another one once the group exists
+
+    def __setitem__(self, key: str, value: str) -> None:
+        _join_for(key)  # so that the script's own value is the last
+        os._Environ.__setitem__(self, key, value)
+
+    def __delitem__(self, key: str) -> None:
+        _join_for(key)
+        os._Environ.__delitem__(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        join()
+        return os._Environ.__iter__(self)
+
+
+def begin() -> None:
+    """Has this process wait for its group where it first needs it, if its agent has started it before the group exists."""
+    global _preparing  # noqa: PLW0603 - of this process
+    if os.environ.pop(PREPARING, ""):
+        _preparing = True
+        os.environ.__class__ = _PreparingEnviron
+        os.register_at_fork(after_in_child=_end)  # a data loader's worker is in no group
+
+
+def join(*, in_process: bool = False) -> None:
+    """Reports that this process is ready, and waits until it has a group; returns at once if it does not prepare.
+
+    Args:
+        in_process: it can join another group later without a restart.
+
+    Raises:
+        ConnectionError: the agent is gone.
+    """
+    if not _preparing:
+        return
+    with _lock:
+        if not _preparing:  # another thread has joined
+            return
+        environment: dict[str, str] = {}
+        try:
+            agent = agent_link.current()
+            if agent is not None:
+                if in_process:
+                    agent.cooperate(in_process=True)
+                agent.leave()
+                with script_end.at_sigterm():
+                    environment = agent.wait_for_go()
+        finally:
+            _end()
+        os.environ.update(environment)
+
+
+def _join_for(variable: str) -> None:
+    if variable in GROUP_VARIABLES:
+        join()
+
+
+def _end() -> None:
+    global _preparing  # noqa: PLW0603 - of this process
+    _preparing = False
+    os.environ.__class__ = os._Environ
