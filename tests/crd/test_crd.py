@@ -80,6 +80,7 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "managedBy",
         "activeDeadlineSeconds",
         "preflight",
+        "prepare",
         "progressDeadlineSeconds",
         "ttlSecondsAfterFinished",
         "replicas",

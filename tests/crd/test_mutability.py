@@ -39,6 +39,7 @@ OTHER_VALUES: dict[str, Any] = {
     "activeDeadlineSeconds": 7200,
     "progressDeadlineSeconds": 601,
     "preflight": {"seconds": 20, "maxSlowdownPercent": 200},
+    "prepare": {"timeoutSeconds": 60},
     "ttlSecondsAfterFinished": 1,
     "replicas": 2,
     "minReplicas": 1,
@@ -148,6 +149,8 @@ def changed(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     for holder in holders:
         place = place.setdefault(holder, {})
     place[last] = OTHER_VALUES[name]
+    if name == "prepare":
+        del other["spec"]["preflight"]  # not together
     return other
 
 

@@ -183,6 +183,18 @@ def has_spoken(pod: PodView, observed: Observed) -> bool:
     return pod.name in observed.agents or pod.name in observed.heard_before
 
 
+def is_unprepared(agent: AgentView) -> bool:
+    """Whether an agent's workers have had no group, and cannot join one: they set themselves up, or have failed in that."""
+    failed = agent.state is AgentState.FAILED and not (agent.round or agent.gives_up)
+    return agent.state is AgentState.PREPARING or failed
+
+
+def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
+    """Whether a pod has ended before its workers were ready for their first group. No group has lost anything by that."""
+    agent = observed.agents.get(pod.name)
+    return pod.ended and agent is not None and is_unprepared(agent)
+
+
 def has_succeeded(worker: str, observed: Observed) -> bool:
     """Whether a member of the current round has done its work.
 

@@ -105,7 +105,7 @@ def decide_ending(
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
-        why = why or why_given_up(starts, target.size)
+        why = why or why_given_up(starts, target.size, job.max_failures)
         if why:
             return Ending(False, names.CANNOT_START, why), None
         return None, earliest(recheck, deadline_at)

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight
+from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
@@ -56,6 +57,7 @@ class Job:
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
+        prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
@@ -90,6 +92,7 @@ class Job:
     store_port: int = 29500
     endpoint: str = ""
     preflight: PreflightPolicy | None = None
+    prepare_seconds: int = 0
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
@@ -208,6 +211,7 @@ def parse_job(manifest: Manifest) -> Job:
         store_port=rendezvous.port,
         endpoint=rendezvous.endpoint,
         preflight=read_preflight(spec),
+        prepare_seconds=read_prepare_seconds(spec),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
         keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),

@@ -13,6 +13,7 @@ LEAST_PORT = 1024
 OWN = (
     "progressDeadlineSeconds",
     "preflight",
+    "prepare",
     "scheduling.scheduleTimeoutSeconds",
     "resizePolicy.allowedReplicas",
     "resizePolicy.autoscale",

@@ -15,6 +15,7 @@ _STATES = {
     "Succeeded": GOOD,
     "Ready": BUSY,
     "Starting": BUSY,
+    "Preparing": BUSY,
     "Checking": BUSY,
     "Resizing": BUSY,
     "Pending": BUSY,

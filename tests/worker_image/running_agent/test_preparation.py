@@ -60,9 +60,7 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
         ("leave", "local rank 0 has ended its process with exit code 0 before it had joined a group"),
     ],
 )
-def test_failure_ends_the_pod_of_the_newcomer(
-    operator: ScriptedOperator, agents: Agents, fail: str, words: str
-) -> None:
+def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents: Agents, fail: str, words: str) -> None:
     agent = start(agents, "--fail", fail)
     assert agent.wait() == 1
     heard = operator.last("w0")
@@ -74,7 +72,9 @@ def test_failure_ends_the_pod_of_the_newcomer(
 def test_set_up_that_takes_too_long_is_told_with_its_stack(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
     agent = start(agents, "--until", tmp_path / "never", ELASTIC_PYTORCH_PREPARE_SECONDS=3)
     assert agent.wait() == 1
-    assert "local rank 0 was not ready to join a group within spec.prepare.timeoutSeconds (3)" in agent.termination_log.read_text()
+    assert (
+        "local rank 0 was not ready to join a group within spec.prepare.timeoutSeconds (3)" in agent.termination_log.read_text()
+    )
     assert "prepares.py" in agent.text(), "its stack is in the log"
 
 
@@ -101,7 +101,9 @@ def test_leaving_ends_a_worker_without_a_group(
     assert agent.wait() == 128 + signal.SIGTERM
 
 
-def test_script_that_needs_nothing_of_its_group_is_a_part_of_it(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+def test_script_that_needs_nothing_of_its_group_is_a_part_of_it(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
     agent = start(agents, "--no-group")
     operator.wait_for("ready", "w0")
     [event] = events.all(what="set up")

@@ -9,7 +9,6 @@ import signal
 import socket
 import tempfile
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
@@ -23,6 +22,7 @@ from elastic_pytorch.agent.preparation import Preparation, PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.agent.start_faults import start_fault
+from elastic_pytorch.agent.timeouts import Timeouts
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
@@ -42,21 +42,6 @@ STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
 # Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow DNS the workers wait for seconds.
 api._get_fq_hostname = socket.gethostname
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long an agent waits.
-
-    Attributes:
-        monitor_seconds: from one check of the workers to the next if nothing rings.
-        stop_seconds: from SIGTERM to SIGKILL of the workers.
-        prepare_seconds: for workers to be ready for their first group; None: they start when it exists.
-    """
-
-    monitor_seconds: float
-    stop_seconds: float
-    prepare_seconds: float | None = None
 
 
 class ElasticAgent(LocalElasticAgent):
@@ -111,9 +96,12 @@ class ElasticAgent(LocalElasticAgent):
         self._preparation: Preparation | None = None
 
     def _initialize_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        if self._timeouts.prepare_seconds is None or self._rendezvous_handler.taken.number:
+        # A failure is reported until a newer round follows from it.
+        failed = self._client.reported.state == "failed" and not self._rendezvous_handler.newer_round_known()
+        if self._timeouts.prepare_seconds is None or failed or self._rendezvous_handler.has_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return
+        self._client.tell(state="preparing", round=0, rank=0, world_size=0, failure=None)
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
         worker_group.store, worker_group.group_rank, worker_group.group_world_size = HashStore(), 0, 1
         self._logs.preparing = True
@@ -196,7 +184,7 @@ class ElasticAgent(LocalElasticAgent):
             self._signals.install()  # torch has just installed its own
         assert self._pcontext is not None
         self._processes = WorkerProcesses(self._pcontext)
-        if self._rendezvous_handler.taken.number:
+        if not self._logs.preparing:
             self._rendezvous_handler.note_started()
         logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
         return pids

@@ -14,7 +14,7 @@ from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args, determine_local_world_size
 
 from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.elastic_agent import ElasticAgent, Timeouts
+from elastic_pytorch.agent.elastic_agent import ElasticAgent
 from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
@@ -23,6 +23,7 @@ from elastic_pytorch.agent.rendezvous import OperatorRendezvous
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
+from elastic_pytorch.agent.timeouts import read_timeouts
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger
@@ -113,7 +114,7 @@ def launch(
         progress=progress,
         wait=wait_for_round,
     )
-    timeouts = Timeouts(config.monitor_interval, _stop_seconds(settings, options), _prepare_seconds(settings, options))
+    timeouts = read_timeouts(settings, options, config.monitor_interval)
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -138,7 +139,7 @@ def launch(
     )
     signals.install()
     if timeouts.prepare_seconds is not None:
-        client.tell(state="preparing")
+        client.tell(state="preparing")  # before the first heartbeat
     start_link(client)
     try:
         exit_code = _run(agent, client, settings)
@@ -223,19 +224,3 @@ def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
     """Returns the options that LaunchConfig and WorkerSpec of this torch share, besides those that all releases have."""
     names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
     return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
-
-
-def _prepare_seconds(settings: Settings, options: Any) -> float | None:
-    """Returns how long workers may prepare; None: they do not, as also other programs than Python's scripts, which could not wait."""
-    if settings.prepare_seconds is not None and not options.warm:
-        logger.warning("spec.prepare is for scripts that this agent starts itself: this program starts when its group exists")
-        return None
-    return settings.prepare_seconds
-
-
-def _stop_seconds(settings: Settings, options: Any) -> float:
-    """Returns the seconds that workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
-    wanted = getattr(options, "shutdown_timeout", None)
-    if wanted is None:
-        wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
-    return settings.stop_seconds if wanted is None else min(settings.stop_seconds, float(wanted))

@@ -73,6 +73,10 @@ class OperatorRendezvous(RendezvousHandler):
         """Whether the operator has declared a round after the one this agent has taken up."""
         return self._client.newest.number > self.taken.number
 
+    def has_group(self) -> bool:
+        """Whether a newer round lists this pod."""
+        return self._rank_in_newer_round() is not None
+
     def newer_round_is_orderly(self) -> bool:
         """Whether all members of the round this agent has taken up are still alive, according to the newest one."""
         return self._client.newest.orderly_since <= self.taken.number

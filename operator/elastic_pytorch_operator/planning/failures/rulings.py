@@ -14,6 +14,7 @@ from elastic_pytorch_operator.model.failure import (
     FailureRecord,
     Fault,
     describe_end,
+    failed_to_prepare,
     fault_of_pod,
     has_spoken,
     has_succeeded,
@@ -105,7 +106,8 @@ def judge_pods(
         if not ended_pod.deleting or ended_pod.ended_before_deletion:
             rule = find_rule(rules, record.exit_code, ended_pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
-        if (rule is not None or record.fault is Fault.CODE) and (repeatable or not ended_pod.ended_before_takeover):
+        own = record.fault is Fault.CODE and not failed_to_prepare(ended_pod, observed)  # see start_backoff
+        if (rule is not None or own) and (repeatable or not ended_pod.ended_before_takeover):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
     begun_to_leave = {*observed.ranks, *leaving}
     for candidate in candidates:

@@ -1,5 +1,7 @@
 """Pods that end before they join: the next pod of their index waits a while, and after two failures it avoids the node.
 
+The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone.
+
 As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
 those before it have failed in a row, so that a change of leader forgets nothing.
 """
@@ -8,7 +10,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elastic_pytorch_operator.model.failure import RUNTIME_REASONS, START_ERROR_CODES, describe_end, has_spoken
+from elastic_pytorch_operator.model.failure import (
+    RUNTIME_REASONS,
+    START_ERROR_CODES,
+    describe_end,
+    failed_to_prepare,
+    has_spoken,
+)
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
@@ -27,12 +35,14 @@ class FailedStarts:
         backoff_until: by worker index: when the next pod may be made, monotonic seconds.
         avoid: the nodes that new pods should keep away from.
         newest: by worker index: the pod that has failed last.
+        unprepared: the indexes of those whose script has failed in its set-up.
     """
 
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     backoff_until: Mapping[int, float] = field(default_factory=dict)
     avoid: frozenset[str] = frozenset()
     newest: Mapping[int, PodView] = field(default_factory=dict)
+    unprepared: frozenset[int] = frozenset()
 
 
 NONE_FAILED = FailedStarts()
@@ -58,14 +68,27 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
         backoff_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
         avoid=frozenset(node for node, count in often.items() if node and count >= FAILED_STARTS_TO_AVOID),
         newest=failed,
+        unprepared=frozenset(index for index, pod in failed.items() if failed_to_prepare(pod, observed)),
     )
 
 
-def why_given_up(starts: FailedStarts, wanted: int) -> str:
-    """Why a job that has never begun is given up: no container of it can be started, on any try; empty: it is not.
+def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
+    """Why a job that has never begun is given up; empty: it is not.
 
-    What a kubelet rejects is tried for as long as the job lasts: another node, or the same one later, may take it.
+    No container of it can be started, on any try, or the script of a worker fails in its set-up again and again. What a kubelet rejects
+    is tried for as long as the job lasts: another node, or the same one later, may take it.
+
+    Args:
+        starts: the pods that have failed to start.
+        wanted: how many workers the job is to have.
+        max_failures: how often in a row the set-up of a script may fail.
     """
+    for index in sorted(starts.unprepared):
+        tries, pod = len(starts.nodes[index]), starts.newest[index]
+        if index < wanted and tries > min(max_failures, MAX_FAILED_STARTS - 1):
+            return (
+                f"no group can form: {pod.name} {describe_failed_start(pod)}; so have {tries} pods of worker {index} in a row"
+            )
     pods = [starts.newest[index] for index in range(wanted) if len(starts.nodes.get(index, ())) >= ATTEMPTS]
     if not pods or len(pods) < wanted or any(pod.exit_code not in START_ERROR_CODES for pod in pods):
         return ""
@@ -86,7 +109,9 @@ def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
     if stock:
         return pod.phase == "Failed" and (pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS)
     # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
-    return bool(pod.failed_starts) if pod.ended_before_takeover else not has_spoken(pod, observed)
+    if pod.ended_before_takeover:
+        return bool(pod.failed_starts)
+    return not has_spoken(pod, observed) or failed_to_prepare(pod, observed)
 
 
 def _failed_on(pod: PodView) -> tuple[str, ...]:

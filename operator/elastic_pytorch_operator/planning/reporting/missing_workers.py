@@ -18,7 +18,11 @@ MAX_REASONS = 8  # that a message names: each pod may have one of its own
 
 
 def explain_shortage(
-    pods: Sequence[PodView], speaking: Container[str], refusal: str = "", starts: FailedStarts = NONE_FAILED
+    pods: Sequence[PodView],
+    speaking: Container[str],
+    refusal: str = "",
+    starts: FailedStarts = NONE_FAILED,
+    preparing: Container[str] = (),
 ) -> str:
     """One clause a cause, the most frequent first, and no more than a few.
 
@@ -27,10 +31,16 @@ def explain_shortage(
         speaking: names of the pods that are known to be up.
         refusal: what came of the writes that the API server does not take.
         starts: the pods that have failed to start.
+        preparing: names of the pods whose scripts set themselves up.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
-        if pod.ended or pod.deleting or pod.name in speaking:
+        if pod.ended or pod.deleting:
+            continue
+        if pod.name in preparing:
+            groups["its script sets itself up (spec.prepare)"] += 1
+            continue
+        if pod.name in speaking:
             continue
         if pod.waiting:
             groups[pod.waiting] += 1

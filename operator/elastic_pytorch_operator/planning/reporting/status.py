@@ -14,7 +14,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
-from elastic_pytorch_operator.model.observed import AgentView, Observed
+from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
@@ -203,7 +203,8 @@ def _conditions(
         return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
-    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts)
+    preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
+    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts, preparing)
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
     shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
     running = _running(job, observed, live, size, findings, shortage)

@@ -95,4 +95,7 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> st
         return "Checking"
     if candidate.unheard:
         return "Silent"
+    agent = observed.agents.get(candidate.worker)
+    if candidate.liveness is Liveness.STARTING and agent is not None and agent.state is AgentState.PREPARING:
+        return "Preparing"
     return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")

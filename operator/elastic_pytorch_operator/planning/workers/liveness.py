@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker, has_succeeded
+from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker, has_succeeded, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
 from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
@@ -212,7 +212,8 @@ def _assess(
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
-    return _Assessment(Liveness.READY, recheck_at=min(silence.until, stop_until, node_until))
+    liveness = Liveness.STARTING if is_unprepared(agent) else Liveness.READY
+    return _Assessment(liveness, recheck_at=min(silence.until, stop_until, node_until))
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:

@@ -10,7 +10,7 @@ import math
 from functools import cached_property
 from typing import NamedTuple
 
-from elastic_pytorch_operator.model.failure import failed_members
+from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
@@ -68,10 +68,12 @@ DISCONNECTED = Wait("a member has failed, and it has disconnected", CLOSURE, 0.2
 PEER_FAILED = Wait("a member has failed; no report since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed")
 GROUP_HEARD = Wait("others of its group are heard, or it is in none", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
 GROUP_SILENT = Wait("none of its group is heard, but agents of other jobs are", ALIVE, 30.0, 30.0, "", SILENT)
+# Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again costs minutes.
+PREPARES = Wait("its script sets itself up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT)
 DEAF = Wait("no agent of any job is heard", "each plan", 10.0, math.inf, "an agent of any job is heard")
 TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
-    *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, DEAF),
+    *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
 )
 SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is taken for deaf
 
@@ -155,9 +157,10 @@ class Silences:
 
     def heard(self, agent: AgentView) -> Silence:
         """The silence of a worker whose agent this operator has heard, perhaps just now."""
-        if agent.worker not in self._observed.ranks:
+        unprepared = is_unprepared(agent)
+        if unprepared or agent.worker not in self._observed.ranks:
             deaf = self._deaf and self._observed.now >= agent.heard_at + self._silence_seconds
-            return self.since(DEAF if deaf else GROUP_HEARD, agent.heard_at)
+            return self.since(DEAF if deaf else PREPARES if unprepared else GROUP_HEARD, agent.heard_at)
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
             return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)

@@ -38,6 +38,13 @@ def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count()
     assert judge(seen) == [("w0", None), ("w5", None)]
 
 
+def test_failure_before_a_worker_has_a_group_is_no_failure_of_the_job_unless_a_rule_decides_on_it() -> None:
+    pods = [a_dead_pod(0), a_dead_pod(1, exit_code=42), a_dead_pod(2)]
+    agents = [an_agent("w0", "failed", 0), an_agent("w1", "failed", 0), an_agent("w2", "failed")]
+    seen = observed(pods, agents, round=a_round(3))
+    assert judge(seen, parse_rules([on_codes("FailJob", 42)])) == [("w1", 0), ("w2", None)]
+
+
 def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent() -> None:
     seen = observed([a_dead_pod(0, exit_code=127)], heard_before=frozenset({"w0"}))
     assert judge(seen) == [("w0", None)]

@@ -23,6 +23,9 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
         ("ended before its agent spoke", observed([failed(exit_code=1, exit_reason="Error")]), ("node-0",)),
         ("not the first in a row", observed([failed(failed_starts=("node-2", "node-1"))]), ("node-2", "node-1", "node-0")),
         ("its agent has spoken", observed([failed(exit_code=1)], [an_agent("w0", "failed")]), None),
+        ("its set-up has failed", observed([failed(exit_code=1)], [an_agent("w0", "failed", 0)]), ("node-0",)),
+        ("it was killed in its set-up", observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]), ("node-0",)),
+        ("its torchrun has given up", observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
         ("an earlier leader has heard it", observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
         ("being deleted", observed([failed(deleting=True)]), None),
         ("runs", observed([a_pod(0)]), None),
@@ -79,12 +82,22 @@ SIX = ("node-0",) * 5  # and this one
     ],
 )
 def test_job_is_given_up_only_if_no_container_of_it_can_be_started(situation: str, pods: list[PodView], given_up: bool) -> None:
-    why = why_given_up(find_failed_starts(observed(pods)), 2)
+    why = why_given_up(find_failed_starts(observed(pods)), 2, 3)
     assert bool(why) == given_up, situation
 
 
 def test_giving_up_says_why() -> None:
     pods = [failed(0, **START_ERROR, failed_starts=SIX, exit_message='exec: "pyton": executable file not found in $PATH')]
-    why = why_given_up(find_failed_starts(observed(pods)), 1)
+    why = why_given_up(find_failed_starts(observed(pods)), 1, 3)
     assert "pyton" in why
     assert "`command`" in why
+
+
+@pytest.mark.parametrize(
+    ("before", "max_failures", "given_up"), [(3, 3, True), (2, 3, False), (0, 0, True), (7, 100, True), (6, 100, False)]
+)
+def test_job_whose_script_cannot_be_set_up_is_given_up(before: int, max_failures: int, given_up: bool) -> None:
+    pod = failed(exit_code=1, failed_starts=("node-0",) * before, exit_message="ValueError: no data")
+    why = why_given_up(find_failed_starts(observed([pod, a_pod(1)], [an_agent("w0", "failed", 0)])), 2, max_failures)
+    assert bool(why) == given_up
+    assert not given_up or (f"so have {before + 1} pods of worker 0 in a row" in why and "ValueError: no data" in why)

@@ -44,6 +44,11 @@ def test_causes(pods: list[Any], told: str) -> None:
     assert explain_shortage(pods, {"speaks"}) == told
 
 
+def test_script_that_sets_itself_up_is_told_of() -> None:
+    told = explain_shortage([a_pod(0), a_pod(1)], {"w0", "w1"}, preparing={"w1"})
+    assert told == "1 pod: its script sets itself up (spec.prepare)"
+
+
 def test_refusal_stands_last() -> None:
     refusal = "the API server refuses: exceeded quota"
     assert explain_shortage([a_pending_pod(0)], (), refusal) == f"1 pod: waiting to be scheduled; {refusal}"

@@ -105,3 +105,9 @@ def test_longest_list_is_bounded() -> None:
     found, _ = describe_workers(assess_workers(seen), a_job(), seen, None)
     assert len(found["workers"]) == MAX_LISTED
     assert len(json.dumps(found).encode()) < 72 * 1024
+
+
+def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
+    seen = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0))
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round)
+    assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]

@@ -53,6 +53,11 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
         ("no node ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
         ("no node ready before the agent spoke", a_pod(0), None, OUTAGE, "starting"),
+        ("sets itself up", a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
+        ("sets itself up, not heard for a while", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 59), {}, "starting"),
+        ("sets itself up, silent", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {}, "gone"),
+        ("sets itself up, its node is lost", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 2), NODE_LOST, "gone"),
+        ("has failed in its set-up", a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
         ("stops its workers", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
         ("has not stopped them in time", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),
         (
