@@ -1,6 +1,9 @@
-"""Measures for how long training stands still when its group changes, with `in_process` and without, where a process takes 5 s to set up.
+"""Measures for how long training stands still when its group changes, where a process takes a while to set itself up.
 
-.venv/bin/python hack/in_process_pause.py gloo
+A script is started again, or uses `in_process`; a new pod sets it up when its group exists, or before (`spec.prepare`).
+
+.venv/bin/python hack/in_process_pause.py gloo         # the set-up takes 5 s
+.venv/bin/python hack/in_process_pause.py gloo 60
 .venv/bin/python hack/in_process_pause.py nccl_like
 .venv/bin/python hack/in_process_pause.py nccl         # on a GPU, which all workers share
 
@@ -25,18 +28,18 @@ from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 STEPS = 15  # between two changes
-LIMIT_SECONDS = 120
-OPTIONS = ("--epochs", 1000, "--set-up-seconds", 5, "--backend")
+LIMIT_SECONDS = 300
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 
 
 class Training:
     """A job of three pods, whose group is changed from here."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, prepare: bool) -> None:
         self.operator, self.events = ScriptedOperator(), Events(directory / "events")
         self.agents: dict[str, Agent] = {}
         self._directory, self._options = directory, options
+        self._environment = ENVIRONMENT | ({"ELASTIC_PYTORCH_PREPARE_SECONDS": LIMIT_SECONDS} if prepare else {})
         for worker in ("w0", "w1", "w2"):
             self.add(worker)
         self.operator.declare("w0", "w1", "w2")
@@ -44,9 +47,9 @@ class Training:
 
     def add(self, worker: str) -> None:
         """Starts a pod, and waits until it is ready to be in a group."""
-        arguments = (SCRIPTS / "stateful.py", *OPTIONS, *self._options)
-        self.agents[worker] = Agent(worker, self.operator.url, self._directory, *arguments, **ENVIRONMENT)
-        self.operator.wait_for("ready", worker)
+        arguments = (SCRIPTS / "stateful.py", "--epochs", 1000, *self._options)
+        self.agents[worker] = Agent(worker, self.operator.url, self._directory, *arguments, **self._environment)
+        self.operator.wait_for("ready", worker, seconds=LIMIT_SECONDS)
 
     def change(self, *workers: str, orderly: bool = True) -> str:
         """Has the group formed of these pods; returns the pause of the second one."""
@@ -64,10 +67,10 @@ class Training:
             time.sleep(0.02)
 
 
-def pauses(*options: str) -> dict[str, str]:
+def pauses(*options: str, prepare: bool = False) -> dict[str, str]:
     """Returns the pause of each change, by the change's name."""
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(Path(folder), *options)
+        training = Training(Path(folder), *options, prepare=prepare)
         try:
             found = {"shrunk in order, three pods to two": training.change("w0", "w1")}
             found["grown by a pod that was in the group before"] = training.change("w0", "w1", "w2")
@@ -86,11 +89,17 @@ def pauses(*options: str) -> dict[str, str]:
             training.operator.go_away()
 
 
-def main(backend: str) -> None:
-    restarted, in_process = pauses(backend), pauses(backend, "--in-process")
-    table = Table("the group is changed", "restarted", "in_process", title=backend)
-    for name, pause in restarted.items():
-        table.add_row(name, pause, in_process[name])
+def main(backend: str, set_up_seconds: str = "5") -> None:
+    options = ("--backend", backend, "--set-up-seconds", set_up_seconds)
+    columns = {
+        "started again": pauses(*options),
+        "started again, prepare": pauses(*options, prepare=True),
+        "in_process": pauses(*options, "--in-process"),
+        "in_process, prepare": pauses(*options, "--in-process", prepare=True),
+    }
+    table = Table("the group is changed", *columns, title=f"{backend}, a set-up of {set_up_seconds} s")
+    for name in columns["in_process"]:
+        table.add_row(name, *(column[name] for column in columns.values()))
     Console().print(table)
 
 
