@@ -40,6 +40,7 @@ OTHER_VALUES: dict[str, Any] = {
     "progressDeadlineSeconds": 601,
     "preflight": {"seconds": 20, "maxSlowdownPercent": 200},
     "prepare": {"timeoutSeconds": 60},
+    "spares": 2,
     "ttlSecondsAfterFinished": 1,
     "replicas": 2,
     "minReplicas": 1,

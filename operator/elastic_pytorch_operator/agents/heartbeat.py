@@ -43,6 +43,7 @@ class Heartbeat:
     formed_age_seconds: float | None = None
     check: CheckReport = NO_CHECK
     gives_up: bool = False
+    keeps_processes: bool = False
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -83,6 +84,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
         check=_check(body.get("check")),
         gives_up=body.get("givesUp") is True,
+        keeps_processes=body.get("keepsProcesses") is True,
     )
 
 

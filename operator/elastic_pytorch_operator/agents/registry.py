@@ -172,6 +172,7 @@ class AgentRegistry:
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
             check=beat.check,
             gives_up=beat.gives_up,
+            keeps_processes=beat.keeps_processes,
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
         )
         job.agents[worker] = agent

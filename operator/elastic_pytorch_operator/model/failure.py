@@ -184,7 +184,7 @@ def has_spoken(pod: PodView, observed: Observed) -> bool:
 
 
 def is_unprepared(agent: AgentView) -> bool:
-    """Whether an agent's workers have had no group, and cannot join one: they set themselves up, or have failed in that."""
+    """Whether an agent's workers have no group, and cannot join one: they set themselves up, or have failed in that."""
     failed = agent.state is AgentState.FAILED and not (agent.round or agent.gives_up)
     return agent.state is AgentState.PREPARING or failed
 

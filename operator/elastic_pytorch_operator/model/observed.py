@@ -195,6 +195,7 @@ class AgentView:
     started_at: float | None = None  # when all its processes of the round had been started; None: not known
     formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
     check: CheckReport = NO_CHECK  # of its node
+    keeps_processes: bool = False  # they can join another group without a restart
     gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
 
 

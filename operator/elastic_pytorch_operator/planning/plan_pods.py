@@ -24,7 +24,7 @@ def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -
     pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
     if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
         return gang.actions
-    missing = [index for index in range(target.size) if index not in taken][: max(0, target.size - len(taken))]
+    missing = [index for index in range(target.pods) if index not in taken][: max(0, target.pods - len(taken))]
     return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
 
 

@@ -15,15 +15,22 @@ class Target:
     Attributes:
         worth: how many of those that its spec asks for pay for themselves; 0 while it is suspended.
         quota: how many of these may run.
+        spares: how many more are to wait, ready, for a loss.
     """
 
     worth: int
     quota: Quota = NO_LIMIT
+    spares: int = 0
 
     @property
     def size(self) -> int:
-        """How many workers may run: the size that its pods, its rounds and its checks are planned for."""
+        """How many workers may run: the size that its rounds and its checks are planned for."""
         return self.quota.size if self.quota.limited else self.worth
+
+    @property
+    def pods(self) -> int:
+        """How many pods it is to have: one for each worker, and those of the spares."""
+        return self.size + self.spares if self.size else 0
 
     @property
     def stopped(self) -> bool:

@@ -20,7 +20,7 @@ from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
-from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes
+from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes, read_spares
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
@@ -58,6 +58,7 @@ class Job:
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
         prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
+        spares: how many workers beyond the wanted ones wait, ready, for a loss.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
@@ -93,6 +94,7 @@ class Job:
     endpoint: str = ""
     preflight: PreflightPolicy | None = None
     prepare_seconds: int = 0
+    spares: int = 0
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
@@ -212,6 +214,7 @@ def parse_job(manifest: Manifest) -> Job:
         endpoint=rendezvous.endpoint,
         preflight=read_preflight(spec),
         prepare_seconds=read_prepare_seconds(spec),
+        spares=read_spares(spec, queue),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
         keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),

@@ -14,6 +14,7 @@ OWN = (
     "progressDeadlineSeconds",
     "preflight",
     "prepare",
+    "spares",
     "scheduling.scheduleTimeoutSeconds",
     "resizePolicy.allowedReplicas",
     "resizePolicy.autoscale",

@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
-MAX_WORKERS = 4096  # as the schema has it
+MAX_WORKERS, MAX_SPARES = 4096, 256  # as the schema has them
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
 AUTOSCALE = "spec.resizePolicy.autoscale"
 DEFAULT_EFFICIENCY, LEAST_EFFICIENCY, MOST_EFFICIENCY = 70, 10, 95  # percent
@@ -76,6 +76,22 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
         return Sizes(requested, requested, requested)
     bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
     return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed)
+
+
+def read_spares(spec: Mapping[str, Any], queue: object) -> int:
+    """Reads `spares`: how many workers wait, ready, for a loss.
+
+    Args:
+        spec: of the job.
+        queue: in which the job waits for quota; None: in none.
+
+    Raises:
+        InvalidJob: it is out of bounds, or the job waits for quota.
+    """
+    spares = read_integer(spec, "spares", 0, least=0, most=MAX_SPARES) or 0
+    if spares and queue is not None:
+        raise InvalidJob("spec.spares", "may not be set for a job in a queue of Kueue, which gives quota to workers that train")
+    return spares
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:

@@ -22,6 +22,7 @@ PACKAGE = Path(elastic_pytorch.__file__).parent
 LISTED = {name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names}
 
 PYTHONS_OWN = {
+    "_Environ",  # of os.environ
     "_config",  # multiprocessing's, of a process
     "_forkserver_address",
     "_current_frames",

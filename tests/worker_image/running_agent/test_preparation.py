@@ -52,6 +52,32 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     assert steps == list(range(1, STEPS + 1)), "no step is lost"
 
 
+def test_killed_process_is_set_up_again_while_the_others_go_on(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
+    start(agents, "--in-process")
+    start(agents, "--in-process", worker="w1")
+    operator.wait_for("ready", "w0", "w1")
+    operator.declare("w0", "w1")
+    events.until_step(5, 2, 60.0)
+    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    operator.wait_for("failed", "w1")
+    operator.declare("w0")
+    operator.wait_for("ready", "w1")
+    assert operator.states("w1")[-3:] == ["failed", "preparing", "ready"]
+    kept = operator.last("w0")
+    assert kept is not None
+    assert kept.keepsProcesses
+    events.wait(what="group", worker="w0", size=1)
+    operator.declare("w0", "w1", orderly=True)
+    operator.wait_for("succeeded", "w0", "w1")
+    operator.end("complete")
+    steps = [event["step"] for event in events.all(what="step", worker="w0")]
+    assert sorted(set(steps)) == list(range(1, STEPS + 1))
+    assert len(steps) <= STEPS + 1
+    assert len({event["pid"] for event in events.all(worker="w0")}) == 1
+
+
 @pytest.mark.parametrize(
     ("fail", "words"),
     [

@@ -19,6 +19,7 @@ def prepare_client(
     local_world_size: int,
     on_news: Callable[[], None],
     on_dump: Callable[[], None],
+    keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
     """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet.
 
@@ -29,6 +30,7 @@ def prepare_client(
         local_world_size: processes per pod.
         on_news: see `OperatorClient`.
         on_dump: see `OperatorClient`.
+        keeps_processes: see `OperatorClient`.
     """
     client = OperatorClient(
         OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, settings.operator_authorities),
@@ -37,6 +39,7 @@ def prepare_client(
         progress=lambda: progress.current().to_json(time.monotonic()),
         on_news=on_news,
         on_dump=on_dump,
+        keeps_processes=keeps_processes,
     )
     progress.on_news = client.speak
     if settings.checkpoint_path is not None:

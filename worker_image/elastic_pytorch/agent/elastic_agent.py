@@ -96,9 +96,7 @@ class ElasticAgent(LocalElasticAgent):
         self._preparation: Preparation | None = None
 
     def _initialize_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        # A failure is reported until a newer round follows from it.
-        failed = self._client.reported.state == "failed" and not self._rendezvous_handler.newer_round_known()
-        if self._timeouts.prepare_seconds is None or failed or self._rendezvous_handler.has_group():
+        if self._timeouts.prepare_seconds is None or self._rendezvous_handler.finds_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return
         self._client.tell(state="preparing", round=0, rank=0, world_size=0, failure=None)
@@ -132,6 +130,11 @@ class ElasticAgent(LocalElasticAgent):
             time.sleep(STACKS_SECONDS)
         self._client.tell(state="failed", failure=failure)
         raise PreparationError(failure)
+
+    def keeps_processes(self) -> bool:
+        """Whether the workers can join another group without a restart. May be called from any thread."""
+        processes = self._processes
+        return processes is not None and self._handover.all_in_process(processes.pids.values())
 
     def ask_for_stacks(self) -> None:
         """Has the workers write their stacks to stderr. May be called from any thread."""

@@ -174,6 +174,10 @@ class Handover:
         """Whether all of these workers can join a group in their processes."""
         return all(worker.is_free for worker in self._of(pids))
 
+    def all_in_process(self, pids: Iterable[int]) -> bool:
+        """Whether all of these workers can join another group without a restart."""
+        return all(worker.in_process for worker in self._of(pids))
+
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
         """Returns the errors of the workers that have lost a peer, by their local ranks.
 

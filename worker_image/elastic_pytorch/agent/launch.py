@@ -81,6 +81,9 @@ def launch(
     def ask_for_stacks() -> None:
         agent.ask_for_stacks()
 
+    def keeps_processes() -> bool:
+        return agent.keeps_processes()
+
     client = prepare_client(
         settings,
         progress,
@@ -88,6 +91,7 @@ def launch(
         local_world_size=config.nproc_per_node,
         on_news=wakeup.ring,
         on_dump=ask_for_stacks,
+        keeps_processes=keeps_processes,
     )
 
     def leave() -> None:

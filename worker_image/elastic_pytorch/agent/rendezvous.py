@@ -73,8 +73,10 @@ class OperatorRendezvous(RendezvousHandler):
         """Whether the operator has declared a round after the one this agent has taken up."""
         return self._client.newest.number > self.taken.number
 
-    def has_group(self) -> bool:
-        """Whether a newer round lists this pod."""
+    def finds_group(self) -> bool:
+        """Whether a newer round lists this pod; after a failure waits until there is one that follows from it."""
+        while self._client.reported.state == "failed" and not self.newer_round_known():
+            self.wait(POLL_SECONDS)
         return self._rank_in_newer_round() is not None
 
     def newer_round_is_orderly(self) -> bool:

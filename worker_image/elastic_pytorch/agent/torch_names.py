@@ -18,6 +18,7 @@ AGENT: Mapping[str, Sequence[str]] = {
     "torch.distributed.elastic.agent.server.local_elastic_agent": (
         "LocalElasticAgent._assign_worker_ranks",
         "LocalElasticAgent._exit_barrier",
+        "LocalElasticAgent._initialize_workers",
         "LocalElasticAgent._monitor_workers",
         "LocalElasticAgent._pcontext",
         "LocalElasticAgent._remaining_restarts",

@@ -73,6 +73,7 @@ class OperatorClient:
         progress: returns the progress of training, as JSON.
         on_news: called from the thread that talks to the operator when there is a newer round or a verdict.
         on_dump: called from the same thread when the operator wants the workers' stacks.
+        keeps_processes: whether the workers can join another group without a restart.
 
     Attributes:
         connection: the same.
@@ -100,6 +101,7 @@ class OperatorClient:
         progress: Callable[[], Any],
         on_news: Callable[[], None],
         on_dump: Callable[[], None],
+        keeps_processes: Callable[[], bool] = lambda: False,
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
@@ -123,6 +125,7 @@ class OperatorClient:
         self._progress = progress
         self._on_news = on_news
         self._on_dump = on_dump
+        self._keeps_processes = keeps_processes
         self._dump: int | None = None
         self._lock = threading.Lock()
 
@@ -236,4 +239,5 @@ class OperatorClient:
             "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
             "check": self._checked.to_json(),
             "givesUp": reported.gives_up,
+            "keepsProcesses": self._keeps_processes(),
         }

@@ -122,8 +122,8 @@ def describe_job(
     state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time)
     status: Status = {
         "observedGeneration": job.generation,
-        "replicas": len(live),
-        "readyReplicas": len(ready),
+        "replicas": len(live) - _spares(len(live), findings.target),
+        "readyReplicas": len(ready) - _spares(len(ready), findings.target),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
         "worldSize": int(old.get("worldSize", 0)) if unheard else 0 if paused else world_size(round_, agents, job),
@@ -132,6 +132,8 @@ def describe_job(
         **workers,
         **state.as_status(),
     }
+    if findings.target.spares:
+        status["readySpares"] = _spares(len(ready), findings.target)
     if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
     if budget.group_restarts:
@@ -161,6 +163,11 @@ def describe_job(
     else:
         status["state"] = _state(job, status, trains)
     return status
+
+
+def _spares(workers: int, target: Target) -> int:
+    """How many of some workers are spares: those beyond as many as are to train."""
+    return max(0, min(target.spares, workers - target.size))
 
 
 def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:

@@ -5,10 +5,12 @@ The rules (docs/rounds.md describes them in full):
 - **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has reported since or is
   known to be gone, so that one round is enough;
+- **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up another, if the others keep theirs;
 - **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
+- **too many**: without the last ranks, which become spares, if the pods that go are spares;
 - **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
@@ -68,6 +70,7 @@ class GroupPolicy:
         port: where a round's store is served if its first member has named no port.
         stop: why no worker is to train; None: they are.
         preflight: after a loss all stop, and their nodes are checked.
+        prepares: new processes set themselves up before they join.
         fit: why the minimum may be higher than the spec says.
     """
 
@@ -78,6 +81,7 @@ class GroupPolicy:
     port: int = 0
     stop: Cause | None = None
     preflight: bool = False
+    prepares: bool = False
     fit: MemoryFit = ANY_SIZE
 
 
@@ -91,6 +95,7 @@ def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -
         job.store_port,
         stop,
         job.preflight is not None,
+        job.prepare_seconds > 0,
         fit,
     )
 
@@ -191,6 +196,7 @@ def next_round(
             return Decision(nudge=True, recheck_at=recheck)
         if failed and now < state.backoff_until:
             return Decision(recheck_at=earliest(state.backoff_until, recheck))
+        chosen = _without_set_up(stay, joiners, policy) or chosen
         reason, cause = _explain_loss(current, by_name, failed)
         if reason == names.SCALED_DOWN and state.eviction is not None:
             reason, cause = state.eviction
@@ -209,16 +215,51 @@ def next_round(
         if len(chosen) < policy.minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
+    if len(stay) > policy.wanted:  # the pods that go are spares
+        return declare(names.SCALED_DOWN, f"{policy.wanted} workers are wanted", chosen)
     newcomers = chosen[len(stay) :]
-    if newcomers:
-        wait_until = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
-        if now < wait_until and not state.settled:
-            return Decision(recheck_at=earliest(wait_until, recheck))
-        arrived = tuple(candidate.worker for candidate in newcomers)
-        if now < state.grow_at:
-            return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
-        return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
-    return Decision(recheck_at=recheck)
+    if not newcomers:
+        return Decision(recheck_at=recheck)
+    arrived = tuple(candidate.worker for candidate in newcomers)
+    return _wait_to_grow(newcomers, candidates, policy.wanted - len(stay), policy, state, now) or declare(
+        names.WORKER_JOINED, describe_ready(arrived), chosen
+    )
+
+
+def _wait_to_grow(
+    newcomers: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    room: int,
+    policy: GroupPolicy,
+    state: GroupState,
+    now: float,
+) -> Decision | None:
+    """What is decided while newcomers wait for more of them, or for the end of the pause after a growth; None: they join now."""
+    recheck = earliest(*(c.recheck_at for c in candidates))
+    wait_until = settled_at(newcomers, candidates, room, policy.settle_seconds, now)
+    if now < wait_until and not state.settled:
+        return Decision(recheck_at=earliest(wait_until, recheck))
+    if now < state.grow_at:
+        return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=tuple(c.worker for c in newcomers))
+    return None
+
+
+def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], policy: GroupPolicy) -> list[Candidate]:
+    """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
+
+    Where another member needs new processes as well, the group waits for them anyway.
+
+    Args:
+        stay: the members that are there.
+        joiners: workers that are ready, and in no group.
+        policy: the job's.
+    """
+    going_on = [candidate for candidate in stay if not candidate.at_fault]
+    if not policy.prepares or not all(candidate.keeps_processes for candidate in going_on):
+        return []
+    group = [*going_on, *joiners][: policy.wanted]
+    group = group[: largest_allowed(len(group), policy.allowed)]
+    return group if len(group) >= policy.minimum else []
 
 
 def _may_train_unheard(

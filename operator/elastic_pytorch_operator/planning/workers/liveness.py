@@ -42,6 +42,8 @@ class Candidate:
         round: the newest round that its agent has taken up.
         restarts: how often its agent has started its workers again.
         failed: its workers have failed in the current round.
+        at_fault: one of them has failed by itself; not if that is only the echo of another failure.
+        keeps_processes: they can join another group without a restart.
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its liveness may change without any further event; None: never.
         unchecked: it would be ready, but its node has not passed its check.
@@ -63,6 +65,8 @@ class Candidate:
     round: int = 0
     restarts: int = 0
     failed: bool = False
+    at_fault: bool = False
+    keeps_processes: bool = False
     failure: str = ""
     failed_since: float = 0.0
     container_runs: bool = False
@@ -125,6 +129,8 @@ def assess_workers(
                 round=agent.round if agent else 0,
                 restarts=agent.restarts if agent else 0,
                 failed=failed,
+                at_fault=failed and agent is not None and fault_of_worker(agent.failure) is not Fault.ECHO,
+                keeps_processes=agent.keeps_processes if agent else False,
                 failure=_last_line(agent) if failed and agent else "",
                 failed_since=agent.state_since if failed and agent else 0.0,
                 container_runs=bool(pod and pod.started),
@@ -212,7 +218,10 @@ def _assess(
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
-    liveness = Liveness.STARTING if is_unprepared(agent) else Liveness.READY
+    # One that has failed in an older round, of a group that goes on without it, reports what it does now once it has heard of that.
+    left_behind = agent.state is AgentState.FAILED and observed.round is not None and agent.round < observed.round.number
+    starting = is_unprepared(agent) or (left_behind and pod.name not in observed.ranks)
+    liveness = Liveness.STARTING if starting else Liveness.READY
     return _Assessment(liveness, recheck_at=min(silence.until, stop_until, node_until))
 
 

@@ -17,7 +17,7 @@ def liveness_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentV
     """The liveness of w0, in a group with w1 and w2."""
     others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
     pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
-    seen = observed(pods, [*([agent] if agent else []), *others], round=GROUP, **fields)
+    seen = observed(pods, [*([agent] if agent else []), *others], **{"round": GROUP, **fields})
     return next(c.liveness for c in assess_workers(seen) if c.worker == "w0")
 
 
@@ -55,8 +55,9 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         ("no node ready before the agent spoke", a_pod(0), None, OUTAGE, "starting"),
         ("sets itself up", a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
         ("sets itself up, not heard for a while", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 59), {}, "starting"),
-        ("sets itself up, silent", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {}, "gone"),
+        ("sets itself up, silent", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {"last_heard_at": NOW}, "gone"),
         ("sets itself up, its node is lost", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 2), NODE_LOST, "gone"),
+        ("its group goes on without it", a_pod(0), an_agent("w0", "failed", 1), {"round": a_round(1, 2, number=2)}, "starting"),
         ("has failed in its set-up", a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
         ("stops its workers", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
         ("has not stopped them in time", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),

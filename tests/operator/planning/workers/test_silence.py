@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.workers.silence import (
     NEW_LEADER,
     NO_GROUP,
     PEER_FAILED,
+    PREPARES,
     SILENCE_SECONDS,
     TABLE,
     Silence,
@@ -308,7 +309,9 @@ def counted_from(seen: Observed, worker: str, wait: Wait) -> float:
         return agent.disconnected_since or 0.0
     if wait is PEER_FAILED:
         return min(each.state_since for each in group if each.state is AgentState.FAILED and each.round == 1)
-    stepped_at = max((each.progressed_at for each in group), default=0.0) if worker in seen.ranks else 0.0
+    stepped_at = (
+        max((each.progressed_at for each in group), default=0.0) if worker in seen.ranks and wait is not PREPARES else 0.0
+    )
     return max(agent.heard_at, stepped_at)
 
 

@@ -1,0 +1,50 @@
+"""With `spec.prepare`, a process that has failed is set up again apart from the group, if the group can go on without it."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.rounds.next_round import GroupPolicy, GroupState, next_round
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+
+from tests.operator.builders import NOW, a_round
+
+
+def candidate(index: int, **fields: Any) -> Candidate:
+    defaults: dict[str, Any] = {"address": f"10.0.0.{index}", "heard_at": NOW, "keeps_processes": True}
+    return Candidate(f"w{index}", index, liveness=Liveness.READY, **{**defaults, **fields})
+
+
+KILLED = {"failed": True, "at_fault": True, "failure": "killed by SIGKILL", "failed_since": NOW - 1}
+ECHO = {"failed": True, "failed_since": NOW - 1}
+
+
+@pytest.mark.parametrize(
+    ("situation", "candidates", "policy", "expected"),
+    [
+        ("the others keep theirs", [candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)], {}, ["w0", "w1"]),
+        (
+            "another needs a new process, too",
+            [candidate(0, **ECHO), candidate(1, **ECHO, keeps_processes=False), candidate(2, **KILLED)],
+            {},
+            ["w0", "w1", "w2"],
+        ),
+        ("a fixed size", [candidate(0), candidate(1), candidate(2, **KILLED)], {"minimum": 3}, ["w0", "w1", "w2"]),
+        (
+            "a fixed size, and a spare",
+            [candidate(0), candidate(1), candidate(2, **KILLED), candidate(3)],
+            {"minimum": 3},
+            ["w0", "w1", "w3"],
+        ),
+        ("a size that is not allowed", [candidate(0), candidate(1), candidate(2, **KILLED)], {"allowed": (1, 3)}, ["w0"]),
+        ("two have failed", [candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
+        ("all have failed", [candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
+        ("nothing but echoes", [candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
+        ("new processes do not prepare", [candidate(0), candidate(1), candidate(2, **KILLED)], {"prepares": False}, None),
+    ],
+)
+def test_who_goes_on(situation: str, candidates: list[Candidate], policy: dict[str, Any], expected: list[str] | None) -> None:
+    rules = GroupPolicy(**{"wanted": 3, "minimum": 1, "prepares": True, **policy})
+    decision = next_round(a_round(0, 1, 2), candidates, rules, GroupState(), NOW)
+    assert decision.round is not None
+    assert list(decision.round.workers) == (expected or ["w0", "w1", "w2"]), situation
+    assert decision.round.reason == "WorkerFailed"
