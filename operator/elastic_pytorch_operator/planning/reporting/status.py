@@ -167,7 +167,7 @@ def describe_job(
 
 def _spares(workers: int, target: Target) -> int:
     """How many of some workers are spares: those beyond as many as are to train."""
-    return max(0, min(target.spares, workers - target.size))
+    return 0 if target.stopped else max(0, min(target.spares, workers - target.size))
 
 
 def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:

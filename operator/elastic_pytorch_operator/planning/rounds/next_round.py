@@ -247,7 +247,7 @@ def _wait_to_grow(
 def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], policy: GroupPolicy) -> list[Candidate]:
     """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
 
-    Where another member needs new processes as well, the group waits for them anyway.
+    Where another member needs new processes as well, the group waits for them anyway. Where no member goes on, all have failed alike.
 
     Args:
         stay: the members that are there.
@@ -255,7 +255,7 @@ def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], pol
         policy: the job's.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
-    if not policy.prepares or not all(candidate.keeps_processes for candidate in going_on):
+    if not (policy.prepares and going_on) or not all(candidate.keeps_processes for candidate in going_on):
         return []
     group = [*going_on, *joiners][: policy.wanted]
     group = group[: largest_allowed(len(group), policy.allowed)]

@@ -38,6 +38,12 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
         ("a size that is not allowed", [candidate(0), candidate(1), candidate(2, **KILLED)], {"allowed": (1, 3)}, ["w0"]),
         ("two have failed", [candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
         ("all have failed", [candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
+        (
+            "all have failed, a spare has not",
+            [*(candidate(i, **KILLED) for i in range(3)), candidate(3)],
+            {},
+            ["w0", "w1", "w2"],
+        ),
         ("nothing but echoes", [candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
         ("new processes do not prepare", [candidate(0), candidate(1), candidate(2, **KILLED)], {"prepares": False}, None),
     ],
