@@ -19,6 +19,9 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=100_000)
 parser.add_argument("--step-seconds", type=float, default=0.1)
 parser.add_argument("--checkpoint-dir", default="/tmp")
+parser.add_argument(
+    "--set-up-seconds", type=float, default=0.0, help="what imports, weights and compilation take in a real script"
+)
 parser.add_argument("--width", type=int, default=256, help="of the model; its state is 24 times the square of it, in bytes")
 options = parser.parse_args()
 
@@ -28,6 +31,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+time.sleep(options.set_up_seconds)
 model = nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width))
 optimizer = torch.optim.AdamW(model.parameters())
 folder = os.path.join(options.checkpoint_dir, os.environ.get("TORCHELASTIC_RUN_ID", "alone"))  # noqa: PTH118

@@ -23,7 +23,7 @@ from bench import picture, results, trials
 from bench.report import complaints, main_table, phase_table
 from bench.results import Result
 from bench.scenarios import PLAIN, SCENARIOS, Scenario
-from bench.stage import Stage, read_job
+from bench.stage import SetUp, Stage, read_job
 
 EXAMPLE = ROOT / "examples" / "all-reduce"
 NAMESPACE_SECONDS = 60.0
@@ -38,8 +38,19 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
     )
+    parser.add_argument(
+        "--set-up-seconds", type=float, default=0.0, help="with --library: what the script takes until it can train"
+    )
+    parser.add_argument(
+        "--prepare", action="store_true", help="with --library: workers do that before they join (spec.prepare)"
+    )
+    parser.add_argument(
+        "--spares", type=int, default=0, help="with --library: workers that wait, ready, for a loss (spec.spares)"
+    )
     parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     options = parser.parse_args(arguments)
+    if not options.library and (options.set_up_seconds or options.prepare or options.spares):
+        parser.error("a set-up and spares are measured with --library")
     if options.library:
         options.only = [name for name in options.only if name in PLAIN]
     return options
@@ -69,13 +80,14 @@ async def measure(console: Console, options: argparse.Namespace, file: Path) -> 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    set_up = SetUp(options.set_up_seconds, options.prepare, options.spares)
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     namespace = f"bench-{os.urandom(2).hex()}"
     async with Api.connect(KUBECONFIG) as api:
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         say(f"Measuring in namespace {namespace}:")
         watcher = Watcher(api, namespace, read_job(manifest, handler=False)["metadata"]["name"])
-        stage = Stage(api, Commands(KUBECTL, KUBECONFIG), watcher, manifest)
+        stage = Stage(api, Commands(KUBECTL, KUBECONFIG), watcher, manifest, set_up)
         try:
             async with background(watcher.run(operators=True)):
                 await trials.run(stage, in_order(options.only, options.trials), keep, say)
@@ -104,7 +116,7 @@ async def main() -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
-    kind = "library" if options.library else "plain"
+    kind = "prepared" if options.prepare else "set-up" if options.set_up_seconds else "library" if options.library else "plain"
     file, drawing = FILES / "bench" / f"{kind}.json", FILES / "bench" / f"{kind}.png"
     found = results.read(file) if options.report else await measure(console, options, file)
     if found:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure.api import Api, ApiError, jobs_path, pods_path
 from measure.commands import Commands
@@ -20,12 +20,29 @@ TRIES = 6  # to find a victim
 QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start again
 
 
+class SetUp(NamedTuple):
+    """What the script does before its first step, and who waits for it.
+
+    Attributes:
+        seconds: how long it takes.
+        prepare: a worker does it before it joins.
+        spares: how many workers wait, ready, for a loss.
+    """
+
+    seconds: float = 0.0
+    prepare: bool = False
+    spares: int = 0
+
+
+NO_SET_UP = SetUp()
+
+
 class Stage:
     """One job in a namespace of its own."""
 
-    def __init__(self, api: Api, commands: Commands, watcher: Watcher, file: Path) -> None:
+    def __init__(self, api: Api, commands: Commands, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP) -> None:
         self.commands, self.watcher, self.nodes = commands, watcher, Nodes(api, commands)
-        self._api, self._file, self._namespace = api, file, watcher.namespace
+        self._api, self._file, self._namespace, self._set_up = api, file, watcher.namespace, set_up
         self._moved: set[str] = set()
 
     async def make(self, *, handler: bool) -> None:
@@ -37,11 +54,11 @@ class Stage:
                 raise
         what = "the pods of the job before to be gone"
         await self.watcher.until(lambda: not self.watcher.pods, seconds=START_SECONDS, what=what)
-        await self._api.ask("POST", jobs_path(self._namespace), read_job(self._file, handler=handler))
+        await self._api.ask("POST", jobs_path(self._namespace), read_job(self._file, handler=handler, set_up=self._set_up))
 
     async def whole(self, world: int) -> None:
         """Waits until exactly this number of workers train, and have done so for a quiet while."""
-        watcher, since = self.watcher, time.time()
+        watcher, since, spares = self.watcher, time.time(), self._set_up.spares
 
         def found() -> bool:
             pods = [p for p in watcher.pods.values() if "deletionTimestamp" not in p["metadata"] and not has_ended(p)]
@@ -49,9 +66,9 @@ class Stage:
                 raise RuntimeError("the job has failed")
             steps = watcher.timeline.steps_of_group(after=since)
             quiet = len(steps) >= QUIET_STEPS and all(step.world == world for step in steps)
-            return quiet and len(self.members()) == world == len(pods)
+            return quiet and len(self.members()) == world == len(pods) - spares and watcher.job.ready_spares == spares
 
-        await watcher.until(found, seconds=START_SECONDS, what=f"{world} workers to train")
+        await watcher.until(found, seconds=START_SECONDS + 2 * self._set_up.seconds, what=f"{world} workers to train")
 
     async def scale(self, replicas: int) -> None:
         await self._api.ask("PATCH", f"{jobs_path(self._namespace, self.watcher.name)}/scale", {"spec": {"replicas": replicas}})
@@ -119,11 +136,21 @@ class Stage:
         return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in {*victims, *self._moved})
 
 
-def read_job(file: Path, *, handler: bool) -> dict[str, Any]:
-    """Returns a job that trains without end, its pods marked for `drain`; with a handler its script saves and leaves on SIGTERM."""
+def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
+    """Returns a job that trains without end, its pods marked for `drain`.
+
+    Args:
+        file: an example.
+        handler: its script saves and leaves on SIGTERM.
+        set_up: what its script does before its first step.
+    """
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
     label, _, value = TEMPLATE_LABEL.partition("=")
     template.setdefault("metadata", {}).setdefault("labels", {})[label] = value
-    template["spec"]["containers"][0]["args"] += ["--save-on-sigterm"] if handler else []
+    arguments = template["spec"]["containers"][0]["args"]
+    arguments += ["--save-on-sigterm"] if handler else []
+    arguments += ["--set-up-seconds", f"{set_up.seconds:g}"] if set_up.seconds else []
+    manifest["spec"] |= {"prepare": {}} if set_up.prepare else {}
+    manifest["spec"] |= {"spares": set_up.spares} if set_up.spares else {}
     return manifest

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from bench.nodes import crowded, lone_victims
-from bench.stage import Stage, read_job
+from bench.stage import SetUp, Stage, read_job
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.watcher import Watcher
 
@@ -107,3 +107,13 @@ async def test_the_leaders_node_is_that_of_one_worker_that_is_not_rank_0(leader_
     commands: Any = None
     stage = WholeStage(api, commands, watcher, JOB)
     assert await stage.lone_victim(leader=True) == victim
+
+
+def test_script_with_a_set_up_may_do_it_before_it_joins_and_have_spares() -> None:
+    file = ROOT / "examples" / "all-reduce" / "elastic.yaml"
+    spec = read_job(file, handler=False, set_up=SetUp(60.0, prepare=True, spares=1))["spec"]
+    assert spec["template"]["spec"]["containers"][0]["args"][-2:] == ["--set-up-seconds", "60"]
+    assert (spec["prepare"], spec["spares"]) == ({}, 1)
+    plain = read_job(file, handler=False)["spec"]
+    assert "--set-up-seconds" not in plain["template"]["spec"]["containers"][0]["args"]
+    assert not plain.keys() & {"prepare", "spares"}
