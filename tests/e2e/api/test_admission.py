@@ -130,6 +130,7 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
     del stored["template"]
     assert stored == {
         "replicas": 1,
+        "spares": 0,
         "suspend": False,
         "sharedVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
