@@ -14,8 +14,7 @@ from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.pod_template import find_problem
-from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight
-from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
+from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight, read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling

@@ -1,4 +1,4 @@
-"""`preflight`: whether nodes are checked before a group forms, and what counts as too slow."""
+"""What a worker does before it joins: `preflight`, the check of its node, or `prepare`, the set-up of its script."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer
 PATH = "spec.preflight"
 DEFAULT_SECONDS, LEAST_SECONDS, MOST_SECONDS = 20, 5, 600
 DEFAULT_SLOWDOWN, LEAST_SLOWDOWN, MOST_SLOWDOWN = 200, 110, 10_000  # percent
+PREPARE_PATH = "spec.prepare"
+DEFAULT_PREPARE_SECONDS, MOST_PREPARE_SECONDS = 1800, 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,27 @@ def read_preflight(spec: Mapping[str, Any]) -> PreflightPolicy | None:
     name = "maxSlowdownPercent"
     slowdown = read_integer(preflight, name, DEFAULT_SLOWDOWN, PATH, least=LEAST_SLOWDOWN, most=MOST_SLOWDOWN)
     return PreflightPolicy(seconds or DEFAULT_SECONDS, slowdown or DEFAULT_SLOWDOWN)
+
+
+def read_prepare_seconds(spec: Mapping[str, Any]) -> int:
+    """Reads `prepare`: how long the set-up of a script may take, seconds; 0: a script starts when its group exists.
+
+    Args:
+        spec: of the job.
+
+    Raises:
+        InvalidJob: a field is out of bounds, or `preflight` is set, too.
+    """
+    prepare = spec.get("prepare")
+    if prepare is None:
+        return 0
+    if not isinstance(prepare, Mapping):
+        raise InvalidJob(PREPARE_PATH, "must be an object, such as {timeoutSeconds: 1800}")
+    if spec.get("preflight") is not None:
+        raise InvalidJob(
+            PREPARE_PATH, "may not be set with preflight: a script that is set up holds the GPU that preflight needs free"
+        )
+    return (
+        read_integer(prepare, "timeoutSeconds", DEFAULT_PREPARE_SECONDS, PREPARE_PATH, least=1, most=MOST_PREPARE_SECONDS)
+        or DEFAULT_PREPARE_SECONDS
+    )

@@ -17,7 +17,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from elastic_pytorch.agent.limits import limit_threads, raise_open_files
 from elastic_pytorch.agent.settings import SettingsError, read_settings
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, CannotStartError, lack
 from elastic_pytorch.agent.torch_names import check_torch
@@ -25,6 +24,7 @@ from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
+from elastic_pytorch.processes.limits import limit_threads, raise_open_files
 from elastic_pytorch.processes.temporary_folder import TemporaryFolderError, candidates, choose_temporary_folder
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET

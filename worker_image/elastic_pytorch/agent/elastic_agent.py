@@ -20,9 +20,9 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.preparation import Preparation, PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
+from elastic_pytorch.agent.settings import Timeouts
 from elastic_pytorch.agent.signals import Signals
 from elastic_pytorch.agent.start_faults import start_fault
-from elastic_pytorch.agent.timeouts import Timeouts
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills

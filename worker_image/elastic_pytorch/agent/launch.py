@@ -20,10 +20,9 @@ from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
 from elastic_pytorch.agent.preparation import PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
-from elastic_pytorch.agent.settings import Settings
+from elastic_pytorch.agent.settings import Settings, read_timeouts
 from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
-from elastic_pytorch.agent.timeouts import read_timeouts
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
 from elastic_pytorch.log import logger

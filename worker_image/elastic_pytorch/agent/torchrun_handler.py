@@ -18,7 +18,6 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousPa
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
 from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.limits import raise_open_files
 from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.failures.failure import Failure, bounded, describe
@@ -28,6 +27,7 @@ from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
+from elastic_pytorch.processes.limits import raise_open_files
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks

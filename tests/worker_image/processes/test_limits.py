@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.agent.limits import MOST_OPEN_FILES, cpu_limit, limit_threads
+from elastic_pytorch.processes.limits import MOST_OPEN_FILES, cpu_limit, limit_threads
 
 V1 = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
 
@@ -75,7 +75,7 @@ def test_container_without_a_limit_keeps_what_torch_chooses(tmp_path: Path, monk
     assert "OMP_NUM_THREADS" not in os.environ
 
 
-RAISE = "from elastic_pytorch.agent.limits import raise_open_files; import resource; raise_open_files(); print(*resource.getrlimit(7))"
+RAISE = "from elastic_pytorch.processes.limits import raise_open_files; import resource; raise_open_files(); print(*resource.getrlimit(7))"
 
 
 @pytest.mark.process
