@@ -11,7 +11,6 @@ import tempfile
 import time
 from typing import Any
 
-from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
 from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -101,7 +100,11 @@ class ElasticAgent(LocalElasticAgent):
             return
         self._client.tell(state="preparing", round=0, rank=0, world_size=0, failure=None)
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
-        worker_group.store, worker_group.group_rank, worker_group.group_world_size = HashStore(), 0, 1  # type: ignore[assignment] # torch declares them as None
+        worker_group.store, worker_group.group_rank, worker_group.group_world_size = (
+            self._rendezvous_handler.make_store(0, 1),
+            0,
+            1,
+        )  # type: ignore[assignment] # torch declares them as None
         self._logs.preparing = True
         self._start_workers(worker_group)
         self._logs.preparing = False

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from elastic_pytorch.agent.handover import Handover
+from elastic_pytorch.agent.rendezvous import POLL_SECONDS
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.processes.worker_processes import WorkerProcesses
 
-POLL_SECONDS = 0.5  # the longest wait if nothing rings
 TIMED_OUT = "PreparationTimeout"
 
 

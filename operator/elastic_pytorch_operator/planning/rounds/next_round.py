@@ -217,31 +217,15 @@ def next_round(
         return declare(names.PROCESSES_DIFFER, cause, chosen)
     if len(stay) > policy.wanted:  # the pods that go are spares
         return declare(names.SCALED_DOWN, f"{policy.wanted} workers are wanted", chosen)
-    newcomers = chosen[len(stay) :]
-    if not newcomers:
+    if not (newcomers := chosen[len(stay) :]):
         return Decision(recheck_at=recheck)
+    settled = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
     arrived = tuple(candidate.worker for candidate in newcomers)
-    return _wait_to_grow(newcomers, candidates, policy.wanted - len(stay), policy, state, now) or declare(
-        names.WORKER_JOINED, describe_ready(arrived), chosen
-    )
-
-
-def _wait_to_grow(
-    newcomers: Sequence[Candidate],
-    candidates: Sequence[Candidate],
-    room: int,
-    policy: GroupPolicy,
-    state: GroupState,
-    now: float,
-) -> Decision | None:
-    """What is decided while newcomers wait for more of them, or for the end of the pause after a growth; None: they join now."""
-    recheck = earliest(*(c.recheck_at for c in candidates))
-    wait_until = settled_at(newcomers, candidates, room, policy.settle_seconds, now)
-    if now < wait_until and not state.settled:
-        return Decision(recheck_at=earliest(wait_until, recheck))
+    if now < settled and not state.settled:
+        return Decision(recheck_at=earliest(settled, recheck))
     if now < state.grow_at:
-        return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=tuple(c.worker for c in newcomers))
-    return None
+        return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
+    return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
 
 def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], policy: GroupPolicy) -> list[Candidate]:
