@@ -11,10 +11,12 @@ pytestmark = pytest.mark.e2e
 SCRIPT = """
 import os, pathlib, runpy, sys, time
 if os.environ["ELASTIC_PYTORCH_WORKER_INDEX"] == "2":
-    failed, go = (pathlib.Path(f"/checkpoints/{word}-{os.environ['TORCHELASTIC_RUN_ID']}") for word in ("failed", "go"))
+    run_id = os.environ["TORCHELASTIC_RUN_ID"]
+    failed, again, go = (pathlib.Path(f"/checkpoints/{word}-{run_id}") for word in ("failed", "again", "go"))
     if not failed.exists():
         failed.touch()
         raise RuntimeError("the data set is not there")
+    again.touch()
     while not go.exists():
         time.sleep(0.1)
 sys.argv = ["train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
@@ -39,11 +41,12 @@ def test_group_trains_on_while_a_newcomer_fails_and_another_sets_itself_up(start
         assert isinstance(workers, list)
         return any(worker["state"] == "Preparing" and worker["index"] == 2 for worker in workers)
 
-    job.until(preparing, "a newcomer that sets itself up")
     run_id = job.get()["metadata"]["uid"]
-    until(lambda: job.kubectl("exec", leader, "--", "ls", "/checkpoints").count(f"failed-{run_id}"), "the first set-up")
-    first = {pod["metadata"]["name"] for pod in job.pods()}
-    job.until(lambda status: preparing(status) and len({w["name"] for w in status["workers"]} - first) == 1, "another newcomer")
+    until(
+        lambda: job.kubectl("exec", leader, "--", "ls", "/checkpoints").count(f"again-{run_id}"),
+        "the set-up after the failed one",
+    )
+    job.until(preparing, "a newcomer that sets itself up")
     seen = len(steps(job, leader))
     until(lambda: len(steps(job, leader)) >= seen + 10, "ten steps meanwhile")
     status = job.status

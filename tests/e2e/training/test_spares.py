@@ -24,4 +24,4 @@ def test_spare_takes_the_place_of_a_lost_worker_in_the_next_round(start_job: Sta
     assert sorted(job.members()) == sorted([members[0], spare])
     until(lambda: sum("world=" in line for line in job.logs(members[0])[-3:]) == 3, "further steps")
     job.until(lambda status: status.get("readySpares") == 1, "another spare")
-    assert job.status["round"] == before + 1, "which disturbs nobody"
+    assert job.status["round"] == before + 1, "which disturbs no member"

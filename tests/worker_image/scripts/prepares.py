@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--steps", type=int, default=300)
+parser.add_argument("--world", type=int, default=1, help="the training ends in no smaller group")
 parser.add_argument("--until", help="the set-up ends when this file is there")
 parser.add_argument("--fail", choices=["raise", "exit", "leave"], help="how the set-up fails")
 parser.add_argument("--no-group", action="store_true", help="nothing of the script depends on its group")
@@ -44,7 +45,7 @@ def train() -> None:
     event("group", size=dist.get_world_size())
     state.restore()
     ddp = DistributedDataParallel(model)
-    while state.step < options.steps:
+    while state.step < options.steps or dist.get_world_size() < options.world:
         optimizer.zero_grad()
         ddp(torch.ones(1, 4)).sum().backward()
         optimizer.step()
