@@ -1,7 +1,8 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from elastic_pytorch.agent.settings import SettingsError, read_settings
+from elastic_pytorch.agent.settings import SettingsError, read_settings, read_timeouts
 
 ENVIRON = {
     "ELASTIC_PYTORCH_OPERATOR_URL": "http://operator.system.svc:8443",
@@ -44,3 +45,14 @@ def test_what_is_missing_is_named(name: str) -> None:
 def test_what_is_malformed_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         read_settings(ENVIRON | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("warm", "socket", "seconds"), [(True, "/tmp/socket", 60.0), (False, "/tmp/socket", None), (True, "", None)]
+)
+def test_workers_prepare_where_they_can_wait_for_their_group(
+    monkeypatch: pytest.MonkeyPatch, warm: bool, socket: str, seconds: float | None
+) -> None:
+    monkeypatch.setenv("ELASTIC_PYTORCH_LOCAL_SOCKET", socket)
+    settings = read_settings(ENVIRON | {"ELASTIC_PYTORCH_PREPARE_SECONDS": "60"})
+    assert read_timeouts(settings, SimpleNamespace(warm=warm), 0.1).prepare_seconds == seconds

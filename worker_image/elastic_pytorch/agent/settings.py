@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
 
 REST_SECONDS = 1.0
 GRACE_MARGIN_SECONDS = 1.0  # reserved from the pod's grace period for the agent's own end
@@ -132,9 +133,14 @@ def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> T
 
 
 def _prepare_seconds(settings: Settings, options: Any) -> float | None:
-    """Returns how long workers may prepare; None: they do not, as also other programs than Python's scripts, which could not wait."""
-    if settings.prepare_seconds is not None and not options.warm:
+    """Returns how long workers may prepare; None: they start when their group exists, as they could not wait for it."""
+    if settings.prepare_seconds is None:
+        return None
+    if not options.warm:
         logger.warning("spec.prepare is for scripts that this agent starts itself: this program starts when its group exists")
+        return None
+    if not os.environ.get(LOCAL_SOCKET):
+        logger.warning("spec.prepare needs the pod's local server: this script starts when its group exists")
         return None
     return settings.prepare_seconds
 
