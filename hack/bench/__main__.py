@@ -56,6 +56,15 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def _kind(options: argparse.Namespace) -> str:
+    """Names the results: by the script, and by what it does before its first step."""
+    if options.prepare or options.spares:
+        return "prepared"
+    if options.set_up_seconds:
+        return "set-up"
+    return "library" if options.library else "plain"
+
+
 def _names(text: str) -> list[str]:
     if unknown := [name for name in text.split(",") if name not in SCENARIOS]:
         raise argparse.ArgumentTypeError(f"no such kind: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
@@ -116,7 +125,7 @@ async def main() -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
-    kind = "prepared" if options.prepare else "set-up" if options.set_up_seconds else "library" if options.library else "plain"
+    kind = _kind(options)
     file, drawing = FILES / "bench" / f"{kind}.json", FILES / "bench" / f"{kind}.png"
     found = results.read(file) if options.report else await measure(console, options, file)
     if found:
