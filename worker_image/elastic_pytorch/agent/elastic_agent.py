@@ -100,11 +100,8 @@ class ElasticAgent(LocalElasticAgent):
             return
         self._client.tell(state="preparing", round=0, rank=0, world_size=0, failure=None)
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
-        worker_group.store, worker_group.group_rank, worker_group.group_world_size = (
-            self._rendezvous_handler.make_store(0, 1),
-            0,
-            1,
-        )  # type: ignore[assignment] # torch declares them as None
+        store: Any = self._rendezvous_handler.make_store(0, 1)
+        worker_group.store, worker_group.group_rank, worker_group.group_world_size = store, 0, 1  # type: ignore[assignment]
         self._logs.preparing = True
         self._start_workers(worker_group)
         self._logs.preparing = False
