@@ -157,7 +157,7 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
 
 def a_target(job: Job) -> Target:
     """All workers that the spec of a job asks for."""
-    return Target(job.wanted)
+    return Target(job.wanted, spares=job.spares)
 
 
 def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> Job:

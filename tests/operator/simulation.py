@@ -131,7 +131,8 @@ class Simulation:
                 case CreateService():
                     self.service = True
         wanted = {p.index for p in self.pods.values() if not p.ended and not p.deleting and p.node not in self.hung_nodes}
-        assert len(wanted) <= self.job.maximum, "more pods than maxReplicas, beside replacements of workers that still train"
+        most = self.job.maximum + self.job.spares
+        assert len(wanted) <= most, "more pods than maxReplicas and spares, beside replacements of workers that still train"
         return todo
 
     def settle(self, seconds: float = 60.0) -> None:

@@ -142,6 +142,8 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     if action.unwanted:
         spec["affinity"] = _prefer_others(spec.get("affinity") or {}, action.unwanted)
         pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
+    if action.apart:
+        spec["affinity"] = _prefer_alone(spec.get("affinity") or {}, job)
     return pod
 
 
@@ -289,6 +291,15 @@ def _prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableMa
     preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
     preferred = [*(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
     return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
+    """The template's affinity with the heaviest preference for nodes without another worker of the job: one loss is not to take both."""
+    pod_affinity = affinity.get("podAntiAffinity") or {}
+    workers = {"matchLabels": {names.LABEL_JOB_NAME: job.key.name, names.LABEL_ROLE: names.ROLE_WORKER}}
+    preference = {"weight": 100, "podAffinityTerm": {"labelSelector": workers, "topologyKey": "kubernetes.io/hostname"}}
+    preferred = [*(pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
+    return {**affinity, "podAntiAffinity": {**pod_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 def _not_among(nodes: Sequence[str]) -> list[MutableManifest]:

@@ -39,6 +39,7 @@ class CreatePod:
         failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
         group_restarts: how often the job's pods have been replaced as a group.
         grant: the quota that it runs by; None: the job is in no queue.
+        apart: it is a spare so far, and prefers a node without another pod of the job.
     """
 
     index: int
@@ -48,6 +49,7 @@ class CreatePod:
     failed_starts: tuple[str, ...] = ()
     group_restarts: int = 0
     grant: Grant | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ JOB_STATES = (
     names.COMPLETE,
     names.FAILED,
 )
-WORKER_STATES = ("Starting", "Preparing", "Checking", "Ready", "Running", "Silent", "Leaving", "Succeeded", "Lost")
+WORKER_STATES = ("Starting", "Preparing", "Checking", "Ready", "Spare", "Running", "Silent", "Leaving", "Succeeded", "Lost")
 
 # The values of labels. Every series begins at 0 with its process: Prometheus' `increase()` ignores a counter's first sample, so that a
 # series created by its first increment would lose it.

@@ -25,7 +25,9 @@ def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -
     if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
         return gang.actions
     missing = [index for index in range(target.pods) if index not in taken][: max(0, target.pods - len(taken))]
-    return (*gang.actions, *(CreatePod(index, group_restarts=group_restarts(job)) for index in missing))
+    apart = missing[max(0, target.size - len(taken)) :]
+    restarts = group_restarts(job)
+    return (*gang.actions, *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing))
 
 
 def pod_actions(
@@ -63,6 +65,7 @@ def pod_actions(
                 unwanted=avoided.unwanted,
                 failed_starts=starts.nodes.get(index, ()),
                 group_restarts=group_restarts(job),
+                apart=index in replicas.apart,
             )
             for index in replicas.create
             if index not in backing_off

@@ -72,7 +72,18 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
     displaced = {*displaced_pods(observed, target.quota), *preflight.state.failed}
     nodes = without_left_out(observed.nodes, preflight.state)
     replicas = give_back(
-        plan_replicas(observed.pods, nodes, candidates, observed.round, target.pods, avoided, outdated, displaced, evacuation),
+        plan_replicas(
+            observed.pods,
+            nodes,
+            candidates,
+            observed.round,
+            target.size,
+            avoided,
+            outdated,
+            displaced,
+            evacuation,
+            target.pods - target.size,
+        ),
         schedule,
         observed,
     )

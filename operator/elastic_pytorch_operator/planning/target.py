@@ -15,7 +15,7 @@ class Target:
     Attributes:
         worth: how many of those that its spec asks for pay for themselves; 0 while it is suspended.
         quota: how many of these may run.
-        spares: how many more are to wait, ready, for a loss.
+        spares: how many pods beyond these are to wait for a loss.
     """
 
     worth: int
@@ -29,8 +29,9 @@ class Target:
 
     @property
     def pods(self) -> int:
-        """How many pods it is to have: one for each worker, and those of the spares."""
-        return self.size + self.spares if self.size else 0
+        """How many worker pods there are to be: the workers, and as many spares as have quota."""
+        whole = self.size + self.spares
+        return 0 if self.stopped else min(whole, self.quota.pods) if self.quota.limited else whole
 
     @property
     def stopped(self) -> bool:

@@ -19,7 +19,7 @@ from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
-from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes, read_spares
+from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
@@ -49,6 +49,7 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
+        spares: how many pods beyond the wanted workers wait to take over.
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
@@ -57,7 +58,6 @@ class Job:
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
         prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
-        spares: how many workers beyond the wanted ones wait, ready, for a loss.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
         keep_claims: whether those stay when the job is deleted.
@@ -73,6 +73,7 @@ class Job:
     maximum: int
     requested: int = 0
     allowed: tuple[int, ...] = ()
+    spares: int = 0
     suspend: bool = False
     managed_by: str = ""
     nproc_per_node: str = "1"
@@ -93,7 +94,6 @@ class Job:
     endpoint: str = ""
     preflight: PreflightPolicy | None = None
     prepare_seconds: int = 0
-    spares: int = 0
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
@@ -193,6 +193,7 @@ def parse_job(manifest: Manifest) -> Job:
         maximum=sizes.maximum,
         requested=sizes.requested,
         allowed=sizes.allowed,
+        spares=sizes.spares,
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
@@ -213,7 +214,6 @@ def parse_job(manifest: Manifest) -> Job:
         endpoint=rendezvous.endpoint,
         preflight=read_preflight(spec),
         prepare_seconds=read_prepare_seconds(spec),
-        spares=read_spares(spec, queue),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
         keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),

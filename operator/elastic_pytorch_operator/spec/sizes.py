@@ -1,4 +1,4 @@
-"""How many workers a job has: `spec.replicas`, its bounds, `resizePolicy.allowedReplicas`, and `resizePolicy.autoscale`."""
+"""How many workers a job has: `replicas`, its bounds, `spares`, `resizePolicy.allowedReplicas`, and `resizePolicy.autoscale`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
-MAX_WORKERS, MAX_SPARES = 4096, 256  # as the schema has them
+MAX_WORKERS, MAX_SPARES = 4096, 64  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
 AUTOSCALE = "spec.resizePolicy.autoscale"
 DEFAULT_EFFICIENCY, LEAST_EFFICIENCY, MOST_EFFICIENCY = 70, 10, 95  # percent
@@ -21,12 +21,14 @@ class Sizes:
         minimum: the fewest workers that train; of a job of a fixed size, all.
         maximum: the most workers that may be requested.
         allowed: the sizes that a group may have, rising; none: any.
+        spares: pods beyond the wanted workers.
     """
 
     requested: int
     minimum: int
     maximum: int
     allowed: tuple[int, ...] = ()
+    spares: int = 0
 
     @property
     def wanted(self) -> int:
@@ -72,26 +74,11 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
             f"must be greater than or equal to the smallest of resizePolicy.allowedReplicas ({allowed[0]}), not {requested}"
         )
         raise InvalidJob("spec.replicas", problem)
-    if minimum is None:
-        return Sizes(requested, requested, requested)
-    bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
-    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed)
-
-
-def read_spares(spec: Mapping[str, Any], queue: object) -> int:
-    """Reads `spares`: how many workers wait, ready, for a loss.
-
-    Args:
-        spec: of the job.
-        queue: in which the job waits for quota; None: in none.
-
-    Raises:
-        InvalidJob: it is out of bounds, or the job waits for quota.
-    """
     spares = read_integer(spec, "spares", 0, least=0, most=MAX_SPARES) or 0
-    if spares and queue is not None:
-        raise InvalidJob("spec.spares", "may not be set for a job in a queue of Kueue, which gives quota to workers that train")
-    return spares
+    if minimum is None:
+        return Sizes(requested, requested, requested, spares=spares)
+    bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
+    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares)
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:

@@ -27,6 +27,7 @@ EVENT = st.one_of(
     st.tuples(st.just("kill"), WORKER),
     st.tuples(st.just("delete"), WORKER),
     st.tuples(st.just("scale"), st.integers(2, 5)),
+    st.tuples(st.just("spares"), st.integers(0, 2)),
     st.tuples(st.just("hang node"), st.integers(0, 2)),
     st.tuples(st.just("node back"), st.integers(0, 2)),
     st.tuples(st.just("node not ready"), st.integers(0, 2)),
@@ -75,6 +76,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.delete_pod(names[number % len(names)])
         case "scale":
             simulation.scale(number)
+        case "spares":
+            simulation.job = replace(simulation.job, spares=number, generation=simulation.job.generation + 1)
         case "hang node":
             simulation.hung_nodes.add(node)
         case "node back":
@@ -115,12 +118,11 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
 
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
-@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans())
-def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool) -> None:
-    job = a_job(
-        replicas=3, minimum=2, maximum=5, failurePolicy=POLICY, resizePolicy={"minSecondsBetweenGrowths": 10 if pauses else 0}
-    )
-    simulation = Simulation(job, sidecars=sidecars)
+@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
+def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int) -> None:
+    growth = {"minSecondsBetweenGrowths": 10 if pauses else 0}
+    job = a_job(replicas=3, minimum=2, maximum=5, spares=spares, failurePolicy=POLICY, resizePolicy=growth)
+    simulation = Simulation(job, sidecars=sidecars, pods_per_node=3)
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)
@@ -133,7 +135,9 @@ def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sideca
     assert simulation.round.size == simulation.job.wanted
     assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
     live = [pod for pod in simulation.pods.values() if not pod.ended]
-    assert len(live) == simulation.job.wanted
+    assert len(live) == simulation.job.wanted + simulation.job.spares
+    told = [worker["state"] for worker in simulation.job.status["workers"]]
+    assert (told.count("Running"), told.count("Spare")) == (simulation.job.wanted, simulation.job.spares)
     assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
     assert simulation.job.status["state"] == "Running"
     restarts = simulation.job.status.get("groupRestarts", 0)

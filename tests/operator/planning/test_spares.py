@@ -1,99 +1,221 @@
-"""`spec.spares`: pods beyond the wanted workers, which wait for a loss."""
+"""Spares: pods beyond the wanted ones that take over in the round that follows a loss."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.actions import CreatePod, DeletePod
-from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import Job, parse_job
+from elastic_pytorch_operator.model.announced_ends import Taint
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.target import Target
 
-from tests.operator.builders import NOW, a_job, a_manifest, a_pod, a_round, an_agent, observed
-
-JOB = a_job(replicas=2, minimum=None, maximum=None, spares=1)
+from tests.operator.builders import a_job
+from tests.operator.simulation import Simulation, running
 
 
-def group(*pods: PodView, waiting: tuple[int, ...] = (), **fields: Any) -> Observed:
-    """A group of w0 and w1, and others that are ready."""
-    agents = [an_agent("w0"), an_agent("w1"), *(an_agent(f"w{index}", "ready", 0) for index in waiting)]
-    facts = {"round": a_round(0, 1), "last_heard_at": NOW, "on_time_since": 0.0, **fields}
-    return observed(pods, [agent for agent in agents if agent.worker in {pod.name for pod in pods}], **facts)
+def spares_of(simulation: Simulation) -> list[str]:
+    """The pods that are up and in no round."""
+    return sorted(name for name, pod in simulation.pods.items() if pod.started and name not in simulation.members)
 
 
-def planned(seen: Observed, job: Job = JOB) -> Plan:
-    return plan(job, seen, Memory())
+def fixed(spares: int = 1, **fields: Any) -> Simulation:
+    """Two workers of a job of a fixed size, and spares, all of them ready."""
+    simulation = running(replicas=2, minimum=None, maximum=None, spares=spares, **fields)
+    assert len(spares_of(simulation)) == spares
+    return simulation
 
 
-def created(todo: Plan) -> list[int]:
-    return [action.index for action in todo.actions if isinstance(action, CreatePod)]
+def status_of(simulation: Simulation) -> tuple[Any, ...]:
+    status = simulation.job.status
+    states = [worker["state"] for worker in status["workers"]]
+    return status["state"], status["replicas"], status["readyReplicas"], status["readySpares"], states
 
 
-def deleted(todo: Plan) -> list[str]:
-    return [action.name for action in todo.actions if isinstance(action, DeletePod)]
+def is_degraded(simulation: Simulation) -> bool:
+    return any(c["type"] == "Degraded" and c["status"] == "True" for c in simulation.job.status["conditions"])
 
 
-def status(todo: Plan) -> dict[str, Any]:
-    [written] = [action.status for action in todo.actions if hasattr(action, "status")]
-    return dict(written)
+def test_spare_waits_beside_a_whole_group_and_is_told_of() -> None:
+    simulation = fixed()
+    assert [round_.size for round_ in simulation.declared] == [2]
+    assert status_of(simulation) == ("Running", 2, 2, 1, ["Running", "Running", "Spare"])
+    assert not is_degraded(simulation)
+    assert simulation.reconcile().actions == ()
 
 
-def test_job_begins_with_its_spares() -> None:
-    assert created(planned(observed())) == [0, 1, 2]
+@pytest.mark.parametrize("loss", ["deleted", "killed", "deleted with no grace", "node removed"])
+def test_spare_takes_over_in_the_one_round_that_follows_a_loss(loss: str) -> None:
+    simulation = fixed()
+    first, second = simulation.members
+    (spare,) = spares_of(simulation)
+    match loss:
+        case "deleted":
+            simulation.delete_pod(second)
+        case "killed":
+            simulation.kill_pod(second)
+        case "deleted with no grace":
+            simulation.delete_pod(second, force=True)
+        case "node removed":
+            node = simulation.pods[second].node
+            simulation.hung_nodes.add(node)
+            simulation.nodes[node] = NodeView(node, ready=False, removed=True)
+    simulation.settle(30)
+    assert [round_.number for round_ in simulation.declared] == [1, 2]
+    assert simulation.declared[-1].reason in ("WorkerLost", "WorkerLeaving")
+    assert sorted(simulation.members) == sorted([first, spare])
+    assert len(spares_of(simulation)) == 1
+    assert status_of(simulation)[:4] == ("Running", 2, 2, 1)
 
 
-def test_group_of_full_size_is_left_alone_and_counts_no_spare() -> None:
-    todo = planned(group(a_pod(0), a_pod(1), a_pod(2), waiting=(2,)))
-    assert (todo.round, created(todo), deleted(todo)) == (None, [], [])
-    found = status(todo)
-    assert (found["replicas"], found["readyReplicas"], found["readySpares"]) == (2, 2, 1)
-    assert [worker["state"] for worker in found["workers"]] == ["Running", "Running", "Ready"]
+def test_survivors_keep_their_ranks_and_the_spare_has_that_of_the_lost_one() -> None:
+    simulation = running(replicas=4, minimum=None, maximum=None, spares=1)
+    (spare,) = spares_of(simulation)
+    before = simulation.members
+    simulation.kill_pod(before[2])
+    simulation.settle(10)
+    second, first, *rest = simulation.members  # the simulated agents never tell another port, so the first two change places
+    assert (first, second, *rest) == (before[0], before[1], spare, before[3])
 
 
-def test_spare_takes_the_place_of_a_lost_worker_in_the_same_round_and_another_follows() -> None:
-    todo = planned(group(a_pod(0), a_pod(2), waiting=(2,)))
-    assert todo.round is not None
-    assert list(todo.round.workers) == ["w0", "w2"]
-    assert created(todo) == [1]
+def test_lost_workers_beyond_the_spares_cost_a_wait() -> None:
+    simulation = fixed()
+    for name in simulation.members:
+        simulation.kill_pod(name)
+    simulation.settle(30)
+    assert [round_.size for round_ in simulation.declared] == [2, 0, 2]
+    assert len(spares_of(simulation)) == 1
 
 
-def test_scale_down_takes_a_spare_and_leaves_a_member_as_the_next_one() -> None:
-    job = a_job(replicas=1, minimum=1, maximum=2, spares=1)
-    todo = planned(group(a_pod(0), a_pod(1), a_pod(2), waiting=(2,)), job)
-    assert todo.round is not None
-    assert (list(todo.round.workers), deleted(todo)) == (["w0"], ["w2"])
+def test_elastic_group_of_its_minimum_keeps_its_size() -> None:
+    simulation = running(replicas=4, minimum=2, maximum=4, spares=1)
+    simulation.kill_pod(simulation.members[0])
+    simulation.settle(10)
+    assert {round_.size for round_ in simulation.declared} == {4}
+
+
+def test_allowed_sizes_are_filled_by_a_spare() -> None:
+    simulation = running(replicas=4, minimum=2, maximum=4, spares=1, resizePolicy={"allowedReplicas": [2, 4]})
+    simulation.kill_pod(simulation.members[3])
+    simulation.settle(10)
+    assert {round_.size for round_ in simulation.declared} == {4}
+    for name in simulation.members[:2]:
+        simulation.kill_pod(name)
+    simulation.step_seconds = 0.1
+    simulation.settle(1)
+    assert simulation.declared[-1].size == 2, "three are left"
+    ready = [worker["state"] for worker in simulation.job.status["workers"]]
+    assert "Spare" not in ready, "the third waits for the fourth: it is wanted"
+    assert simulation.job.status["readySpares"] == 0
 
 
 def test_growth_takes_the_spare_at_once() -> None:
-    job = a_job(replicas=3, minimum=1, maximum=4, spares=1)
-    todo = planned(group(a_pod(0), a_pod(1), a_pod(2), waiting=(2,)), job)
-    assert todo.round is not None
-    assert (list(todo.round.workers), created(todo)) == (["w0", "w1", "w2"], [3])
+    simulation = running(replicas=2, minimum=1, maximum=4, spares=1)
+    (spare,) = spares_of(simulation)
+    simulation.scale(3)
+    simulation.reconcile()
+    assert spare in simulation.members
+    assert simulation.declared[-1].size == 3
+    simulation.settle(10)
+    assert len(spares_of(simulation)) == 1
 
 
-def test_suspended_job_has_none() -> None:
-    job = a_job(replicas=2, minimum=None, maximum=None, spares=1, suspend=True)
-    assert created(planned(observed(), job)) == []
+def test_failed_worker_trains_again_and_the_spare_waits() -> None:
+    simulation = fixed()
+    before = simulation.members
+    simulation.fail_worker(before[1], "ValueError: boom")
+    simulation.settle(10)
+    assert simulation.declared[-1].reason == "WorkerFailed"
+    assert sorted(simulation.members) == sorted(before)
 
 
-@pytest.mark.parametrize(
-    ("spares", "problem"),
-    [
-        (-1, "spec.spares: must be greater than or equal to 0, not -1"),
-        (257, "spec.spares: must be less than or equal to 256, not 257"),
-        ("1", "spec.spares: must be a whole number, not '1'"),
-    ],
-)
-def test_numbers_that_are_refused(spares: object, problem: str) -> None:
-    with pytest.raises(InvalidJob) as refusal:
-        a_job(spares=spares)
-    assert str(refusal.value) == problem
+def test_scale_down_keeps_the_spare_and_a_member_leaves() -> None:
+    simulation = running(replicas=3, minimum=1, maximum=4, spares=1)
+    (spare,), before = spares_of(simulation), simulation.members
+    simulation.scale(2)
+    simulation.settle(10)
+    assert (sorted(simulation.members), spares_of(simulation)) == (sorted(before[:2]), [spare])
+    assert simulation.declared[-1].reason == "ScaledDown"
 
 
-def test_job_that_waits_for_quota_is_refused_spares() -> None:
-    manifest = a_manifest(spares=1)
-    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
-    with pytest.raises(InvalidJob) as refusal:
-        parse_job(manifest)
-    assert str(refusal.value).startswith("spec.spares: may not be set for a job in a queue of Kueue")
+def test_number_of_spares_changes_without_a_round() -> None:
+    simulation = fixed()
+    for spares in (3, 0, 1):
+        simulation.job = replace(simulation.job, spares=spares, generation=simulation.job.generation + 1)
+        simulation.settle(10)
+        assert len(spares_of(simulation)) == spares
+    assert len(simulation.declared) == 1
+
+
+@pytest.mark.parametrize("loss", ["deleted", "killed", "silent", "node ends"])
+def test_lost_spare_is_replaced_and_the_group_stands(loss: str) -> None:
+    simulation = fixed()
+    simulation.nodes |= {"node-9": NodeView("node-9")}
+    simulation.listening_since = simulation.last_heard_at = simulation.now
+    (spare,) = spares_of(simulation)
+    match loss:
+        case "deleted":
+            simulation.delete_pod(spare)
+        case "killed":
+            simulation.kill_pod(spare)
+        case "silent":
+            simulation.hung_nodes.add(simulation.pods[spare].node)
+        case "node ends":
+            simulation.announce(simulation.pods[spare].node, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
+    simulation.settle(60)
+    simulation.hung_nodes.clear()
+    simulation.settle(5)
+    assert len(simulation.declared) == 1
+    (other,) = spares_of(simulation)
+    assert other != spare
+    assert not is_degraded(simulation)
+
+
+def test_member_on_a_node_that_ends_leaves_at_once_for_the_spare() -> None:
+    simulation = fixed()
+    (spare,) = spares_of(simulation)
+    simulation.announce(simulation.pods[simulation.members[0]].node, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
+    simulation.reconcile()
+    assert spare in simulation.members
+    assert [round_.size for round_ in simulation.declared] == [2, 2]
+
+
+def test_restart_of_the_operator_disturbs_neither_the_group_nor_the_spare() -> None:
+    simulation = fixed()
+    pods = set(simulation.pods)
+    simulation.restart_operator()
+    simulation.settle(20)
+    assert (len(simulation.declared), set(simulation.pods)) == (1, pods)
+
+
+def test_loss_while_the_leader_changes_is_filled_by_the_spare() -> None:
+    simulation = fixed()
+    simulation.kill_pod(simulation.members[0])
+    simulation.take_over({})
+    simulation.settle(40)
+    assert simulation.round is not None
+    assert {round_.size for round_ in simulation.declared} == {2}
+    assert len(spares_of(simulation)) == 1
+
+
+def test_first_round_does_not_wait_for_spares() -> None:
+    simulation = Simulation(a_job(replicas=2, minimum=None, maximum=None, spares=1), pods_per_node=1)
+    simulation.nodes = {f"node-{n}": NodeView(f"node-{n}") for n in range(2)}
+    simulation.settle(10)
+    assert [round_.size for round_ in simulation.declared] == [2]
+    assert status_of(simulation) == ("Running", 2, 2, 0, ["Running", "Running", "Starting"])
+    assert not is_degraded(simulation)
+
+
+def test_suspended_job_has_no_spares_and_a_resumed_one_has_them_again() -> None:
+    simulation = fixed()
+    simulation.job = replace(simulation.job, suspend=True, wanted=0, generation=2)
+    simulation.settle(10)
+    assert not simulation.pods
+    assert simulation.job.status["readySpares"] == 0
+    simulation.job = replace(simulation.job, suspend=False, wanted=2, generation=3)
+    simulation.settle(10)
+    assert status_of(simulation)[:4] == ("Running", 2, 2, 1)
+
+
+def test_spares_are_beyond_the_workers_that_may_run() -> None:
+    assert Target(2, spares=3).pods == 5
+    assert Target(0, spares=3).pods == 0

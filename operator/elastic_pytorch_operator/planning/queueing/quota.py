@@ -39,6 +39,7 @@ class Quota:
     Attributes:
         limited: the job is in a queue, or leaves one.
         size: how many workers may run.
+        pods: how many pods may: the spares run by quota, too.
         base: the Workload for the minimum, whether or not it is admitted; None: there is none.
         base_size: for how many workers the base holds quota that may be used now.
         extras: those that may be used now, by number.
@@ -54,6 +55,7 @@ class Quota:
 
     limited: bool = False
     size: int = 0
+    pods: int = 0
     base: WorkloadView | None = None
     base_size: int = 0
     extras: tuple[WorkloadView, ...] = ()
@@ -80,8 +82,11 @@ class Quota:
 NO_LIMIT = Quota()
 
 
-def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
-    """Reads from the Workloads of a job what it may use, if this many workers are wanted."""
+def find_quota(job: Job, wanted: int, observed: Observed, spares: int = 0) -> Quota:
+    """Reads from the Workloads of a job what it may use, if this many workers are wanted, and spares beyond them.
+
+    Extras for the spares come last. What is granted goes to workers first: an extra that has quota is for a worker while one waits.
+    """
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
     if observed.workloads is None:
@@ -92,7 +97,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     if not base_size or base is None:
         lack = _lack_of_base(job.queue.name, base) if wanted else None
         return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
-    counts = extra_counts(job, wanted, _base_to_be(job, base_size))
+    counts = (*extra_counts(job, wanted, _base_to_be(job, base_size)), *(1 for _ in range(spares)))
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
     evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)
@@ -105,6 +110,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     return Quota(
         limited=True,
         size=size,
+        pods=workers,
         base=base,
         base_size=base_size,
         extras=usable,

@@ -55,7 +55,8 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if quota.usable:
         actions += _ask_for_extras(observed.workloads, quota, quota.base)
         if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
-            actions += report_readiness(quota.usable, int(job.status.get("readyReplicas", 0)), observed.time)
+            ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
+            actions += report_readiness(quota.usable, ready, observed.time)
     return actions
 
 

@@ -111,19 +111,20 @@ def describe_job(
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
     ready = [c for c in live if c.liveness is Liveness.READY]
+    ready_spares = count_spares(job, findings.target, len(ready))
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
     paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not findings.target.stopped
     trains = (bool(members) and ending is None and not paused) or unheard
-    workers, newest_pod_time = describe_workers(candidates, job, observed, round_)
+    workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
     state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time)
     status: Status = {
         "observedGeneration": job.generation,
-        "replicas": len(live) - _spares(len(live), findings.target),
-        "readyReplicas": len(ready) - _spares(len(ready), findings.target),
+        "replicas": len(live) - count_spares(job, findings.target, len(live)),
+        "readyReplicas": len(ready) - ready_spares,
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
         "worldSize": int(old.get("worldSize", 0)) if unheard else 0 if paused else world_size(round_, agents, job),
@@ -132,10 +133,10 @@ def describe_job(
         **workers,
         **state.as_status(),
     }
-    if findings.target.spares:
-        status["readySpares"] = _spares(len(ready), findings.target)
     if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
+    if job.spares:
+        status["readySpares"] = ready_spares
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
     if findings.refusals:
@@ -165,9 +166,9 @@ def describe_job(
     return status
 
 
-def _spares(workers: int, target: Target) -> int:
-    """How many of some workers are spares: those beyond as many as are to train."""
-    return 0 if target.stopped else max(0, min(target.spares, workers - target.size))
+def count_spares(job: Job, target: Target, workers: int) -> int:
+    """How many of some workers are spares: those beyond the wanted ones, whichever they are."""
+    return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
 
 
 def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:
@@ -265,6 +266,7 @@ def _running(
         text = f"{findings.preflight.text} before training starts (spec.preflight)"
         return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
     ready = sum(c.liveness is Liveness.READY for c in live)
+    ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
     text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"
     text = "; ".join(filter(None, (text, findings.fit.text, shortage)))

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.spec.job import Job
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
-DETAILS = ("replicas", "readyReplicas", "workers", "unlistedWorkers", FIELD)
+DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 5.0
 PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes

@@ -17,21 +17,30 @@ from elastic_pytorch_operator.planning.workers.process_counts import differs, pr
 from elastic_pytorch_operator.spec.job import Job
 
 MAX_LISTED = 128
-CALM_STATES = ("Running", "Succeeded")
+CALM_STATES = ("Running", "Spare", "Succeeded")
 
 
 def describe_workers(
-    candidates: Sequence[Candidate], job: Job, observed: Observed, round_: Round | None
+    candidates: Sequence[Candidate], job: Job, observed: Observed, round_: Round | None, wanted: int
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
 
     Listed are first the workers that do not train, then those that do, then pods which have a successor, each by index. A new leader
     needs to know of all workers whose agents have reported. So `unlistedWorkers` has the index of each worker that is not listed, once:
     of several pods of an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
+
+    Args:
+        candidates: the workers, assessed.
+        job: says whether it has spares.
+        observed: their pods and agents.
+        round_: the newest; None: there was none.
+        wanted: how many workers a whole group has.
     """
+    whole = round_ is not None and round_.size >= wanted > 0
+    left_out = "Spare" if job.spares and whole else "Ready"
     processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
-    states = {c.worker: _state(c, observed, round_) for c in there}
+    states = {c.worker: _state(c, observed, round_, left_out) for c in there}
     if len(there) <= MAX_LISTED:
         return {"workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there]}, ""
     newest = _newest_by_index(there, observed)
@@ -82,13 +91,13 @@ def _worker(
     return {**worker, "state": state}
 
 
-def _state(candidate: Candidate, observed: Observed, round_: Round | None) -> str:
+def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
     if candidate.liveness is Liveness.READY:
         # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
         agent = observed.agents.get(candidate.worker)
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             return "Succeeded"
-        return "Running" if round_ is not None and candidate.worker in round_.ranks else "Ready"
+        return "Running" if round_ is not None and candidate.worker in round_.ranks else left_out
     if candidate.succeeded and observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"
     if candidate.unchecked:

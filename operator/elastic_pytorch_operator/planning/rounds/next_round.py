@@ -10,7 +10,6 @@ The rules (docs/rounds.md describes them in full):
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
-- **too many**: without the last ranks, which become spares, if the pods that go are spares;
 - **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.

@@ -1,4 +1,7 @@
-"""Which worker pods should exist: as many as are wanted, each with its own index; and which are removed when there are too many."""
+"""Which worker pods should exist: as many as are wanted, and the spares, each with its own index; and which go when there are too many.
+
+A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a member without a write.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +19,14 @@ class Replicas:
 
     Attributes:
         create: indices to make a pod for.
+        apart: those of them that are beyond the wanted ones: their pods prefer nodes without another pod of the job.
         victims: pods to remove, once the current round does without them.
         discard: pods that no longer serve and can go at once.
         abandon: pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting for it.
     """
 
     create: tuple[int, ...] = ()
+    apart: frozenset[int] = frozenset()
     victims: frozenset[str] = frozenset()
     discard: tuple[PodView, ...] = ()
     abandon: tuple[PodView, ...] = ()
@@ -37,8 +42,9 @@ def plan_replicas(
     outdated: Collection[str] = (),
     displaced: Collection[str] = (),
     evacuation: Evacuation = NO_EVACUATION,
+    spares: int = 0,
 ) -> Replicas:
-    """Compares the pods there are with the number wanted.
+    """Compares the pods there are with the number wanted, and that of the spares beyond it.
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
     long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
@@ -67,20 +73,22 @@ def plan_replicas(
     misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
     misplaced = {pod.name for pod in misled}
     live = [pod for pod in serving if pod.name not in misplaced]
-    victims = _choose_victims(live, nodes, liveness_of, round_, wanted)
     members = round_.ranks if round_ else {}
+    victims = _choose_victims(live, nodes, liveness_of, members, wanted, spares)
     succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
     done = {pod.name for pod in pods if pod.succeeded and pod.name in members and pod.name in succeeded}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
-    free = [index for index in range(wanted + len(kept)) if index not in taken]
+    free = [index for index in range(wanted + spares + len(kept)) if index not in taken]
+    create = () if replaced else tuple(free[: max(0, wanted + spares - len(kept))])
     silent = tuple(
         pod
         for pod in pods
         if not pod.ended and not pod.deleting and liveness_of.get(pod.name) is Liveness.GONE and pod.name not in lost
     )
     return Replicas(
-        create=() if replaced else tuple(free[: max(0, wanted - len(kept))]),
+        create=create,
+        apart=frozenset(create[max(0, wanted - len(kept)) :]),
         victims=frozenset(victims | removed | evacuation.leaving.keys()),
         discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
@@ -91,32 +99,33 @@ def _choose_victims(
     live: Sequence[PodView],
     nodes: Mapping[str, NodeView],
     liveness_of: Mapping[str, Liveness],
-    round_: Round | None,
+    members: Mapping[str, int],
     wanted: int,
+    spares: int,
 ) -> set[str]:
-    """The pods to remove: duplicates of an index first, then those that serve least or whose nodes may end, then the highest indices."""
-    members = round_.ranks if round_ else {}
+    """The pods to remove: duplicates of an index, members beyond the wanted ones, and what is beyond the spares.
+
+    Those outside of the round go first, then those that serve least or whose nodes may end, then the highest indices.
+    """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
         node = nodes.get(pod.node)
         return (
+            pod.name not in members,
             not pod.node,
             liveness_of.get(pod.name) is not Liveness.READY,
             node is not None and node.end is not None,
-            pod.name not in members,
             pod.index,
         )
 
     victims: set[str] = set()
     indices: set[int] = set()
-    kept = []
     for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
-        if pod.index in indices:
+        room = wanted if pod.name in members else wanted + spares
+        if pod.index in indices or len(indices) >= room:
             victims.add(pod.name)
         else:
             indices.add(pod.index)
-            kept.append(pod)
-    victims.update(pod.name for pod in kept[wanted:])
     return victims
 
 

@@ -24,7 +24,7 @@ def described(changed: dict[int, PodView] | None = None, extra: list[PodView] | 
     members = fields.pop("members", None) or [pod.index for pod in pods]
     seen = observed([*pods, *(extra or [])], agents, round=a_round(*members), last_heard_at=NOW)
     job = a_job(replicas=MANY, maximum=MANY, **fields)
-    workers, newest_pod_time = describe_workers(assess_workers(seen), job, seen, seen.round)
+    workers, newest_pod_time = describe_workers(assess_workers(seen), job, seen, seen.round, job.wanted)
     return workers | OperatorState(newest_pod_time=newest_pod_time).as_status()
 
 
@@ -102,7 +102,7 @@ def test_longest_list_is_bounded() -> None:
     pods = [long(a_pod(i) if i % 2 else a_pending_pod(i)) for i in range(4096)]
     agents: list[AgentView] = [an_agent(pod.name) for pod in pods if pod.started]
     seen = observed(pods, agents, last_heard_at=NOW)
-    found, _ = describe_workers(assess_workers(seen), a_job(), seen, None)
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, None, 3)
     assert len(found["workers"]) == MAX_LISTED
     assert len(json.dumps(found).encode()) < 72 * 1024
 

@@ -12,8 +12,8 @@ from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan
 from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
-def decide(seen: Observed, wanted: int) -> Replicas:
-    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, wanted)
+def decide(seen: Observed, wanted: int, spares: int = 0) -> Replicas:
+    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, wanted, spares=spares)
 
 
 def running(*indices: int, **fields: Any) -> Observed:
@@ -127,3 +127,50 @@ def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> Non
     assert replace_outdated(all_go, "w0", "w1") == Replicas(create=(0, 1))
     replaced = observed([a_pod(0, deleting=True), a_pod(1, deleting=True), a_pod(0, name="w0-b"), a_pod(1, name="w1-b")])
     assert replace_outdated(replaced, "w0", "w1") == Replicas()
+
+
+def with_spares(members: tuple[int, ...], spares: tuple[int, ...], **fields: Any) -> Observed:
+    return replace(running(*members, *spares, **fields), round=a_round(*members))
+
+
+def test_spares_are_created_beside_the_wanted_pods_and_keep_apart() -> None:
+    assert decide(observed(), 2, 2) == Replicas(create=(0, 1, 2, 3), apart=frozenset({2, 3}))
+    assert decide(running(0, 1), 2, 1) == Replicas(create=(2,), apart=frozenset({2}))
+    assert decide(with_spares((0, 2), (1,)), 2, 1) == Replicas()
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_lost_pod_is_replaced_by_one_that_keeps_apart_while_there_is_a_spare(lost: int) -> None:
+    rest = [index for index in range(3) if index != lost]
+    seen = observed([a_dead_pod(lost), *map(a_pod, rest)], [an_agent(f"w{i}") for i in rest], round=a_round(0, 1))
+    assert decide(seen, 2, 1) == Replicas(create=(lost,), apart=frozenset({lost}))
+
+
+def test_of_two_lost_pods_one_replacement_is_for_the_group() -> None:
+    seen = observed([a_dead_pod(0), a_dead_pod(1), a_pod(2)], [an_agent("w2")], round=a_round(0, 1))
+    assert decide(seen, 2, 1) == Replicas(create=(0, 1), apart=frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("members", "others", "wanted", "spares", "victims"),
+    [
+        pytest.param((0, 1, 2), (3,), 2, 1, {"w2"}, id="a scale-down takes a member, as the spare is still one"),
+        pytest.param((1, 2, 3), (0,), 2, 1, {"w3"}, id="whatever its index"),
+        pytest.param((1, 2), (0,), 2, 0, {"w0"}, id="without spares the one outside of the round goes"),
+        pytest.param((2, 3), (0, 1), 2, 1, {"w1"}, id="of two spares that of the highest index"),
+        pytest.param((0, 1, 2), (3,), 2, 0, {"w2", "w3"}, id="both at once"),
+        pytest.param((0, 1), (2,), 3, 0, set(), id="a spare that is wanted stays"),
+        pytest.param((0, 1), (2,), 0, 0, {"w0", "w1", "w2"}, id="none is wanted"),
+    ],
+)
+def test_victims_are_spares_only_if_there_are_too_many(
+    members: tuple[int, ...], others: tuple[int, ...], wanted: int, spares: int, victims: set[str]
+) -> None:
+    assert decide(with_spares(members, others), wanted, spares).victims == victims
+
+
+def test_spare_goes_before_a_member_whose_node_may_end() -> None:
+    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=AnnouncedEnd("spec.unschedulable", Certainty.SOFT))}
+    seen = with_spares((0, 1), (2,), nodes=nodes)
+    seen = replace(seen, pods=(a_pod(0, node="node-1"), *seen.pods[1:]))
+    assert decide(seen, 2, 0).victims == {"w2"}
