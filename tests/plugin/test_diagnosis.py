@@ -88,6 +88,21 @@ def test_recorded_jobs(name: str, well: bool, lines: list[str]) -> None:
         assert line in said(diagnosis)
 
 
+def test_spares_of_a_job_that_trains_are_counted_and_what_keeps_them_away_is_named() -> None:
+    job = replace(job_of("young"), spares=2, ready_spares=2)
+    found = diagnose(job, evidence_of("young"))
+    assert found.well
+    assert "all 3 workers train, and 2 of 2 spares ready." in said(found)
+    missing = diagnose(replace(job, spares=1, ready_spares=0), evidence_of("young"))
+    assert missing.well, "it is about to start"
+    assert "all 3 workers train, and 0 of 1 spare ready." in said(missing)
+    waiting = diagnose(replace(job, ready_spares=0), evidence_of("young", pods=recorded("too-large")["pods"]))
+    assert not waiting.well
+    assert "3 Insufficient cpu." in said(waiting)
+    assert "kubectl epj resize" not in said(waiting)
+    assert "the job then grows" not in said(waiting)
+
+
 def test_saves_that_fail_again_and_again_are_named_with_what_to_do() -> None:
     message = "at least 3 saves of a checkpoint in a row have failed in w0: No space left on device (/checkpoints)"
     job = with_condition(job_of("young"), "Degraded", "CheckpointsFailing", message)

@@ -42,6 +42,15 @@ def test_a_few_metrics_are_shown() -> None:
     assert "m3 0.75 · 2 more metrics · 6.2 steps/s" in shown(many)
 
 
+def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
+    job = job_of("lost")
+    spare = Worker("char-lm-worker-3-nz26n", 3, None, "elastic-pytorch-worker2", "Spare")
+    job = replace(job, spares=1, ready_spares=1, workers=(*job.members, spare))
+    shown = text_of(show_status(job, [], moment_of("lost")))
+    assert "2 train, 3 wanted (1 to 4) · 1 of 1 spare ready · world size 2" in shown
+    assert "spare    char-lm-worker-3-nz26n  elastic-pytorch-worker2  ○ Spare" in shown
+
+
 def test_says_what_the_last_worker_added() -> None:
     job = replace(job_of("lost"), scaling="the 4th worker added 6 %")
     assert "  the 4th worker added 6 %\n" in text_of(show_status(job, events_of("lost"), moment_of("lost")))

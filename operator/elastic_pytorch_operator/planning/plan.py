@@ -60,7 +60,7 @@ def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         )  # stock torchrun formed the groups since then: the job was suspended in between
     scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
     worth = scaling.autoscale.limit(job.wanted)
-    target = Target(worth, find_quota(job, worth, observed, job.spares), job.spares)
+    target = Target(worth, find_quota(job, worth, observed), job.spares)
     todo = plan_rounds(job, target, observed, replace(memory, scaling=scaling), news)
     todo = _with_quota(job, target, observed, todo)
     change = todo.memory.interruption

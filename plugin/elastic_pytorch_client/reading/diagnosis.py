@@ -124,8 +124,9 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
     trains = job.size if job.world else 0
     if job.at_wanted_size:
-        notes = (*_refused(job), *_notes(job, evidence))
-        headline = f"{name} runs at the wanted size: all {trains} workers train."
+        notes = (*_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
+        spares = f", and {job.described_spares}" if job.spares else ""
+        headline = f"{name} runs at the wanted size: all {trains} workers train{spares}."
         return Diagnosis(headline, not notes, (*notes, *_scaling(job)))
     findings = [
         *_backing_off(job),
@@ -221,8 +222,15 @@ def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
 
 
+def _missing_spares(job: JobView, evidence: Evidence) -> Iterable[Finding]:
+    """What keeps the spares of a job from coming, which trains with all its workers."""
+    if job.ready_spares < job.spares:
+        yield from _from_pods(job, evidence)
+        yield from _silent(job, evidence)
+
+
 def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    spoken = [w.name for w in job.workers if w.state in ("Ready", "Running", "Succeeded", "Leaving", "Lost")]
+    spoken = [w.name for w in job.workers if w.state in ("Ready", "Spare", "Running", "Succeeded", "Leaving", "Lost")]
     silent = silent_pods(evidence.pods, spoken, evidence.now) if job.backend == names.BACKEND_OPERATOR else []
     if silent:
         who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"
@@ -234,9 +242,9 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _make_room(job: JobView, do: str) -> str:
-    then = "grows" if job.world else "starts"
+    then = "has its spares" if job.at_wanted_size else "grows" if job.world else "starts"
     lines = [do] if do else [f"Free resources, or add a node: the job then {then} without further action."]
-    if job.elastic and job.world and job.size >= job.minimum:
+    if job.elastic and job.world and not job.at_wanted_size and job.size >= job.minimum:
         lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {job.size}")
     return "\n".join(lines)
 

@@ -165,6 +165,8 @@ class JobView:
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
+        spares: `spec.spares`, pods that are to be ready to take over.
+        ready_spares: `status.readySpares`, those that are.
     """
 
     name: str
@@ -202,6 +204,8 @@ class JobView:
     scaling: str = ""
     stragglers: tuple[Straggler, ...] = ()
     left_out_nodes: tuple[LeftOutNode, ...] = ()
+    spares: int = 0
+    ready_spares: int = 0
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -249,6 +253,13 @@ class JobView:
     def size(self) -> int:
         """The number of workers of the current group, with those that are known only by their indexes."""
         return len(self.members) + len(self.unlisted.get(RUNNING, ()))
+
+    @property
+    def described_spares(self) -> str:
+        """How many spares are ready; empty: it keeps none."""
+        if not self.spares:
+            return ""
+        return f"{self.ready_spares} of {self.spares} spare{'' if self.spares == 1 else 's'} ready"
 
     @property
     def at_wanted_size(self) -> bool:
@@ -340,6 +351,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
         left_out_nodes=_view_left_out_nodes(status),
+        spares=int(spec.get("spares", 0)),
+        ready_spares=int(status.get("readySpares", 0)),
     )
 
 

@@ -109,6 +109,8 @@ def _workers(job: JobView, limit: int) -> Tree:
         else f"{job.size if job.world else 0} train, {size}"
     )
     label = Text().append("Workers", "bold").append(f"  {standing}")
+    if job.described_spares and not (job.ended or job.suspended):
+        label.append(f" · {job.described_spares}")
     if job.world:
         label.append(f" · world size {job.world} · round {job.round}", MUTED)
     tree = Tree(label, guide_style=MUTED)
@@ -131,7 +133,9 @@ def _workers(job: JobView, limit: int) -> Tree:
 
 def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
     place = f"rank {worker.rank}" if worker.rank is not None else "trains" if worker in job.members else "waits"
-    if worker.state in ("Leaving", "Lost"):
+    if worker.state == "Spare":
+        place = "spare"
+    elif worker.state in ("Leaving", "Lost"):
         place = "gone" if worker.rank is None else place
     text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
     text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
@@ -145,7 +149,7 @@ def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
 
 def _notable(workers: Sequence[Worker], stragglers: Container[str], limit: int) -> list[Worker]:
     """Of many, those that are not as they should be first."""
-    unwell = [w for w in workers if w.state not in ("Running", "Succeeded")]
+    unwell = [w for w in workers if w.state not in ("Running", "Spare", "Succeeded")]
     slow = [w for w in workers if w.name in stragglers]
     chosen = {w.name for w in [*unwell, *slow, *workers][:limit]}
     return [w for w in workers if w.name in chosen]

@@ -13,6 +13,7 @@ _STATES = {
     "Running": GOOD,
     "Complete": GOOD,
     "Succeeded": GOOD,
+    "Spare": GOOD,
     "Ready": BUSY,
     "Starting": BUSY,
     "Preparing": BUSY,

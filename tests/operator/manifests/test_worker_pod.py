@@ -206,3 +206,19 @@ def test_labels_are_the_users_where_nothing_selects_by_them() -> None:
 def terms_of(pod: dict[str, Any]) -> Any:
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return required["nodeSelectorTerms"]
+
+
+def test_spare_prefers_a_node_without_another_worker_of_its_job() -> None:
+    own = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]}, "nodeAffinity": {}}
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], "affinity": affinity}}
+    for job, first in ((a_job(), []), (a_job(template=template), [own])):
+        pod = a_worker_pod(job, apart=True)
+        preferred = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        *others, alone = preferred
+        assert others == first
+        assert (alone["weight"], alone["podAffinityTerm"]["topologyKey"]) == (100, "kubernetes.io/hostname")
+        selector = alone["podAffinityTerm"]["labelSelector"]["matchLabels"]
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        assert selector["elasticpytorch.dev/job-name"] == "lm"
+    assert "affinity" not in a_worker_pod(a_job())["spec"]

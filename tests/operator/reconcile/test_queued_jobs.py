@@ -126,6 +126,25 @@ def test_scaled_job_gives_back_extras_and_asks_for_more() -> None:
     play(story)
 
 
+def test_spare_runs_by_quota_and_gives_it_back_before_any_worker() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.submit("a", None, 2, spares=1)
+        await world.until(lambda: world.size("a") == 2 and world.cluster.job("a")["status"].get("readySpares") == 1)
+        assert queued(world) == 3
+        lost = world.pods("a")[0]["metadata"]["name"]
+        world.cluster.finish_deletion("default", lost)
+        await world.until(lambda: len(world.rounds["a"]) == 2)
+        await world.until(lambda: world.cluster.job("a")["status"]["readySpares"] == 1 and queued(world) == 3)
+        world.submit("b", None, 2)
+        await world.until(lambda: world.size("b") == 2)
+        assert len(world.pods("a")) == 2
+        assert [size for _, size in world.rounds["a"]] == [2, 2]
+        world.succeed("b")
+        await world.until(lambda: world.cluster.job("a")["status"]["readySpares"] == 1)
+
+    play(story, quota=4)
+
+
 def test_lowered_minimum_costs_no_worker() -> None:
     async def story(world: QueueWorld) -> None:
         def counts() -> dict[str, int]:

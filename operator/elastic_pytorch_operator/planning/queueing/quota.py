@@ -82,8 +82,8 @@ class Quota:
 NO_LIMIT = Quota()
 
 
-def find_quota(job: Job, wanted: int, observed: Observed, spares: int = 0) -> Quota:
-    """Reads from the Workloads of a job what it may use, if this many workers are wanted, and spares beyond them.
+def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
+    """Reads from the Workloads of a job what it may use, if this many workers are wanted, and its spares beyond them.
 
     Extras for the spares come last. What is granted goes to workers first: an extra that has quota is for a worker while one waits.
     """
@@ -97,7 +97,7 @@ def find_quota(job: Job, wanted: int, observed: Observed, spares: int = 0) -> Qu
     if not base_size or base is None:
         lack = _lack_of_base(job.queue.name, base) if wanted else None
         return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
-    counts = (*extra_counts(job, wanted, _base_to_be(job, base_size)), *(1 for _ in range(spares)))
+    counts = (*extra_counts(job, wanted, _base_to_be(job, base_size)), *(1 for _ in range(job.spares)))
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
     evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)

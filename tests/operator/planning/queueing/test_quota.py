@@ -13,6 +13,7 @@ from elastic_pytorch_operator.planning.queueing.quota import (
     find_quota,
     holding_pods,
 )
+from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, observed
 
@@ -150,3 +151,31 @@ def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:
     ]
     there = observed(pods, nodes={"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False)})
     assert [pod.index for pod in holding_pods(there)] == [0, 1, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "workloads", "size", "pods"),
+    [
+        pytest.param(2, (a_workload(),), 2, 2, id="the minimum comes first"),
+        pytest.param(2, (a_workload(), a_workload(1), a_workload(3)), 4, 4, id="what is granted is for workers first"),
+        pytest.param(2, (a_workload(), *map(a_workload, (1, 2, 3))), 4, 5, id="then for spares"),
+        pytest.param(2, (a_workload(), *map(a_workload, (1, 2, 3)), a_workload(4, "evicted")), 4, 5, id="a spare is preempted"),
+        pytest.param(None, (a_workload(count=4), a_workload(1)), 4, 5, id="a fixed size has extras for spares alone"),
+        pytest.param(2, (a_workload(state="evicted"), *map(a_workload, (1, 2, 3))), 0, 0, id="none without the base"),
+    ],
+)
+def test_spares_run_by_extras_that_come_last(
+    minimum: int | None, workloads: tuple[WorkloadView, ...], size: int, pods: int
+) -> None:
+    job = a_queued_job(minimum, spares=2)
+    found = find_quota(job, job.wanted, replace(observed(), workloads=workloads))
+    target = Target(job.wanted, found, job.spares)
+    assert (target.size, target.pods) == (size, pods)
+    assert (found.lack is None) == (size == 4)
+
+
+def test_extras_of_spares_follow_the_steps_between_allowed_sizes() -> None:
+    job = replace(a_queued_job(spares=1), allowed=(2, 4), wanted=4)
+    found = find_quota(job, 4, replace(observed(), workloads=(a_workload(), a_workload(2))))
+    assert (found.counts, found.size, found.pods) == ((2, 1), 2, 3)
+    assert Target(4, found, 1).pods == 3

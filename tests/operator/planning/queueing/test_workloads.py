@@ -127,6 +127,16 @@ def test_few_extras_wait_at_a_time() -> None:
     assert told(job, BASE, *waiting, pods=2) == [f"create {MAX_PENDING_EXTRAS} of 1"]
 
 
+def test_extra_for_a_spare_is_asked_for_last_and_is_ready_with_it() -> None:
+    job, extra = a_queued_job(None, 2, spares=1), a_workload(1)
+    assert CreateWorkload(1, 1, ("flavor",)) in actions(job, BASE, pods=2)
+    for ready, status in ((0, "False"), (1, "True")):
+        job = replace(job, status={"readyReplicas": 2, "readySpares": ready})
+        (patch,) = (a for a in actions(job, BASE, extra, pods=3) if isinstance(a, PatchWorkload) and a.name == extra.name)
+        assert patch.status is not None
+        assert [c["status"] for c in patch.status["conditions"] if c["type"] == "PodsReady"] == [status]
+
+
 def test_extras_are_of_the_flavors_of_the_base() -> None:
     created = actions(a_queued_job(2, 3, status={"readyReplicas": 2}), BASE, pods=2)
     assert created == [CreateWorkload(1, 1, ("flavor",))]
