@@ -220,7 +220,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "recentInterruptions",
         "stragglers",
         "refusals",
-        "readySpares",
         "leftOutNodes",
         "scaling",
         "interruptions",

@@ -12,7 +12,8 @@ from elastic_pytorch_operator.api.numbers import parse_ranges
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 
-HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Checking", "Succeeded", "Silent")  # of workers whose agents have reported
+# Of workers whose agents have reported.
+HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Checking", "Succeeded", "Silent")
 RUNNING = "Running"
 
 

@@ -153,7 +153,6 @@ class JobView:
         backoff_limit: `failurePolicy.backoffLimit`; None: no limit.
         state: the conditions in one word.
         ready: workers that train, or are ready to, without spares.
-        ready_spares: workers that wait, ready, for a loss.
         world: processes that train together, 0 while nothing trains.
         failures: those that have counted since the last progress.
         total_failures: those that have counted since the job began.
@@ -185,7 +184,6 @@ class JobView:
     allowed: tuple[int, ...]
     state: str
     ready: int
-    ready_spares: int
     world: int
     round: int
     failures: int
@@ -292,7 +290,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
         state=str(status.get("state", "Pending")),
         ready=int(status.get("readyReplicas", 0)),
-        ready_spares=int(status.get("readySpares", 0)),
         world=int(status.get("worldSize", 0)),
         round=int(status.get("round", 0)),
         failures=int(status.get("failures", 0)),

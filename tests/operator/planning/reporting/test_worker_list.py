@@ -109,5 +109,5 @@ def test_longest_list_is_bounded() -> None:
 
 def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0))
-    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round)
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
     assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]
