@@ -70,7 +70,7 @@ def test_operator_may_create_no_object_of_its_own_namespace() -> None:
 def test_operator_that_asks_kueue_for_quota_may_write_workloads_and_read_what_they_refer_to() -> None:
     objects = render("kueue.enabled=true")
     extra = {
-        ("kueue.x-k8s.io", "workloads"): ["create", "delete", "get", "list", "patch", "watch"],
+        ("kueue.x-k8s.io", "workloads"): ["create", "delete", "list", "patch", "watch"],
         ("kueue.x-k8s.io", "workloads/status"): ["patch"],
         ("kueue.x-k8s.io", "resourceflavors"): ["get"],
         ("kueue.x-k8s.io", "workloadpriorityclasses"): ["get"],

@@ -51,16 +51,12 @@ class QueueWorld(RunningController[KueueCluster]):
             self.steps, self._ended, self._addresses = before.steps, before._ended, before._addresses
             self._born, self._dying, self._beats = before._born, before._dying, before._beats
 
-    def submit(
-        self, name: str, minimum: int | None, replicas: int, *, priority: str = "", prebuilt: str = "", **spec: Any
-    ) -> None:
-        """Creates a job in the queue, with the names of a WorkloadPriorityClass and of a Workload that others have made."""
+    def submit(self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any) -> None:
+        """Creates a job in the queue, with the name of a WorkloadPriorityClass."""
         manifest = a_manifest(name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec)
         manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
         if priority:
             manifest["metadata"]["labels"][kueue.LABEL_PRIORITY_CLASS] = priority
-        if prebuilt:
-            manifest["metadata"]["labels"][kueue.PREBUILT] = prebuilt
         self.cluster.apply_job(manifest)
 
     def change(self, name: str, **spec: Any) -> None:

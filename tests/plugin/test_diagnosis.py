@@ -186,7 +186,7 @@ def without_pod_group(job: JobView) -> JobView:
         (without_pod_group, ["spec.scheduling.gang.scheduler is Kai", "Do what the message says"]),
         (
             lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),
-            ["is managed by kueue.x-k8s.io/multikueue", "kubectl describe workload -n team char-lm-base"],
+            ["is managed by kueue.x-k8s.io/multikueue", "create it again without spec.managedBy"],
         ),
         (lambda job: replace(job, managed_by="example.com/other"), ["is managed by example.com/other"]),
         (

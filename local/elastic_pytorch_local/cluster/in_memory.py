@@ -233,10 +233,6 @@ class FakeCluster(ObjectStore):
         self._called("create_workload")
         return copied(self._create(kueue.WORKLOAD, manifest))
 
-    async def get_workload(self, namespace: str, name: str) -> Manifest:
-        self._called("get_workload")
-        return copied(self._get(kueue.WORKLOAD, namespace, name))
-
     async def patch_workload(
         self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:

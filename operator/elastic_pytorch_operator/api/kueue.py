@@ -10,8 +10,6 @@ WORKLOADS: Final = "workloads"
 
 LABEL_QUEUE: Final = f"{GROUP}/queue-name"  # on a job
 LABEL_PRIORITY_CLASS: Final = f"{GROUP}/priority-class"  # on a job
-PREBUILT: Final = f"{GROUP}/prebuilt-workload-name"  # label or annotation of a job
-MULTIKUEUE: Final = f"{GROUP}/multikueue"  # in spec.managedBy: the job runs on another cluster
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"  # on a Workload
 LABEL_POD_SET: Final = f"{GROUP}/podset"  # this and the next two on a pod
 LABEL_LOCAL_QUEUE: Final = f"{GROUP}/local-queue-name"

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
 
-WorkloadPart = Literal["metadata", "spec", "status"]
+WorkloadPart = Literal["spec", "status"]
 
 
 class ClusterError(Exception):
@@ -170,10 +170,6 @@ class Cluster(Protocol):
 
     async def create_workload(self, manifest: Manifest) -> Manifest:
         """Creates a Workload."""
-        ...
-
-    async def get_workload(self, namespace: str, name: str) -> Manifest:
-        """A Workload: one of ours, or of another controller or a user."""
         ...
 
     async def patch_workload(

@@ -163,14 +163,10 @@ class KubernetesCluster:
     async def create_workload(self, manifest: Manifest) -> Manifest:
         return await self._write("POST", _workloads(manifest["metadata"]["namespace"]), manifest)
 
-    async def get_workload(self, namespace: str, name: str) -> Manifest:
-        return await self._request("GET", f"{_workloads(namespace)}/{name}")
-
     async def patch_workload(
         self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
     ) -> Manifest | None:
-        known = {"resourceVersion": version}
-        body = {"metadata": {**known, **patch}} if part == "metadata" else {"metadata": known, part: patch}
+        body = {"metadata": {"resourceVersion": version}, part: patch}
         path = f"{_workloads(namespace)}/{name}{'/status' if part == 'status' else ''}"
         return await self._patch_workload(path, body, MERGE_PATCH)
 

@@ -21,11 +21,6 @@ def workload_name(job: Job, number: int) -> str:
     return f"{job.key.name}-base" if number == BASE else f"{job.key.name}-extra-{number}"
 
 
-def workload_labels(job: Job, number: int) -> dict[str, str]:
-    """The labels of a Workload of a job."""
-    return {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(number)}
-
-
 def base_priority(job: Job, workload_class: Manifest | None, pod_classes: Mapping[str, Manifest]) -> MutableManifest:
     """The fields of a Workload's spec that say its priority, found as Kueue finds it for its own jobs.
 
@@ -64,7 +59,7 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
         "name": workload_name(job, action.number),
         "namespace": job.key.namespace,
         # The UID and the owner in one write: with the label and without an owner, Kueue takes the Workload for an orphan.
-        "labels": workload_labels(job, action.number),
+        "labels": {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(action.number)},
         "ownerReferences": [owner_reference(job)],
     }
     if job.queue.provisioning:

@@ -122,13 +122,6 @@ class CreateWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptWorkload:
-    """Take a Workload that others have made for the job as its base."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteWorkload:
     """Give quota back, or no longer ask for it."""
 
@@ -161,7 +154,7 @@ class ResizeWorkload:
     count: int
 
 
-WorkloadAction = CreateWorkload | AdoptWorkload | DeleteWorkload | PatchWorkload | ResizeWorkload
+WorkloadAction = CreateWorkload | DeleteWorkload | PatchWorkload | ResizeWorkload
 Action = (
     CreateService
     | PutPodGroup

@@ -11,7 +11,6 @@ from elastic_pytorch_operator.planning.failed_writes import mark_reported, unrep
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
-from elastic_pytorch_operator.planning.queueing.delegation import delegate
 from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
@@ -35,8 +34,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     if job.deleting:
         return Plan(memory)  # the garbage collector removes what the job owns
     if not job.ours:
-        delegation = delegate(job, observed)
-        return Plan(memory, actions=delegation.actions, recheck_at=delegation.recheck_at)
+        return Plan(memory)
     if has_ended(job.status):
         ended = _plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))

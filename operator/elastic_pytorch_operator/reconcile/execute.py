@@ -22,7 +22,6 @@ from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headles
 from elastic_pytorch_operator.manifests.workload import workload_name
 from elastic_pytorch_operator.model.actions import (
     Action,
-    AdoptWorkload,
     CreatePod,
     CreateService,
     CreateStore,
@@ -174,7 +173,7 @@ class Executor:
                 return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job), urgent=False)
             case RecordEvent():
                 return self.event(job, action)
-            case CreateWorkload() | AdoptWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
+            case CreateWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
                 return self._write_workload(job, action)
 
     def _write_workload(self, job: Job, action: WorkloadAction) -> JobWrite:

@@ -10,10 +10,8 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, WorkloadPart
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.queued_pod import PlacementConflict, place_pod
-from elastic_pytorch_operator.manifests.worker_pod import owner_reference
-from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload, workload_labels
+from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
 from elastic_pytorch_operator.model.actions import (
-    AdoptWorkload,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -26,8 +24,11 @@ from elastic_pytorch_operator.spec.job import Job
 logger = logging.getLogger(__name__)
 
 
-class QueueingError(ClusterError):
-    """What a job asks for does not go with its quota. It stays so until a user changes one of them."""
+class PlacementConflictError(ClusterError):
+    """A pod cannot be made as both its job and its quota ask for it: the template or the queue has to change."""
+
+    def __init__(self, conflict: PlacementConflict) -> None:
+        super().__init__(409, str(conflict))
 
     @property
     def judgement(self) -> Judgement:
@@ -38,17 +39,6 @@ class QueueingError(ClusterError):
     def words(self) -> str:
         """What a job's user is told."""
         return str(self)
-
-
-class PlacementConflictError(QueueingError):
-    """A pod cannot be made as both its job and its quota ask for it: the template or the queue has to change."""
-
-    def __init__(self, conflict: PlacementConflict) -> None:
-        super().__init__(409, str(conflict))
-
-
-class AdoptionError(QueueingError):
-    """The Workload that a job names cannot be its own: the Workload or the label has to change."""
 
 
 class WorkloadWriter:
@@ -80,8 +70,6 @@ class WorkloadWriter:
         match action:
             case CreateWorkload():
                 written = await self._create(job, action)
-            case AdoptWorkload(name):
-                written = await self._adopt(job, name)
             case PatchWorkload(name, version, spec, status):
                 part: WorkloadPart = "status" if status else "spec"
                 written = await self._cluster.patch_workload(namespace, name, status or spec, version, part)
@@ -120,31 +108,6 @@ class WorkloadWriter:
         created = await self._cluster.create_workload(workload(job, action, priority, labels))
         logger.info("created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]})
         return created
-
-    async def _adopt(self, job: Job, name: str) -> Manifest | None:
-        """Makes a job the owner of a Workload, as Kueue does for its own kinds (jobframework: EnsurePrebuiltWorkloadOwnership)."""
-        assert job.queue is not None
-        try:
-            found = await self._cluster.get_workload(job.key.namespace, name)
-        except ClusterError as error:
-            if error.code != 404:
-                raise
-            raise AdoptionError(404, f"Workload {name}, which {kueue.PREBUILT} names, is not there: create it") from None
-        metadata, queue = found["metadata"], found["spec"].get("queueName")
-        owners = metadata.get("ownerReferences") or []
-        other = next((owner for owner in owners if owner.get("controller") and owner["uid"] != job.uid), None)
-        if other is not None:
-            said = f"Workload {name} belongs to {other['kind']} {other['name']}: name another one in {kueue.PREBUILT}"
-            raise AdoptionError(409, said)
-        if queue != job.queue.name:
-            said = f"Workload {name} is in queue {queue}, and the job in {job.queue.name}: make {kueue.LABEL_QUEUE} the same"
-            raise AdoptionError(409, said)
-        # In one write: with the job's UID and without an owner, Kueue takes a Workload for an orphan.
-        kept = [owner for owner in owners if owner["uid"] != job.uid]
-        patch = {"labels": workload_labels(job, BASE), "ownerReferences": [*kept, owner_reference(job)]}
-        adopted = await self._cluster.patch_workload(job.key.namespace, name, patch, metadata["resourceVersion"], "metadata")
-        logger.info("adopted workload", extra={"job": str(job.key), "workload": name})
-        return adopted
 
     async def _base_priority(self, job: Job, workload_class: str) -> MutableManifest:
         if workload_class:

@@ -15,13 +15,11 @@ class Queue:
         name: of the LocalQueue in the job's namespace.
         priority_class: the name of a WorkloadPriorityClass; empty: the priority of the job's pods counts.
         provisioning: annotations for a ProvisioningRequest.
-        prebuilt: the name of a Workload that others have made for the job; empty: the operator makes it.
     """
 
     name: str
     priority_class: str = ""
     provisioning: Mapping[str, str] = field(default_factory=dict)
-    prebuilt: str = ""
 
 
 def read_queue(metadata: Mapping[str, Any]) -> Queue | None:
@@ -32,5 +30,4 @@ def read_queue(metadata: Mapping[str, Any]) -> Queue | None:
         return None
     annotations = metadata.get("annotations") or {}
     provisioning = {key: value for key, value in annotations.items() if key.startswith(kueue.PROVISIONING_PREFIX)}
-    prebuilt = labels.get(kueue.PREBUILT) or annotations.get(kueue.PREBUILT) or ""  # a long name fits no label
-    return Queue(name, labels.get(kueue.LABEL_PRIORITY_CLASS) or "", provisioning, prebuilt)
+    return Queue(name, labels.get(kueue.LABEL_PRIORITY_CLASS) or "", provisioning)

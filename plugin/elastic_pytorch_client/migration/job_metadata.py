@@ -13,7 +13,6 @@ NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 KEPT = ("name", "generateName", "namespace", "labels", "annotations")
 NOT_KEPT_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
 
 def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
@@ -45,8 +44,8 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
     return metadata
 
 
-def migrate_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> Manifest:
-    """The fields of a job's spec that say who reconciles it.
+def drop_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> None:
+    """Says that another manager of the old job does not stay. MultiKueue is one: the operator does not support it.
 
     Args:
         path: of the field in the old manifest.
@@ -54,9 +53,5 @@ def migrate_manager(path: str, manager: str | None, own_controller: str, remarks
         own_controller: its default.
         remarks: added to.
     """
-    if manager == MULTIKUEUE:
-        remarks.add(path, "stays: list this kind of job in the configuration of Kueue, or MultiKueue rejects it")
-        return {"managedBy": manager}
     if manager and manager != own_controller:
         remarks.add(path, f"{manager} is dropped: it does not know this kind of job, which would never start")
-    return {}

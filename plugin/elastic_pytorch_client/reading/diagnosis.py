@@ -11,12 +11,12 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
-from elastic_pytorch_client.reading.pods import KUEUE, PodTrouble, pod_troubles, silent_pods
+from elastic_pytorch_client.reading.pods import PodTrouble, pod_troubles, silent_pods
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.reading.timeline import JobEvent
 
-MULTIKUEUE = f"{KUEUE}multikueue"  # in spec.managedBy: Kueue has another cluster run the job
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 UNSEEN_SECONDS = 10.0
 MAX_NAMED = 3
 
@@ -111,7 +111,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         what = f"spec.managedBy is {job.managed_by}: the operator does not reconcile the job, and that controller decides when it runs."
         do = ""
         if job.managed_by == MULTIKUEUE:
-            do = f"Its Workload says on which cluster it runs, or why on none:\n  kubectl describe workload -n {job.namespace} {name}-base"
+            do = "MultiKueue does not support this kind of job. Delete it, and create it again without spec.managedBy."
         return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what, do),))
     if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
         return Diagnosis(f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),))

@@ -92,19 +92,15 @@ def start_queued(namespace: str) -> StartQueued:
         priority: str | None = None,
         steps: int = 100_000,
         memory: str = "64Mi",
-        labels: dict[str, str] | None = None,
         job_annotations: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
-        managed_by: str | None = None,
     ) -> JobUnderTest:
         manifest = read_example(ROOT / "examples" / "all-reduce" / "elastic.yaml")
-        labels = {"kueue.x-k8s.io/queue-name": queue, **(labels or {})}
+        labels = {"kueue.x-k8s.io/queue-name": queue}
         if priority is not None:
             labels["kueue.x-k8s.io/priority-class"] = priority
         manifest["metadata"] = {"name": name, "labels": labels, "annotations": job_annotations or {}}
         manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas}
-        if managed_by is not None:
-            manifest["spec"]["managedBy"] = managed_by
         if annotations is not None:
             manifest["spec"]["template"]["metadata"] = {"annotations": annotations}
         container = manifest["spec"]["template"]["spec"]["containers"][0]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.job_under_test import run_kubectl
-from tests.e2e.kueue.admission_checks import admission_check
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
@@ -69,12 +68,24 @@ def provisioned(namespace: str, parameter: str) -> int:
     return len(found)
 
 
+@contextmanager
+def admission_check(name: str) -> Iterator[None]:
+    """An AdmissionCheck by ProvisioningRequests, and their configuration, for as long as a test needs them."""
+    apply(kueue_object("ProvisioningRequestConfig", {"name": name}, {"provisioningClassName": "by-hand"}))
+    config = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": name}
+    spec = {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": config}
+    apply(kueue_object("AdmissionCheck", {"name": name}, spec))
+    try:
+        yield
+    finally:
+        run_kubectl("delete", "admissionchecks.v1beta2.kueue.x-k8s.io", name, "--wait=false")
+        run_kubectl("delete", "provisioningrequestconfigs.kueue.x-k8s.io", name, "--wait=false")
+
+
 def test_workers_wait_for_nodes_and_consume_their_request(
     make_queue: MakeQueue, start_queued: StartQueued, namespace: str
 ) -> None:
-    apply(kueue_object("ProvisioningRequestConfig", {"name": namespace}, {"provisioningClassName": "by-hand"}))
-    config = {"kind": "ProvisioningRequestConfig", "name": namespace}
-    with provisioning(), admission_check(namespace, "kueue.x-k8s.io/provisioning-request", config):
+    with provisioning(), admission_check(namespace):
         queue = make_queue(3, checks=[namespace])
         job = start_queued("job", 3, 2, job_annotations={f"provreq.kueue.x-k8s.io/{PARAMETER}": "600"})
         base = Workload("job-base", namespace)
@@ -91,4 +102,3 @@ def test_workers_wait_for_nodes_and_consume_their_request(
         consumed = {pod["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] for pod in job.pods()}
         assert consumed == set(requests(namespace))
         queue.until_used(3)
-    run_kubectl("delete", "provisioningrequestconfigs.kueue.x-k8s.io", namespace)

@@ -168,18 +168,15 @@ class Queue:
         until(lambda: self.used_workers() == workers, lambda: f"{workers} workers of quota in use, not {self.used_workers()}")
 
     def workload(
-        self, name: str, owner: dict[str, Any] | None, count: int, *, priority: int = 0, min_count: int | None = None
+        self, name: str, owner: dict[str, Any], count: int, *, priority: int = 0, min_count: int | None = None
     ) -> Workload:
-        """Creates a Workload of a suspended job, as the operator would; without an owner as MultiKueue does on a worker cluster."""
+        """Creates a Workload of a suspended job, as the operator would."""
         container = {"name": "pytorch", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
         pods: dict[str, Any] = {"name": "workers", "count": count, "template": {"spec": {"containers": [container]}}}
         if min_count is not None:
             pods["minCount"] = min_count
-        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace}
-        if owner is None:
-            metadata["labels"] = {"kueue.x-k8s.io/multikueue-origin": "multikueue"}
-        else:
-            metadata |= {"labels": {"kueue.x-k8s.io/job-uid": owner["uid"]}, "ownerReferences": [owner]}
+        labels = {"kueue.x-k8s.io/job-uid": owner["uid"]}
+        metadata = {"name": name, "namespace": self.namespace, "labels": labels, "ownerReferences": [owner]}
         spec = {"queueName": self.local_name, "priority": priority, "podSets": [pods]}
         apply(kueue_object("Workload", metadata, spec))
         return Workload(name, self.namespace)

@@ -177,13 +177,11 @@ async def test_workload_is_changed_in_the_version_that_is_known(served: tuple[Se
     server, cluster = served
     await cluster.patch_workload("team", "lm-base", {"admission": None}, "7", "status")
     await cluster.patch_workload("team", "lm-base", {"active": False}, "8")
-    await cluster.patch_workload("team", "lm-base", {"labels": {"a": "b"}}, "8", "metadata")
     await cluster.resize_workload("team", "lm-base", 2, "9")
     path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/lm-base"
     assert server.requests == [
         (f"{path}/status", "merge-patch", {"metadata": {"resourceVersion": "7"}, "status": {"admission": None}}),
         (path, "merge-patch", {"metadata": {"resourceVersion": "8"}, "spec": {"active": False}}),
-        (path, "merge-patch", {"metadata": {"resourceVersion": "8", "labels": {"a": "b"}}}),
         (
             path,
             "json-patch",

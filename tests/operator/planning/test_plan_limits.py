@@ -63,7 +63,7 @@ def test_job_created_suspended_makes_no_pod() -> None:
 
 
 def test_others_jobs_are_left_alone() -> None:
-    assert plan(a_job(managedBy="kueue.x-k8s.io/multikueue"), observed(), Memory()) == Plan(Memory())
+    assert plan(a_job(managedBy="example.com/other"), observed(), Memory()) == Plan(Memory())
     todo = plan(a_job(managedBy="elasticpytorch.dev/operator"), observed(), Memory())
     assert any(isinstance(action, CreatePod) for action in todo.actions)
 

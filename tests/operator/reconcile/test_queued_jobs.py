@@ -169,54 +169,6 @@ def test_lowered_minimum_costs_no_worker() -> None:
     play(story)
 
 
-def test_copy_of_a_job_runs_by_the_workload_that_came_with_it_and_grows() -> None:
-    async def story(world: QueueWorld) -> None:
-        world.submit("a", 2, 4, prebuilt="copied")
-        await world.until(lambda: "Workload copied" in world.condition("a", "Running")[2])
-        assert world.pods("a") == []
-
-        pods = {"name": "main", "count": 2, "template": {"spec": {"containers": [{"name": "pytorch"}]}}}
-        metadata = {"name": "copied", "namespace": "default", "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"}}
-        await world.cluster.create_workload(
-            {"metadata": metadata, "spec": {"queueName": "team", "priority": 0, "podSets": [pods]}}
-        )
-        await world.until(lambda: world.size("a") == 4)
-        assert set(world.cluster.workloads) == {"copied", "a-extra-1", "a-extra-2"}
-
-        world.cluster.evict("copied", "DeactivatedDueToEvictedOnManagerCluster", "Evicted on manager")
-        await world.until(lambda: "admission" not in world.cluster.workload("copied")["status"])
-        assert world.pods("a") == []
-        assert world.rounds["a"][-1] == ("Evicted", 0)
-
-    play(story)
-
-
-def test_delegated_job_gets_quota_and_no_pods() -> None:
-    async def story(world: QueueWorld) -> None:
-        async def copy_status(**status: int) -> None:
-            version = world.cluster.job("a")["metadata"]["resourceVersion"]
-            await world.cluster.patch_job_status("default", "a", status, version)
-
-        def ready() -> str:
-            conditions = world.cluster.workload("a-base")["status"]["conditions"]
-            return next((c["reason"] for c in conditions if c["type"] == kueue.PODS_READY), "")
-
-        world.submit("a", 2, 4, managedBy=kueue.MULTIKUEUE)
-        await world.until(lambda: world.cluster.used == 2)
-        await copy_status(replicas=2, readyReplicas=2)
-        await world.until(lambda: ready() == kueue.STARTED)
-        world.cluster.evict("a-base", "AdmissionCheck", "the other cluster has evicted it")
-        await asyncio.sleep(10)
-        assert world.cluster.used == 2, "its pods run on the other cluster"
-        await copy_status(replicas=0, readyReplicas=0)
-        await world.until(lambda: "admission" not in world.cluster.workload("a-base")["status"])
-        assert set(world.cluster.workloads) == {"a-base"}
-        assert world.pods("a") == []
-        assert set(world.cluster.job("a")["status"]) == {"replicas", "readyReplicas"}
-
-    play(story)
-
-
 def test_reservation_that_kueue_puts_back_by_a_late_write_is_released_again() -> None:
     async def story(world: QueueWorld) -> None:
         world.cluster.add_priority_class("high", 1000)
@@ -365,22 +317,5 @@ def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quota() -
             await asyncio.sleep(TICK_SECONDS)
         await world.until(lambda: world.size("a") == 3)
         assert queued(world) == 3
-
-    play(story)
-
-
-def test_adopted_workload_is_given_back_when_its_job_leaves_the_queue() -> None:
-    async def story(world: QueueWorld) -> None:
-        world.submit("a", 2, 3, prebuilt="made")
-        pods = {"name": "main", "count": 2, "template": {"spec": {"containers": [{"name": "pytorch"}]}}}
-        metadata = {"name": "made", "namespace": "default", "labels": {}}
-        await world.cluster.create_workload(
-            {"metadata": metadata, "spec": {"queueName": "team", "priority": 0, "podSets": [pods]}}
-        )
-        await world.until(lambda: world.size("a") == 3)
-        world.relabel("a", None)
-        await world.until(lambda: world.size("a") == 0)
-        await world.until(lambda: world.size("a") == 3)
-        assert (world.cluster.workloads, queued(world)) == ({}, 0)
 
     play(story)

@@ -10,11 +10,3 @@ def test_labels_and_annotations_of_a_job_name_its_queue() -> None:
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "high"}
     manifest["metadata"]["annotations"] = {"provreq.kueue.x-k8s.io/a": "1", "other": "2"}
     assert parse_job(manifest).queue == Queue("team", "high", {"provreq.kueue.x-k8s.io/a": "1"})
-
-
-def test_a_label_or_an_annotation_names_a_workload_that_others_have_made() -> None:
-    manifest = a_manifest()
-    for part in ("labels", "annotations"):
-        manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
-        manifest["metadata"].setdefault(part, {})["kueue.x-k8s.io/prebuilt-workload-name"] = "made"
-        assert parse_job(manifest).queue == Queue("team", prebuilt="made")

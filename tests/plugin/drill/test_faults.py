@@ -40,7 +40,7 @@ def test_all_faults_of_a_plain_job() -> None:
             {"status": {"conditions": [{"type": "Complete", "status": "True"}], "state": "Complete"}}, "has ended", id="end"
         ),
         pytest.param({"spec": {"suspend": True}}, "is suspended", id="suspended"),
-        pytest.param({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "is managed by", id="another operator"),
+        pytest.param({"spec": {"managedBy": "example.com/other"}}, "is managed by", id="another operator"),
         pytest.param({"spec": {"rendezvous": {"backend": "c10d"}}}, "stock torchrun", id="stock"),
         pytest.param({"status": trains([a_worker_pod(0)], 3)}, "not all 3 workers", id="a worker is missing"),
         pytest.param({"metadata": {"generation": 2}}, "not all 3 workers", id="the operator has not seen the spec"),

@@ -151,11 +151,9 @@ def _lack_of_base(queue: str, base: WorkloadView | None) -> QuotaLack:
 def _base_to_be(job: Job, base_size: int) -> int:
     """From which size the extras count: a base that is larger than the minimum becomes smaller as extras take its place.
 
-    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are. The size of a base that others
-    have made is theirs.
+    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are.
     """
-    fixed = job.allowed or job.queue is None or job.queue.prebuilt
-    return base_size if fixed else min(base_size, job.minimum)
+    return base_size if job.allowed or job.queue is None else min(base_size, job.minimum)
 
 
 def fits_job(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:

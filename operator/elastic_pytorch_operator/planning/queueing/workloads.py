@@ -9,7 +9,6 @@ from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.api.names import COMPLETE
 from elastic_pytorch_operator.model.actions import (
-    AdoptWorkload,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -49,9 +48,9 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
     actions = _give_back(surplus, holding, quota, observed.time)
     if quota.base is None:
-        return [*actions, *([_ask_for_base(job, job.queue)] if job.queue and job.wanted and not holding else [])]
+        return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.queue and job.wanted and not holding else [])]
     if kept:
-        actions += reconcile_base(job, quota, quota.base, len(holding), observed.time)
+        actions += _reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
         actions += _ask_for_extras(observed.workloads, quota, quota.base)
         if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
@@ -109,12 +108,8 @@ def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quot
     return actions
 
 
-def _ask_for_base(job: Job, queue: Queue) -> WorkloadAction:
-    return AdoptWorkload(queue.prebuilt) if queue.prebuilt else CreateWorkload(BASE, job.minimum)
-
-
-def reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
-    """Releases an evicted base, and keeps its count at the minimum. One that others have made is as they want it.
+def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
+    """Releases an evicted base, and keeps its count at the minimum.
 
     Args:
         job: whose minimum counts.
@@ -127,8 +122,6 @@ def reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, tim
         return []
     if base.evicted and base.reserves:
         return [release(base, time)] if not holding else []
-    if job.queue is None or job.queue.prebuilt:
-        return []
     if not base.reserves:
         if (
             base.active

@@ -5,7 +5,7 @@ from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.group_size import group_size
-from elastic_pytorch_client.migration.job_metadata import migrate_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.pod_failure_policy import failure_rules
@@ -59,6 +59,7 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
     say_alone("spec.completions", count, spec, pods, remarks)
     metadata = migrate_metadata(manifest, remarks)
     say_hosts("spec.template", metadata.get("name"), r"[0-9]+\.[-a-z0-9.]+", pods, remarks)
+    drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     job = make_job(
         metadata,
         pods,
@@ -66,7 +67,6 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
         processes_of(pods, remarks),
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds") if spec.get(field) is not None},
-        migrate_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks),
         policy_of("spec", spec, spec.get("backoffLimit"), pods, remarks),
     )
     return [job]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.group_size import group_size
-from elastic_pytorch_client.migration.job_metadata import migrate_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import job_trains, pods_of, policy_of, read_pods, say_alone
 from elastic_pytorch_client.migration.sources.training_pods import make_job, processes_of, say_hosts, suspension
@@ -56,6 +56,7 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
     hosts = rf"{re.escape(str(job.get('name')))}-[0-9]+-[0-9]+\b[-a-z0-9.]*"
     say_hosts(REPLICATED, metadata.get("name"), hosts, pods, remarks)
     _say_what_is_dropped(spec, job, remarks)
+    drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     migrated = make_job(
         metadata,
         pods,
@@ -64,7 +65,6 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         {field: job_spec[field] for field in ("activeDeadlineSeconds",) if job_spec.get(field) is not None},
-        migrate_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks),
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),
     )
     return [migrated]

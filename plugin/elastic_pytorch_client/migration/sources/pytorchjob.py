@@ -9,7 +9,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.group_size import nnodes_bounds
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -222,7 +222,7 @@ def _run_policy(
     for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
         if policy.get(field) is not None:
             spec[field] = policy[field]
-    spec |= migrate_manager("spec.runPolicy.managedBy", policy.get("managedBy"), OWN_CONTROLLER, remarks)
+    drop_manager("spec.runPolicy.managedBy", policy.get("managedBy"), OWN_CONTROLLER, remarks)
     _scheduling(policy.get("schedulingPolicy") or {}, template, sizes, remarks)
     return spec
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.migration.job_metadata import migrate_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -83,11 +83,11 @@ def migrate_trainjob(
             **({"nprocPerNode": processes} if processes is not None else {}),
             **({"suspend": True} if spec.get("suspend") else {}),
             **({"activeDeadlineSeconds": spec["activeDeadlineSeconds"]} if spec.get("activeDeadlineSeconds") else {}),
-            **migrate_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks),
             **({"failurePolicy": policy} if policy else {}),
             "template": template,
         },
     }
+    drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     _say_what_is_dropped(spec, remarks)
     return [job]
 

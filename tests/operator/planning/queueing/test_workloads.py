@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import (
-    AdoptWorkload,
     CreatePod,
     CreateWorkload,
     DeleteWorkload,
@@ -108,16 +107,6 @@ BASE = a_workload(conditions=READY)
 )
 def test_workloads_follow_from_what_there_is(workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]) -> None:
     assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
-
-
-def test_workload_that_others_have_made_is_adopted_and_stays_as_it_is() -> None:
-    job = replace(a_queued_job(status={"readyReplicas": 4}), queue=Queue("team", prebuilt="made"))
-    assert actions(job) == [AdoptWorkload("made")]
-    assert told(job, BASE, pods=2) == ["create 1 of 1", "create 2 of 1"], "the job grows by extras of its own"
-    for base in (a_workload(state="pending", count=3), a_workload(count=3, conditions=READY)):
-        assert not any(isinstance(action, ResizeWorkload) for action in actions(job, base, pods=2))
-    pending = a_workload(state="pending", conditions={"Requeued": ("False", "DeactivatedDueToEvictedOnManagerCluster")})
-    assert actions(job, pending) == []
 
 
 def test_few_extras_wait_at_a_time() -> None:
