@@ -11,10 +11,10 @@ from elastic_pytorch.progress.report import report
 if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
-    from elastic_pytorch.state.per_rank import PerRank
-    from elastic_pytorch.state.sharded_state import ShardedState
+    from elastic_pytorch.state.sharded.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
-    from elastic_pytorch.state.trained import Trained
+    from elastic_pytorch.state.values.per_rank import PerRank
+    from elastic_pytorch.state.values.trained import Trained
     from elastic_pytorch.training.learning_rate import scale_learning_rate
     from elastic_pytorch.training.sampler import ElasticSampler, Part
     from elastic_pytorch.training.training_loop import Step, steps
@@ -38,11 +38,11 @@ __all__ = [
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
     "Part": "elastic_pytorch.training.sampler",
-    "PerRank": "elastic_pytorch.state.per_rank",
-    "ShardedState": "elastic_pytorch.state.sharded_state",
+    "PerRank": "elastic_pytorch.state.values.per_rank",
+    "ShardedState": "elastic_pytorch.state.sharded.sharded_state",
     "State": "elastic_pytorch.state.state",
     "Step": "elastic_pytorch.training.training_loop",
-    "Trained": "elastic_pytorch.state.trained",
+    "Trained": "elastic_pytorch.state.values.trained",
     "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",

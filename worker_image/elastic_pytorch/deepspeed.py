@@ -18,7 +18,7 @@ from deepspeed.checkpoint.ds_to_universal import main as convert
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.state.restore import cpu_group
-from elastic_pytorch.state.sharded_state import ShardedState
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
 
 NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and so names of sub-folders
 

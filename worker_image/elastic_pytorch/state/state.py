@@ -17,16 +17,16 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
-from elastic_pytorch.state import rng_state
-from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
-from elastic_pytorch.state.per_rank import exchange_all, keeps_by_rank
-from elastic_pytorch.state.plain_values import PlainValues
-from elastic_pytorch.state.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
 from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest
 from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
+from elastic_pytorch.state.values import rng_state
+from elastic_pytorch.state.values.alike import refuse_states_of_their_own
+from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
+from elastic_pytorch.state.values.plain_values import PlainValues
+from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.torch_fixes import destroy_deadlock
 

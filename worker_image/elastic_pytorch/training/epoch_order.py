@@ -2,7 +2,7 @@
 
 import torch
 
-from elastic_pytorch.state.rng_state import mixed
+from elastic_pytorch.state.values.rng_state import mixed
 
 
 class EpochOrder:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset, Sampler
 
-from elastic_pytorch.state.rng_state import mixed, seed_all
+from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_order import EpochOrder
 from elastic_pytorch.training.iteration import Iteration

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from elastic_pytorch.state.rng_state import mixed, seed_all
+from elastic_pytorch.state.values.rng_state import mixed, seed_all
 
 
 class SeededDataset(Dataset[Any]):

@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.state.registered import innermost
 from elastic_pytorch.state.state import State
-from elastic_pytorch.state.trained import Trained
+from elastic_pytorch.state.values.registered import innermost
+from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.training.loaders import sampler_of
 from elastic_pytorch.training.sampler import ElasticSampler, Part
 from elastic_pytorch.transformers.refused_arguments import RESUME, check_arguments

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.per_rank import PerRank
-from elastic_pytorch.state.sharded_state import ShardedState
-from elastic_pytorch.state.trained import Trained
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from elastic_pytorch.state.values.per_rank import PerRank
+from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.alike import digest_of
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.values.alike import digest_of
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
 from torch.optim import AdamW

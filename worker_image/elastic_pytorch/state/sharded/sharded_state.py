@@ -10,12 +10,9 @@ import torch.distributed as dist
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.progress.report import report, report_failed_saves
-from elastic_pytorch.state.alike import refuse_states_of_their_own
 from elastic_pytorch.state.last_commits import unfinished
-from elastic_pytorch.state.per_rank import exchange_all
-from elastic_pytorch.state.registered import describe, model_of, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
-from elastic_pytorch.state.sharded_checkpoint import (
+from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
     load_sharded,
     newest_sharded,
@@ -23,8 +20,11 @@ from elastic_pytorch.state.sharded_checkpoint import (
     save_sharded,
     states_of,
 )
-from elastic_pytorch.state.shared_folder import first_does, refuse_unshared
+from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.values.alike import refuse_states_of_their_own
+from elastic_pytorch.state.values.per_rank import exchange_all
+from elastic_pytorch.state.values.registered import describe, model_of, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.random
 import pytest
 import torch
-from elastic_pytorch.state import rng_state
+from elastic_pytorch.state.values import rng_state
 
 pytestmark = pytest.mark.torch
 

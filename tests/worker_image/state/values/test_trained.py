@@ -8,7 +8,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.trained import describe
+from elastic_pytorch.state.values.trained import describe
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

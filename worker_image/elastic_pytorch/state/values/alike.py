@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from elastic_pytorch.state.per_rank import PerRank
-from elastic_pytorch.state.registered import RankGroup
+from elastic_pytorch.state.values.per_rank import PerRank
+from elastic_pytorch.state.values.registered import RankGroup
 from elastic_pytorch.state_format.payload import memory_of
 from elastic_pytorch.state_format.state_encoding import flatten
 

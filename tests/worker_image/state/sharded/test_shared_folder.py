@@ -14,8 +14,8 @@ import torch.distributed as dist
 from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.pod.server import PodServer
-from elastic_pytorch.state import sharded_state, shared_folder
-from elastic_pytorch.state.sharded_state import ShardedState
+from elastic_pytorch.state.sharded import sharded_state, shared_folder
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import nn
 
 from tests.worker_image.torch_group import run_group

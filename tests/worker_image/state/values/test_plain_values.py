@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.state.plain_values import PlainValues
+from elastic_pytorch.state.values.plain_values import PlainValues
 
 pytestmark = pytest.mark.torch
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.registered import describe, first_difference, refuse_sharded
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.values.registered import describe, first_difference, refuse_sharded
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.optim import ZeroRedundancyOptimizer

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch.nn.parameter import Parameter, is_lazy
 
-from elastic_pytorch.state.plain_values import Fingerprint, fingerprint
-from elastic_pytorch.state.registered import innermost
+from elastic_pytorch.state.values.plain_values import Fingerprint, fingerprint
+from elastic_pytorch.state.values.registered import innermost
 
 ROW_BYTES = 4096  # of the table as which a checksum sees a tensor
 ROWS = 1 << 14  # that are summed up at once: 64 MB
