@@ -16,7 +16,7 @@ from torch import distributed
 
 from elastic_pytorch.operator_link.client import NodeCheck
 from elastic_pytorch.operator_link.rounds import CheckRequest
-from elastic_pytorch.processes.parent_death import die_with_parent
+from elastic_pytorch.processes.orphans import die_with_parent
 
 REPETITIONS = 5
 TIME_SHARE = 0.25  # of the time of a check: after it no repetition of one kind begins

@@ -1,9 +1,26 @@
-"""Reaps orphans, as process 1 of a container must."""
+"""Processes that outlive their parents: a worker ends with its agent, and process 1 of a container reaps what others have left."""
 
 import contextlib
+import ctypes
 import os
+import signal
 from collections.abc import Set
 from multiprocessing import forkserver, resource_tracker
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Makes the kernel send SIGKILL to this process when its parent dies.
+
+    A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it, which a hung worker does not handle.
+
+    Args:
+        parent: the expected parent; if it is gone already, this process ends at once.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
 
 
 def reap_orphans(workers: Set[int]) -> None:

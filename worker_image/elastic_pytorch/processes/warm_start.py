@@ -18,7 +18,7 @@ from multiprocessing import forkserver, resource_tracker, util
 from typing import NoReturn
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.processes.parent_death import die_with_parent
+from elastic_pytorch.processes.orphans import die_with_parent
 
 # What nearly every training script imports.
 MODULES = (
