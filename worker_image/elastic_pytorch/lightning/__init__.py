@@ -4,7 +4,6 @@ Needs Lightning, as `lightning` or as `pytorch_lightning`, which nothing else of
 """
 
 from elastic_pytorch.lightning.callback import ElasticCallback
-from elastic_pytorch.lightning.environment import ElasticEnvironment
-from elastic_pytorch.lightning.trainer_options import options
+from elastic_pytorch.lightning.trainer_options import ElasticEnvironment, options
 
 __all__ = ["ElasticCallback", "ElasticEnvironment", "options"]

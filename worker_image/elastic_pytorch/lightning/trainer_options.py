@@ -1,11 +1,11 @@
-"""The Trainer's arguments in an elastic job."""
+"""The Trainer's arguments in an elastic job, and the group of ranks as Lightning is told about it."""
 
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elastic_pytorch.lightning.callback import ElasticCallback
-from elastic_pytorch.lightning.environment import ElasticEnvironment
+from elastic_pytorch.lightning.framework import TorchElasticEnvironment
 
 
 def options(
@@ -52,6 +52,22 @@ def options(
     if size:
         plugins = [ElasticEnvironment(), *plugins]
     return arguments | size | ({"plugins": plugins} if plugins else {})
+
+
+class ElasticEnvironment(TorchElasticEnvironment):
+    """Ranks and the size of the group from torchrun's variables, which the agent sets, too: any size."""
+
+    def validate_settings(self, num_devices: int, num_nodes: int) -> None:
+        """Checks that the Trainer counts with the size that the group has.
+
+        Raises:
+            ValueError: it counts with another one.
+        """
+        if num_devices * num_nodes != self.world_size():
+            raise ValueError(
+                f"the Trainer was given devices={num_devices} and num_nodes={num_nodes}, but the group has {self.world_size()} ranks: "
+                "its size changes, so leave devices and num_nodes to elastic_pytorch.lightning.options"
+            )
 
 
 def group_size(environment: Mapping[str, str]) -> dict[str, int]:
