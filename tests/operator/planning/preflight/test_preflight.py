@@ -327,3 +327,19 @@ def test_a_check_ends_in_any_case() -> None:
     assert {entry["message"] for entry in simulation.job.status["leftOutNodes"]} == {
         "has reported no result of its check after 20 s"
     }
+
+
+def test_spares_are_checked_as_they_come_and_after_a_loss_with_all_others() -> None:
+    simulation = simulate(nodes=5, minimum=None, maximum=None, spares=1)
+    simulation.settle(15)
+    assert simulation.sizes == [3]
+    assert simulation.job.status["readySpares"] == 1
+    (spare,) = [worker["name"] for worker in simulation.job.status["workers"] if worker["state"] == "Spare"]
+    checks = len(simulation.asked)
+    simulation.kill_pod(simulation.members[0])
+    simulation.settle(1)
+    assert {spare, *simulation.declared[0].workers[1:]} <= {worker for pair in simulation.asked[checks] for worker in pair}
+    simulation.settle(20)
+    assert simulation.sizes == [3, 0, 3]
+    assert spare in simulation.members
+    assert simulation.job.status["readySpares"] == 1
