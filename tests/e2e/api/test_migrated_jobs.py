@@ -1,5 +1,6 @@
-"""PyTorchJobs go through `kubectl epj migrate`, and what comes out trains to its end."""
+"""Jobs of other kinds go through `kubectl epj migrate`, and what comes out trains to its end."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from measure.kind_cluster import KUBECTL
 
 from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import JobUnderTest, run_kubectl
+from tests.old_jobs import OLD_JOBS, OldJob
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -64,54 +66,55 @@ spec:
       restartPolicy: OnFailure
       template:"""
 
-FIXED = """apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata:
-  name: fixed
-spec:
-  pytorchReplicaSpecs:
-    Master: &replica
-      replicas: 1
-      restartPolicy: OnFailure
-      template:"""
-
+IMAGE = "elastic-pytorch-worker:dev"
+AT_ONCE = 3  # jobs, whose six pods two cores start within seconds
 CASES = ROOT / "tests" / "plugin" / "migration" / "cases"
 SCRIPT = "/examples/torchrun/train.py, --checkpoint-dir, /checkpoints"
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-def migrate(namespace: str, manifest: str, name: str) -> JobUnderTest:
-    command = [str(KUBECTL), "epj", "migrate", "-f", "-"]
+def migrate(namespace: str, options: list[str], name: str, manifest: str = "") -> JobUnderTest:
+    """Migrates a manifest or files, and creates the job, with what the remarks say that a user has to fill in here."""
+    command = [str(KUBECTL), "epj", "migrate", *options]
     done = subprocess.run(command, env=ENVIRONMENT, input=manifest, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    run_kubectl("-n", namespace, "apply", "-f", "-", input=done.stdout)
+    job = yaml.safe_load(done.stdout.replace("fill-in.invalid/image-of-the-training", IMAGE))
+    job["spec"].pop("scheduling", None)  # this cluster has no Volcano
+    job["spec"]["cleanPodPolicy"] = "None"  # so that each log is there to the end
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(job))
     return JobUnderTest(name, namespace)
 
 
 def until_complete(job: JobUnderTest) -> str:
+    """Waits for a job's end; returns what all its workers have printed."""
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 180)
     text = "\n".join("\n".join(job.logs(pod["metadata"]["name"])) for pod in job.pods())
-    assert status["state"] == "Complete", f"{status.get('conditions')}\n{text[-3000:]}"
-    assert "epoch 20 of 20" in text
+    assert status["state"] == "Complete", f"{job.name}: {status.get('conditions')}\n{text[-3000:]}"
     return text
 
 
 def test_an_elastic_pytorchjob_trains_and_can_be_scaled(namespace: str) -> None:
     start = f"[python, -m, torch.distributed.run, --rdzv_backend=c10d, {SCRIPT}]"
-    job = migrate(namespace, ELASTIC + TEMPLATE.replace("{command}", start), "elastic")
+    job = migrate(namespace, ["-f", "-"], "elastic", ELASTIC + TEMPLATE.replace("{command}", start))
     job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
     text = until_complete(job)
+    assert "epoch 20 of 20" in text
     assert job.get()["spec"]["minReplicas"] == 2
     assert re.search(r"rank \d of [23], local rank", text)
 
 
-@pytest.mark.long
-def test_a_master_and_a_worker_become_two_workers(namespace: str) -> None:
-    manifest = FIXED + TEMPLATE.replace("{command}", f"[python3, {SCRIPT}]") + "    Worker: *replica\n"
-    job = migrate(namespace, manifest, "fixed")
-    text = until_complete(job)
-    assert "minReplicas" not in job.get()["spec"]
-    assert {int(rank) for rank in re.findall(r"rank (\d) of 2, local rank", text)} == {0, 1}
+def test_ten_jobs_of_other_kinds_train(namespace: str) -> None:
+    started: list[tuple[OldJob, JobUnderTest]] = []
+    trained = 0
+    for old in OLD_JOBS:
+        if len(started) - trained == AT_ONCE:
+            before, job = started[trained]
+            before.assert_trained(until_complete(job))
+            trained += 1
+        started.append((old, migrate(namespace, old.options(), old.path.stem)))
+    for before, job in started[trained:]:
+        before.assert_trained(until_complete(job))
+    assert len(started) == 10
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*/after.yaml")), ids=lambda path: path.parent.name)

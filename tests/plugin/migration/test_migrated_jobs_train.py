@@ -9,6 +9,9 @@ import pytest
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
+from tests.old_jobs import OLD_JOBS, OldJob
+from tests.paths import ROOT
+
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = """
@@ -75,11 +78,21 @@ def ranks_of(old: str, folder: Path) -> set[str]:
     migrated: Migrated
     [migrated] = [migrate_script(old, "old.sbatch")] if old.startswith("#!") else migrate_documents(read_documents(old))
     assert migrated.failed is None, migrated.failed
-    (folder / "job.yaml").write_text(write_documents(migrated.documents))
-    command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return set(re.findall(r"rank \d of \d, local rank \d, lr [\d.e-]+", trained(write_documents(migrated.documents), folder)))
+
+
+def trained(job: str, folder: Path) -> str:
+    """What the workers of a job print until it is complete."""
+    (folder / "job.yaml").write_text(job)
+    return run_module(folder, "elastic_pytorch_local", "job.yaml", "--workdir", ".")
+
+
+def run_module(folder: Path, *words: str) -> str:
+    """What a module prints that runs in a folder, as containers without a `workingDir` then do, too."""
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    return set(re.findall(r"rank \d of \d, local rank \d, lr [\d.e-]+", done.stdout))
+    return done.stdout
 
 
 @pytest.mark.parametrize("command", WAYS.values(), ids=WAYS)
@@ -98,3 +111,12 @@ def test_an_elastic_job_with_two_processes_in_its_pod(tmp_path: Path) -> None:
 
 def test_a_batch_script_trains_as_two_workers(tmp_path: Path) -> None:
     assert ranks_of(BATCH_SCRIPT, tmp_path) == {f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)}
+
+
+@pytest.mark.parametrize("old", OLD_JOBS, ids=lambda old: old.path.stem)
+def test_an_old_job_of_the_cluster_trains_here(old: OldJob, tmp_path: Path) -> None:
+    """Each job of tests/e2e/api/test_migrated_jobs.py, with the script of this checkout."""
+    copy = tmp_path / old.path.name
+    copy.write_text(old.path.read_text().replace("/examples/", f"{ROOT}/examples/"))
+    new = run_module(tmp_path, "elastic_pytorch_client", "migrate", *old.options(copy))
+    old.assert_trained(trained(new, tmp_path))
