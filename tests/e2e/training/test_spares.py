@@ -33,7 +33,7 @@ def test_spare_takes_over_in_the_round_that_follows_a_loss(start_job: StartJob, 
     job.until_stepping(leader, 2)
     spare = spare_of(job)
     before = job.status
-    assert (before["replicas"], before["readyReplicas"], before["state"]) == (2, 2, "Running"), "a spare counts as none of the workers"
+    assert (before["replicas"], before["readyReplicas"], before["state"]) == (2, 2, "Running"), "a spare is no worker"
     assert job.condition("Degraded")["status"] == "False"
     job.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
     after = job.until(lambda status: status["round"] > before["round"], "the round after the loss", 30)
