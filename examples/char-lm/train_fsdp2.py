@@ -1,7 +1,8 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Every few steps all
-workers together write a checkpoint, which a group of any size can go on from. A group that is told to change writes one, too.
+What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Each worker keeps its
+shards in its pod's memory, and another pod has a copy. A group of any size goes on from them, and no volume is needed for that. Now
+and then all workers together write a checkpoint, for the loss of several pods at once.
 With NCCL on GPUs, with gloo where there is none.
 """
 
@@ -33,7 +34,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--context", type=int, default=64, help="characters per sample")
     parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
-    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument("--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk")
     parser.add_argument("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
     parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
@@ -116,7 +117,7 @@ def main() -> None:
     sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
     state = elastic.ShardedState(
         options.checkpoint_dir / options.run_id,
-        every=options.checkpoint_every,
+        flush_seconds=options.checkpoint_every,
         total_steps=options.steps,
         model=model,
         optimizer=optimizer,

@@ -26,7 +26,7 @@ NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and 
 class DeepSpeedState(ShardedState):
     """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
 
-    Every few steps all ranks together write a checkpoint. So the loss of a worker costs the steps since the last one. A stop at a boundary
+    It has no memory: DeepSpeed gives its parts of the state to files only. Every few steps all ranks together write a checkpoint. So the loss of a worker costs the steps since the last one. A stop at a boundary
     costs none: it always saves. Everything else that the training would miss is registered, such as the sampler.
 
     Args:
@@ -54,7 +54,7 @@ class DeepSpeedState(ShardedState):
         **registered: Any,
     ) -> None:
         check_engine(engine)
-        super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, **registered)
+        super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, memory=False, **registered)
         self._engine = ZeroEngine(engine)
 
 

@@ -240,6 +240,7 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
         {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},
         {"name": "ELASTIC_PYTORCH_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "ELASTIC_PYTORCH_WORKER_INDEX", "value": str(index)},
+        {"name": "ELASTIC_PYTORCH_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
         {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
         *([{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}] if job.checkpoint_path else []),

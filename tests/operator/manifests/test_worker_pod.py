@@ -66,6 +66,7 @@ def test_environment_of_the_agent() -> None:
     variables = env(build(a_job(nprocPerNode=2, rendezvous={"port": 30000})))
     assert variables["ELASTIC_PYTORCH_OPERATOR_URL"] == "http://operator:8443"
     assert variables["ELASTIC_PYTORCH_WORKER"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert variables["ELASTIC_PYTORCH_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
     assert variables["ELASTIC_PYTORCH_GRACE_SECONDS"] == "30"
     assert variables["PET_NPROC_PER_NODE"] == "2"
     assert variables["ELASTIC_PYTORCH_STORE_PORT"] == "30000"

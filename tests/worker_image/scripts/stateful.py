@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from events import event
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -33,6 +34,7 @@ parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
 parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
 parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
+parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards each pod keeps for itself and for another one")
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
@@ -53,7 +55,13 @@ model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), 
 optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
 sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
-state = elastic.State(
+if options.sharded:
+    dist.init_process_group(options.backend)
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
+state = (elastic.ShardedState if options.sharded else elastic.State)(
     options.folder,
     every=options.every or None,
     model=model,
@@ -67,9 +75,10 @@ state = elastic.State(
 
 
 def train() -> None:
-    dist.init_process_group(options.backend)
+    if not options.sharded:
+        dist.init_process_group(options.backend)
     first = state.restore()
-    ddp = DistributedDataParallel(model)
+    ddp = model if options.sharded else DistributedDataParallel(model)
     event("restored", step=first, generation=state._version.generation)
     taken: list[int] = []
     for epoch in sampler.epochs(options.epochs):
@@ -98,11 +107,15 @@ def train() -> None:
             taken = []
             time.sleep(options.step_seconds)
             state.commit(loss=loss)
-    dist.destroy_process_group()
+    if not options.sharded:
+        dist.destroy_process_group()
 
 
 if options.early_group:
     dist.init_process_group(options.backend)
 (elastic.in_process(train) if options.in_process else train)()
-digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
-event("done", digest=digest, parameters=[x for p in model.parameters() for x in p.flatten().tolist()])
+parameters = [p.full_tensor() if options.sharded else p for p in model.parameters()]
+digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
+event("done", digest=digest, parameters=[x for p in parameters for x in p.flatten().tolist()])
+if options.sharded:
+    dist.destroy_process_group()

@@ -67,7 +67,7 @@ def train(folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, ma
     fully_shard(tensor_parallel(model, mesh["tensors"]), mesh=data_parallel)
     optimizer = SGD(model.parameters(), lr=0.5)
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel)
-    state = elastic.ShardedState(folder, every=100, model=model, optimizer=optimizer, sampler=sampler)
+    state = elastic.ShardedState(folder, every=100, memory=False, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     seen: list[int] = []
     for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=1, max_steps=max_steps):
@@ -126,7 +126,9 @@ def words_for(make: Callable[[DeviceMesh], tuple[nn.Module, DeviceMesh | None]])
         model, given = make(mesh)
         data, optimizer = TensorDataset(torch.randn(16, 5)), SGD(model.parameters(), lr=0.1)
         sampler = elastic.ElasticSampler(data, 4, mesh=given)
-        state: Any = elastic.ShardedState(f"unused-{make.__name__}", every=1, model=model, optimizer=optimizer, sampler=sampler)
+        state: Any = elastic.ShardedState(
+            f"unused-{make.__name__}", every=1, memory=False, model=model, optimizer=optimizer, sampler=sampler
+        )
         elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, max_steps=1)
     except (RuntimeError, ValueError) as error:
         return str(error)

@@ -225,6 +225,7 @@ class ElasticAgent(LocalElasticAgent):
             newer_round=self._client.newest.number if newer else None,
             orderly=handler.newer_round_is_orderly(),
             urgent=self._signals.received is not None or not handler.newer_round_keeps_all(),
+            leaves=newer and self._client.newest.rank is None,
         )
 
     def _keep_workers(self, worker_group: WorkerGroup) -> None:

@@ -125,7 +125,8 @@ class Handover:
         self._clock = clock
         self._lock = threading.Lock()
         self._reports: dict[int, WorkerReport] = {}
-        self._announced: tuple[int, bool] | None = None  # the newer round, if any, and whether the change is orderly
+        # The newer round, if any, whether the change is orderly, and whether this pod leaves.
+        self._announced: tuple[int, bool, bool] | None = None
         self._since = 0.0
         self._idle_since: float | None = None
         self._urgent_since: float | None = None
@@ -137,7 +138,9 @@ class Handover:
             self._reports = {}
         self._forget_change()
 
-    def way(self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True) -> Way:
+    def way(
+        self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True, leaves: bool = False
+    ) -> Way:
         """Returns what to do with the workers now that their round is over, and announces the change to them.
 
         Args:
@@ -145,15 +148,16 @@ class Handover:
             newer_round: the round that ends theirs; None: a failure ends it.
             orderly: see `choose_way`.
             urgent: a member must leave within its pod's grace period.
+            leaves: this pod is not in the newer round.
         """
         now = self._clock()
         workers = self._of(pids)
-        change = (newer_round or 0, orderly and newer_round is not None)
+        change = (newer_round or 0, orderly and newer_round is not None, leaves)
         if change != self._announced:
             if self._announced is None or (self._announced[1] and not change[1]):
                 self._since = now
             self._announced = change
-            self._server.broadcast({"kind": CHANGE, "round": change[0], "orderly": change[1]})
+            self._server.broadcast({"kind": CHANGE, "round": change[0], "orderly": change[1], "leaves": change[2]})
         if urgent and self._urgent_since is None:
             self._urgent_since = now
         if not all(worker.is_idle for worker in workers):

@@ -8,18 +8,19 @@ from typing import Any
 import torch
 
 from elastic_pytorch.memory.slot_memory import MADV_POPULATE_WRITE
-from elastic_pytorch.memory.slots import read_header, valid_slots
+from elastic_pytorch.memory.slots import Slot, read_header, valid_slots
 from elastic_pytorch.state_format.payload import view_payload
 
 
 class MappedState:
-    """The newest state in a memory file.
+    """A state in a memory file.
 
     Its tensors are views of the memory, copied page by page as they are written to. They are valid until their slot is written to: call
     `release` before that.
 
     Args:
         fd: the memory file; it may be closed after the call.
+        slot: with the state; None: the newest one.
 
     Attributes:
         version: of the state.
@@ -30,13 +31,13 @@ class MappedState:
         ValueError: it was written by a release with another format.
     """
 
-    def __init__(self, fd: int) -> None:
-        slots = valid_slots(read_header(fd))
-        if not slots:
+    def __init__(self, fd: int, slot: Slot | None = None) -> None:
+        slot = slot or next(iter(valid_slots(read_header(fd))), None)
+        if slot is None:
             raise LookupError("an empty snapshot")
-        self.version = slots[0].version
-        self._length = slots[0].length
-        self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slots[0].offset)
+        self.version = slot.version
+        self._length = slot.length
+        self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slot.offset)
         self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
         self.tree: Any = view_payload(self._map, self._length)
 
@@ -44,6 +45,12 @@ class MappedState:
         """Whether a tensor lies in this memory."""
         at = tensor.data_ptr() if tensor.device.type == "cpu" and tensor.layout is torch.strided else 0
         return self._address <= at < self._address + self._length
+
+    @property
+    def payload(self) -> torch.Tensor:
+        """Its bytes, which are not to be changed."""
+        assert self._map is not None
+        return torch.frombuffer(self._map, dtype=torch.uint8)
 
     def release(self) -> None:
         """Drops the tree. If one of its tensors is still used, this process gets its own copy of the memory, which nothing changes."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.slots import SLOTS
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -32,6 +33,7 @@ class PodMemory:
     Args:
         name: of the memory, in the pod.
         client: of the server that keeps it.
+        slots: how many states it has room for.
 
     Attributes:
         pod: the pod's number in the group; None: the processes of this machine share no memory, as there is no agent.
@@ -39,9 +41,10 @@ class PodMemory:
         snapshot: the memory; only of the process that keeps it.
     """
 
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: Client, slots: int = SLOTS) -> None:
         self._name = name
         self._client = client
+        self._slots = slots
         self.pod: int | None = None
         self.keeps = False
         self.snapshot: Snapshot | None = None
@@ -58,12 +61,12 @@ class PodMemory:
         descriptor = None if self.pod is None else self._client.fetch(self._name)
         if descriptor is not None:
             try:
-                self.snapshot = Snapshot(descriptor)
+                self.snapshot = Snapshot(descriptor, self._slots)
                 return
             except ValueError as error:
                 os.close(descriptor)
                 logger.warning("the pod's memory of the state is of no use: %s", error)
-        snapshot = Snapshot.create(self._name)
+        snapshot = Snapshot.create(self._name, self._slots)
         self._client.keep_memory(self._name, snapshot.fd)
         if self.pod is not None:
             held = self._client.fetch(self._name)  # so all processes of the pod find it from now on

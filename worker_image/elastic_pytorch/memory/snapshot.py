@@ -2,10 +2,13 @@
 
 import contextlib
 import fcntl
+import mmap
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory import slots
@@ -27,27 +30,32 @@ class Snapshot:
 
     Args:
         fd: the memory file's descriptor; this object owns it from then on.
+        count: how many slots to use. With two of them, nothing may pin one.
 
     Attributes:
         fd: the same, to be handed to the process that keeps it.
+        kept: the version that is not overwritten, even where it is not the newest, while the newest may be; None: the newest is not.
 
     Raises:
         ValueError: the descriptor is not a snapshot's.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, count: int = SLOTS) -> None:
         slots.valid_slots(slots.read_header(fd))
         self.fd = fd
+        self.kept: StateVersion | None = None
+        self._count = count
         self._mappings: list[SlotMemory | None] = [None] * SLOTS
         self._prepared: list[TensorKind] = []  # what the slots' memory has been laid out for
         self._copying: tuple[Slot, Copy] | None = None
 
     @classmethod
-    def create(cls, name: str) -> "Snapshot":
+    def create(cls, name: str, count: int = SLOTS) -> "Snapshot":
         """Creates an empty snapshot.
 
         Args:
             name: for /proc/PID/maps.
+            count: how many slots to use.
         """
         fd = os.memfd_create(name[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
@@ -55,7 +63,7 @@ class Snapshot:
             # A reader must not be killed because another process has made the file shorter.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
             os.pwrite(fd, MAGIC, 0)
-            return cls(fd)
+            return cls(fd, count)
         except BaseException:
             os.close(fd)
             raise
@@ -93,8 +101,8 @@ class Snapshot:
         self.settle(wait=True)
         skeleton, tensors = flatten(tree)
         kinds = [(tensor.dtype, tensor.shape) for tensor in tensors]
-        slots = self._slots()
-        number = self._empty_slots(slots[0].number if slots else None)
+        slots = self.slots()
+        number = self._empty_slots(slots)
         mapping = self._mappings[number]
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
             self._mappings[number] = None  # its memory is released before the new one is allocated
@@ -102,7 +110,7 @@ class Snapshot:
             if kinds != self._prepared:
                 self._prepared = kinds
                 self._mappings = [mapping if each == number else None for each in range(SLOTS)]
-                self._prepare(slots[0].number if slots else (number + 1) % SLOTS, kinds, len(skeleton))
+                self._prepare(slots[0].number if slots else (number + 1) % self._count, kinds, len(skeleton))
         if any(tensor.is_cuda for tensor in tensors):
             mapping.lock()
         length = mapping.put_skeleton(skeleton)
@@ -114,6 +122,18 @@ class Snapshot:
             copying.finish()
             raise
         self._copying = slot, copying
+
+    def receive(self, version: StateVersion, length: int) -> "Arriving":
+        """Empties a slot for a state that comes from another pod, and is the newest one once it is complete.
+
+        Args:
+            version: of the state.
+            length: of its payload, in bytes.
+        """
+        slots = self.slots()
+        number = self._empty_slots(slots)
+        self._mappings[number] = None
+        return Arriving(self.fd, Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length))
 
     @property
     def copying(self) -> bool:
@@ -145,7 +165,7 @@ class Snapshot:
 
     def newest(self) -> StateVersion | None:
         """Returns the version of the state that was written last; None: there is none."""
-        slots = self._slots()
+        slots = self.slots()
         return slots[0].version if slots else None
 
     def read(self) -> tuple[StateVersion, Any]:
@@ -155,7 +175,7 @@ class Snapshot:
             LookupError: there is none.
             ValueError: it was written by a release with another format.
         """
-        slots = self._slots()
+        slots = self.slots()
         if not slots:
             raise LookupError("an empty snapshot")
 
@@ -171,22 +191,24 @@ class Snapshot:
         self._mappings = [None] * SLOTS
         os.close(self.fd)
 
-    def _slots(self) -> list[Slot]:
+    def slots(self) -> list[Slot]:
+        """Returns the slots that hold a state, the newest first."""
         return slots.valid_slots(slots.read_header(self.fd))
 
-    def _empty_slots(self, newest: int | None) -> int:
+    def _empty_slots(self, held: list[Slot]) -> int:
         """Empties a slot to write to, and releases the memory of other unused slots.
 
         See `pin_newest` for how this agrees with pinning.
         """
+        spared = next((slot.number for slot in held if slot.version == self.kept), held[0].number if held else None)
         empty: list[int] = []
-        for number in sorted(range(SLOTS), key=lambda number: self._mappings[number] is None):
-            if number not in (newest, self._pinned()):
+        for number in sorted(range(self._count), key=lambda number: self._mappings[number] is None):
+            if number not in (spared, self._pinned()):
                 os.pwrite(self.fd, _EMPTY, slots.entry_offset(number))
                 if self._pinned() != number:
                     empty.append(number)
         if not empty:
-            raise AssertionError("three slots, of which one is the newest and one at most is pinned")
+            raise AssertionError("all slots are spared or pinned")
         for number in empty[1:]:
             self._mappings[number] = None
             give_back(self.fd, number)
@@ -210,6 +232,26 @@ class Snapshot:
                 os.close(fd)
 
         threading.Thread(target=prepare, name="snapshot memory", daemon=True).start()
+
+
+class Arriving:
+    """A state that another pod sends.
+
+    Args:
+        fd: of the snapshot.
+        slot: where it is put.
+
+    Attributes:
+        memory: of its payload, as bytes.
+    """
+
+    def __init__(self, fd: int, slot: Slot) -> None:
+        self._fd, self._slot = fd, slot
+        self.memory = torch.frombuffer(mmap.mmap(fd, slot.length, offset=slot.offset), dtype=torch.uint8)
+
+    def complete(self) -> None:
+        """Makes it the newest state."""
+        os.pwrite(self._fd, slots.pack_entry(self._slot), slots.entry_offset(self._slot.number))
 
 
 def read_exactly(fd: int, offset: int, buffer: memoryview) -> None:

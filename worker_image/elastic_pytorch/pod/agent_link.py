@@ -34,11 +34,15 @@ class AgentLink:
 
     Args:
         client: the connection to the agent.
+
+    Attributes:
+        leaves: whether this pod is not in the next group, as far as the agent knew when it announced the change.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._wanted = False
+        self.leaves = False
 
     def wanted(self) -> bool:
         """Whether the group must stop at a step boundary, as far as this worker knows. Takes microseconds."""
@@ -101,8 +105,9 @@ class AgentLink:
     def _take(self, message: Message) -> None:
         if message.get("kind") == CHANGE:
             self._wanted = bool(message.get("orderly"))
+            self.leaves = bool(message.get("leaves"))
         elif message.get("kind") == GO:
-            self._wanted = False
+            self._wanted = self.leaves = False
 
 
 # Of a process, by its id: one that is forked from it has its own.

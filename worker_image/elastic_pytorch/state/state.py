@@ -21,7 +21,7 @@ from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
 from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest
-from elastic_pytorch.state.step_boundary import Done, StepBoundary, start_maximum
+from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, Done, StepBoundary, start_maximum
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import refuse_states_of_their_own
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
@@ -194,7 +194,7 @@ class State(Registered):
         if stop and not due:
             self._commit_together()
         if stop or last:
-            self._settle_last()
+            self._settle_last(stop=stop)
         self._flush(now=stop or last)
         self._report(loss)
         if stop and agent is not None:
@@ -258,13 +258,11 @@ class State(Registered):
         self._commit_alone()
 
     def _tree(self) -> dict[str, Any]:
-        return {
-            "layout": LAYOUT,
-            "step": self._step,
-            "objects": self._states(),
-            "values": self._values,
-            "random": rng_state.capture(self._rank, self._world),
-        }
+        return self._tree_of(self._states())
+
+    def _tree_of(self, states: dict[str, Any]) -> dict[str, Any]:
+        random = rng_state.capture(self._rank, self._world)
+        return {"layout": LAYOUT, "step": self._step, "objects": states, "values": self._values, "random": random}
 
     def _load(self, found: Found) -> None:
         tree, found.tree = found.tree, None
@@ -290,12 +288,16 @@ class State(Registered):
         self._interval.restart()
         if dist.is_initialized():
             group = self._group
-            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval)
+            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval, self._agreement())
         else:
             self._boundary = StepBoundary(lambda _: Done(), self._interval)
         self._agent_link = agent_link.current()
         if (agent := self._agent_link) is not None:
             agent.cooperate(in_process=in_process.active())
+
+    def _agreement(self) -> Agreement:
+        """What the ranks agree on besides."""
+        return NO_AGREEMENT
 
     def _find_memory(self) -> None:
         """Takes over the memory of the state in the pod, or creates it."""
@@ -312,8 +314,9 @@ class State(Registered):
             self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
             self._leave.atexit = False
 
-    def _settle_last(self) -> None:
+    def _settle_last(self, *, stop: bool) -> None:
         """Waits until the last commit of the group, or of the training, is complete."""
+        del stop
         self._commits.settle(wait=True)
 
     def _commit_together(self) -> None:

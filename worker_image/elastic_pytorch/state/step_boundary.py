@@ -8,8 +8,8 @@ holds for all.
 
 import time
 from array import array
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -44,12 +44,28 @@ def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
     return work
 
 
+class Agreement(NamedTuple):
+    """Numbers of which the ranks learn the largest.
+
+    Attributes:
+        own: returns this rank's; called when an agreement begins.
+        learn: called with the largest of each, on all ranks at the same step.
+    """
+
+    own: Callable[[], Sequence[int]]
+    learn: Callable[[Sequence[int]], None]
+
+
+NO_AGREEMENT = Agreement(lambda: (), lambda _: None)
+
+
 class StepBoundary:
     """Decides at each step boundary of a group whether all its ranks stop there.
 
     Args:
         start: starts an agreement, see `start_maximum`.
         interval: of the commits: read when an agreement begins, and set to the outcome.
+        besides: what else the ranks agree on.
         clock: seconds, from any zero.
     """
 
@@ -57,19 +73,28 @@ class StepBoundary:
         self,
         start: Callable[[torch.Tensor], Pending],
         interval: CommitInterval,
+        besides: Agreement = NO_AGREEMENT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start = start
         self._commits = interval
+        self._besides = besides
         self._clock = clock
-        # Whether to stop, the steps between two agreements, the steps between two commits: as numbers, and the same memory as a tensor.
-        self._numbers = array("q", (0, 1, 1))
+        # Whether to stop, the steps between two agreements, the steps between two commits, and what else there is: as numbers, and the same
+        # memory as a tensor.
+        self._numbers = array("q", (0, 1, 1, *besides.own()))
         self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
         self._pending: Pending | None = None
         self._step = 0
         self._begun = 0
         self._begun_at = clock()
         self._next = 1
+        self._between = 0
+
+    @property
+    def steps_are_long(self) -> bool:
+        """Whether the ranks agree after each step; the same on all of them."""
+        return self._between == 1
 
     def reached(self, wanted: Callable[[], bool]) -> bool:
         """Whether all ranks stop at this boundary. Every rank must call it after every step.
@@ -84,11 +109,13 @@ class StepBoundary:
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.wait()
-            stop, interval, commit_steps = self._numbers
+            stop, interval, commit_steps, *besides = self._numbers
             if stop:
                 return True
+            self._besides.learn(besides)
             self._commits.agree(commit_steps)
-            self._next = self._begun + max(1, interval)
+            self._between = max(1, interval)
+            self._next = self._begun + self._between
         if self._step >= self._next:
             self._begin(wanted())
         return False
@@ -107,5 +134,6 @@ class StepBoundary:
         interval = min(MAX_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
         self._begun, self._begun_at = self._step, now
         # All take the largest interval that any rank has found: they must also agree on when the next agreement begins.
-        self._numbers[0], self._numbers[1], self._numbers[2] = int(wanted), max(1, interval), self._commits.wanted()
+        numbers = (int(wanted), max(1, interval), self._commits.wanted(), *self._besides.own())
+        self._numbers[:] = array("q", numbers)
         self._pending = self._start(self._tensor)

@@ -27,7 +27,7 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
     model = fully_shard(nn.Linear(5, 3))
     optimizer = AdamW(model.parameters())
     sampler = ElasticSampler(100, 5)
-    state = ShardedState(folder, every=4, keep=9, model=model, optimizer=optimizer, sampler=sampler, best=9.0)
+    state = ShardedState(folder, every=4, memory=False, keep=9, model=model, optimizer=optimizer, sampler=sampler, best=9.0)
     begun = state.restore()
     best = state.best
     for batch in sampler:
@@ -58,7 +58,7 @@ def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path
 
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="init_process_group"):
-        ShardedState(tmp_path, every=4, model=nn.Linear(2, 2)).restore()
+        ShardedState(tmp_path, every=4, memory=False, model=nn.Linear(2, 2)).restore()
 
 
 class Place:
@@ -76,7 +76,7 @@ def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
     torch.manual_seed(0)
     place = Place()
     kept = PerRank(place) if by_rank else place
-    state = ShardedState(folder, every=2, total_steps=9, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    state = ShardedState(folder, every=2, memory=False, total_steps=9, model=fully_shard(nn.Linear(5, 3)), place=kept)
     try:
         state.restore()
     except RuntimeError as error:
@@ -108,7 +108,7 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
     """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, every=1, model=model, optimizer=AdamW(model.parameters()))
+    state = ShardedState(folder, every=1, memory=False, model=model, optimizer=AdamW(model.parameters()))
     if (found := state.restore()) == 0:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -124,7 +124,7 @@ def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: 
 
 
 def refuse_trained(folder: Path) -> str:
-    state = ShardedState(folder, every=1, model=Trained(fully_shard(nn.Linear(5, 3))))
+    state = ShardedState(folder, every=1, memory=False, model=Trained(fully_shard(nn.Linear(5, 3))))
     with pytest.raises(RuntimeError) as refused:
         state.restore()
     return str(refused.value)

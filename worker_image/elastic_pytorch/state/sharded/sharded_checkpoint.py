@@ -22,7 +22,9 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.state.sharded.regions import Keys
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
+from elastic_pytorch.state.sharded.trees import Tree, insert, name_of, taken_apart
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load
@@ -40,9 +42,6 @@ from elastic_pytorch.storage.sharded_folder import (
     sharded_checkpoints,
     sync_files,
 )
-
-Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
-Tree = dict[Any, Any]
 
 ENGINE = "engine"  # the sub-folder of what an engine writes by itself
 
@@ -131,7 +130,7 @@ def save_sharded(
         return token
 
     partial = partial_path(folder, version, first_does(begin, group))
-    shards, rest = _taken_apart(tree)
+    shards, rest = taken_apart(tree)
     try:
         if shards or engine is None:
             _write_shards(partial, shards, group)
@@ -219,10 +218,10 @@ def load_sharded(
         content = _content_if_whole(path, version, group)
         if content is None:
             continue
-        shards, _ = _taken_apart(template())
+        shards, _ = taken_apart(template())
         missing = set(map(tuple, content["shards"])) ^ shards.keys()
         if missing:
-            raise RuntimeError(f"checkpoint {path.name} does not fit: {_name(min(missing, key=str))} is in one of them only")
+            raise RuntimeError(f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only")
         try:
             if shards or engine is None:
                 read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
@@ -232,7 +231,7 @@ def load_sharded(
             engine.load(path / ENGINE)
         whole: Tree = content["rest"]
         for keys, tensor in shards.items():
-            _insert(whole, keys, tensor)
+            insert(whole, keys, tensor)
         return version, whole
     return None
 
@@ -316,38 +315,8 @@ def _nothing() -> None:
     """Does nothing, while another rank reads."""
 
 
-# --- trees ---------------------------------------------------------------------------------------------------------
-
-
-def _taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
-    """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them."""
-    shards: dict[Keys, DTensor] = {}
-
-    def without_shards(value: Any, keys: Keys) -> Any:
-        if isinstance(value, DTensor):
-            shards[keys] = value
-            return None
-        if isinstance(value, dict):
-            return {key: without_shards(each, (*keys, key)) for key, each in value.items()}
-        if isinstance(value, list):
-            return [without_shards(each, (*keys, number)) for number, each in enumerate(value)]
-        return value
-
-    return shards, without_shards(tree, ())
-
-
-def _insert(tree: Any, keys: Keys, value: Any) -> None:
-    for key in keys[:-1]:
-        tree = tree[key]
-    tree[keys[-1]] = value
-
-
-def _name(keys: Keys) -> str:
-    return ".".join(map(str, keys))
-
-
 def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
-    return {_name(keys): tensor for keys, tensor in shards.items()}
+    return {name_of(keys): tensor for keys, tensor in shards.items()}
 
 
 def _plain(error: CheckpointException) -> OSError | RuntimeError:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
+from elastic_pytorch.state.sharded.peer_memory import PeerMemory
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
     load_sharded,
@@ -22,6 +25,8 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
 )
 from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.step_boundary import Agreement
+from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import refuse_states_of_their_own
 from elastic_pytorch.state.values.per_rank import exchange_all
 from elastic_pytorch.state.values.registered import describe, model_of, refuse_foreign_sharding, refuse_unlike
@@ -31,51 +36,69 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded
 
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
+NONE = StateVersion(0, 0)
 
 
 class ShardedState(State):
-    """A `State` for sharded models: every few steps, all ranks together write a checkpoint. None is kept in memory.
+    """A `State` for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
 
-    So the loss of a worker costs the steps since the last checkpoint. A stop at a boundary costs none: it always saves. Register the
-    sharded model and its optimizer, besides what State takes.
+    So the loss of a pod costs the steps since the last copies, and a planned change costs none. Every few minutes all ranks together
+    write a checkpoint as well, for the loss of several pods at once. Register the sharded model and its optimizer, besides what State
+    takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share.
-        every: steps from one checkpoint to the next. Training waits while one is written.
+        folder: of the checkpoints, on a volume that all pods share; None: there are none.
+        every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
+            `memory=False`: steps from one checkpoint to the next.
+        flush_seconds: from one checkpoint to the next, unless steps are given for that. Training waits while one is written.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         total_steps: at which step training is done, for the progress that is reported.
+        memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
         registered: what to save, by names of your choice.
+
+    Raises:
+        ValueError: an argument is invalid.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | None,
         *,
-        every: int,
+        every: int | None = None,
+        flush_seconds: float = 600.0,
         name: str = "",
         keep: int = 2,
         total_steps: int | None = None,
+        memory: bool = True,
         **registered: Any,
     ) -> None:
-        super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
-        self._path = Path(self._folder)
+        super().__init__(
+            folder, name=name, keep=keep, every=every, flush_seconds=flush_seconds, total_steps=total_steps, **registered
+        )
+        self._path = Path(self._folder) if self._folder else None
+        self._uses_memory = memory
+        self._saves_by_steps = not memory and every is not None
+        self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
-        self._saved = StateVersion(0, 0)
+        self._saved = NONE
+        self._saved_at = time.monotonic()
+        self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
 
     def restore(self) -> int:
-        """Loads the newest whole checkpoint into the registered objects; if there is none, they stay as they are.
+        """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
 
-        To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`.
+        To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`. If there is nothing to restore, the
+        objects stay as they are.
 
         Returns:
             How many steps are done.
 
         Raises:
-            OSError: the folder cannot be read or written, or is not the same one for all ranks.
-            RuntimeError: there is no process group; or the checkpoint does not fit the registered objects; or these are not the same on
-                all ranks, or are sharded in another way.
+            OSError: the folder cannot be read or written, or is not the same one for all ranks; or the pod's agent does not answer.
+            RuntimeError: there is no process group; or the state does not fit the registered objects; or these are not the same on all
+                ranks, or are sharded in another way; or the container has too little memory.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
@@ -87,61 +110,151 @@ class ShardedState(State):
         group = TorchGroup(self._group)
         refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
         refuse_states_of_their_own(group, self._identity.key, self._objects)
-        refuse_unshared(self._path, self._group)
+        if self._path is not None:
+            refuse_unshared(self._path, self._group)
         exchange_all(self._objects.values(), self._group)
-        generation = self._next_generation()
-        if self._rank == 0:
-            claim(self._folder, generation)
-        found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
-        if found is not None:
-            self._load(Found(found[0], found[1], generation, f"the checkpoint of {found[0]}"))
+        if self._uses_memory and agent_link.current() is not None and self._peers is None:
+            self._peers = PeerMemory(self._name, agent_link.pod_client())
+            self._commits.snapshot = self._peers.snapshot
+        in_memory = self._peers.form(self._objects, self._group) if self._peers is not None else NONE
+        on_disk, generation = self._claim(in_memory.generation)
+        where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
-        self._saved = found[0] if found else StateVersion(0, 0)
         if self._rank == 0:
-            where = f"checkpoint {tuple(found[0])}" if found else "the beginning"
             logger.info("going on from step %d, found in %s", self._step, where)
+        if self._peers is not None:
+            self._peers.check_room(self._tree())
+            self._write()
+            self._commits.settle(wait=True)
+            self._peers.begin_copies(self._version)
         self._begin_steps()
         return self._step
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
-        """Writes the last commit if it is not on the disk yet. To be called by all ranks; not needed with `total_steps`.
+        """Writes the last step to the disk if it is not there yet. To be called by all ranks; not needed with `total_steps`.
 
         Returns:
             Whether it is on the disk; False: it cannot be written, and the log says why.
         """
         del timeout_seconds  # a peer that is lost ends the wait
+        if self._path is None:
+            return True
         if self._saved.step != self._step:
             exchange_all(self._objects.values(), self._group)
-            self._write()
+            self._save()
         return self._saved.step == self._step
+
+    def close(self) -> None:
+        """Ends this State in a process that continues with another training: writes the last step to the disk. To be called by all ranks."""
+        super().close()
+        if self._peers is not None:
+            self._peers.drop()
+            self._peers = None
 
     def complete_at_exit(self) -> None:
         """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
-        if self._saved.step != self._step and self._rank == 0:
+        if self._path is not None and self._saved.step != self._step and self._rank == 0:
             logger.warning(
                 "steps %d to %d are not saved: give ShardedState total_steps, or call its flush() on all ranks at the end",
                 self._saved.step + 1,
                 self._step,
             )
 
-    def _next_generation(self) -> int:
-        """Returns one more than the generation of any earlier group, as rank 0 finds it."""
-        known = torch.zeros(1, dtype=torch.int64)
-        if self._rank == 0:
-            newest = newest_sharded(self._path)
-            known[0] = max(newest.generation if newest else 0, checkpoint_folder.claimed(self._path))
-        dist.broadcast(known, 0, group=self._group)
-        return int(known) + 1
+    def _claim(self, known: int) -> tuple[StateVersion, int]:
+        """Returns the newest version in the folder, whole or not, and the group's generation, which then is claimed. Collective."""
+        numbers = torch.zeros(3, dtype=torch.int64)
+        if self._rank == 0 and self._path is not None:
+            newest = newest_sharded(self._path) or NONE
+            numbers[:] = torch.tensor([*newest, checkpoint_folder.claimed(self._path)])
+        dist.broadcast(numbers, 0, group=self._group)
+        on_disk, claimed = StateVersion(*numbers[:2].tolist()), int(numbers[2])
+        generation = max(known, on_disk.generation, claimed) + 1
+        if self._rank == 0 and self._path is not None:
+            claim(self._folder, generation)
+        return on_disk, generation
+
+    def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> str:
+        """Loads the newest state, and returns the place where it was, for messages. Collective."""
+        if self._path is not None and in_memory < on_disk:
+            found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
+            if found is not None and found[0] > in_memory:
+                self._saved = found[0]
+                where = f"checkpoint {tuple(found[0])}"
+                self._load(Found(found[0], found[1], generation, where))
+                return where
+        if self._peers is None or in_memory == NONE:
+            return "the beginning"
+        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, "memory"), from_memory=True)
+        return "memory"
+
+    def _load(self, found: Found, *, from_memory: bool = False) -> None:
+        self._from_memory = from_memory
+        super()._load(found)
 
     def _states(self) -> dict[str, Any]:
         return states_of(self._objects)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
-        del found
-        put_back(self._objects, states)
+        if self._from_memory:
+            registered_values.put_back(self._objects, states, found.where, None)
+        else:
+            put_back(self._objects, states)
+
+    def _begin_steps(self) -> None:
+        self._saved_at, self._save_due = time.monotonic(), False
+        super()._begin_steps()
+
+    def _agreement(self) -> Agreement:
+        return Agreement(self._told, self._learn)
+
+    def _told(self) -> Sequence[int]:
+        peers = self._peers
+        by_time = self._rank == 0 and self._path is not None and not self._saves_by_steps
+        save = int(by_time and time.monotonic() - self._saved_at >= self._flush_seconds)
+        return (0, 0, save) if peers is None else (-peers.copied, int(not peers.rested), save)
+
+    def _learn(self, numbers: Sequence[int]) -> None:
+        least_copied, tired, save = numbers
+        if self._peers is not None:
+            self._peers.agree(-least_copied, rested=not tired)
+        self._save_due = self._save_due or bool(save)
+
+    def _commit_together(self) -> None:
+        """Commits the step, unless a version is being copied, and there is no memory for another one."""
+        peers = self._peers
+        if peers is None:
+            if self._saves_by_steps and self._path is not None:
+                self._committed = self._step
+                exchange_all(self._objects.values(), self._group)
+                self._save()
+            return
+        if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
+            peers.ask()  # an answer that comes some steps later would cost these
+        if not peers.copying:
+            self._committed = self._step
+            exchange_all(self._objects.values(), self._group)
+            self._write()
+            if peers.may_copy:
+                peers.plan_copies(self._version)
 
     def _write(self) -> None:
+        self._version = StateVersion(self._version.generation, self._step)
+        if (peers := self._peers) is not None:
+            self._commits.write(self._version, lambda: peers.payload(self._tree_of(super(ShardedState, self)._states())))
+
+    def _flush(self, *, now: bool) -> None:
+        """Starts the copies of what was committed, and writes a checkpoint if it is time."""
+        del now
+        if self._peers is not None and not self._commits.copying:
+            self._peers.start_copies()
+        if self._save_due:
+            self._save_due = False
+            exchange_all(self._objects.values(), self._group)
+            self._save()
+
+    def _save(self) -> None:
+        assert self._path is not None
         self._version = StateVersion(self._version.generation, self._step)
         try:
             save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group, engine=self._engine)
@@ -151,15 +264,35 @@ class ShardedState(State):
             if self._rank == 0:
                 report_failed_saves(self._failed_saves, f"{error}")
             return
+        finally:
+            self._saved_at = time.monotonic()
         self._saved, self._failed_saves = self._version, 0
         report(checkpoint_step=self._step)
 
-    def _settle_last(self) -> None:
-        """Saves again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over.
+    def _settle_last(self, *, stop: bool) -> None:
+        """Makes the last step safe: in the memory of pods that stay in the group, or on the disk.
 
         Raises:
-            OSError: on all ranks alike: it cannot be saved.
+            OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
         """
+        if (peers := self._peers) is not None:
+            self._commits.settle(wait=True)
+            peers.finish_copies()
+            if self._committed != self._step:
+                self._commit_together()
+                self._commits.settle(wait=True)
+            agent = self._agent_link
+            if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves):
+                return
+            if self._path is None:
+                if stop and self._rank == 0:
+                    logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
+                return
+        if self._path is not None:
+            self._save_last()
+
+    def _save_last(self) -> None:
+        """Saves again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over."""
         deadline = time.monotonic() + LAST_SAVE_SECONDS
         while self._saved.step != self._step:
             if not first_does(lambda: int(time.monotonic() < deadline), self._group):
@@ -167,8 +300,6 @@ class ShardedState(State):
                     f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it: free "
                     f"or repair the volume. The last checkpoint is of step {self._saved.step}"
                 )
-            time.sleep(RETRY_SECONDS)
-            self._write()
-
-    def _flush(self, *, now: bool) -> None:
-        """Does nothing: there is no memory to be written to the disk."""
+            if self._failed_saves:
+                time.sleep(RETRY_SECONDS)
+            self._save()

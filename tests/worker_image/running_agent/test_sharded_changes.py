@@ -1,0 +1,59 @@
+"""A training with a model that no rank has completely, as its group changes: the pods' memory goes on, and no disk is needed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.torch_features import FSDP2, FSDP2_REASON
+from tests.worker_image.agents import Agent, Events
+from tests.worker_image.running_agent.test_state_changes import (
+    check_samples,
+    computed_twice,
+    finish,
+    start,
+    undisturbed,  # noqa: F401 - a fixture
+    until_step,
+)
+from tests.worker_image.running_agent.test_state_changes import outcomes as outcomes
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
+
+Agents = Callable[..., Agent]
+
+
+def test_orderly_changes_lose_nothing(
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],  # noqa: F811
+) -> None:
+    start(agents, operator, 3, "--sharded")
+    until_step(events, 5, 3)
+    operator.declare("w0", "w2", orderly=True)
+    until_step(events, 20, 2)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    until_step(events, 40, 3)
+    operator.declare("w1", "w2", orderly=True)
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert computed_twice(events) == 0, "every step was computed once"
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+
+
+def test_lost_pod_s_shards_come_from_another_pod(
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],  # noqa: F811
+) -> None:
+    lost, *_ = start(agents, operator, 3, "--sharded", "--step-seconds", 0.2)
+    until_step(events, 30, 3)
+    lost.kill()
+    operator.declare("w1", "w2")
+    parameters = finish(operator, events, "w1", "w2")
+    check_samples(events)
+    assert parameters == pytest.approx(undisturbed, abs=1e-4)
+    restored: list[dict[str, Any]] = events.all(what="restored", worker="w1")
+    assert 0 < restored[-1]["step"] <= 31

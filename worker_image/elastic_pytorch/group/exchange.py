@@ -1,0 +1,93 @@
+"""Tensors' bytes between two ranks of a group, both ways at once, while the group's own work goes on."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+
+CHUNK_BYTES = 16 << 20
+
+
+class ByteStream:
+    """The bytes of tensors, one after the other.
+
+    Args:
+        tensors: contiguous, on the CPU.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._rest = [data for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors) if len(data)]
+        self._rest.reverse()
+        self.length = sum(map(len, self._rest))
+
+    def next(self, count: int) -> list[torch.Tensor]:
+        """Returns the next bytes, as views of the tensors."""
+        views = []
+        while count:
+            data = self._rest.pop()
+            views.append(data[:count])
+            if len(data) > count:
+                self._rest.append(data[count:])
+            count -= len(views[-1])
+        return views
+
+
+def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: object, tag: int) -> None:
+    """Sends bytes to one rank, and receives as many as another one sends. All ranks of the chain or ring do so at the same time.
+
+    What is one piece of memory is sent from there, and received there; many small pieces are put together.
+
+    Args:
+        sending: what to send; nothing at all is not sent.
+        to: the rank in the group.
+        receiving: where to put what is received.
+        source: the rank in the group that sends it.
+        group: of a backend that sends CPU tensors; None: the default group.
+        tag: distinguishes what several threads send.
+
+    Raises:
+        RuntimeError: a peer is lost.
+    """
+    to, source = (each if group is None else dist.get_global_rank(group, each) for each in (to, source))
+    sent = received = 0
+    while sent < sending.length or received < receiving.length:
+        outgoing, incoming, works = None, [], []
+        if received < receiving.length:
+            count = min(CHUNK_BYTES, receiving.length - received)
+            incoming = receiving.next(count)
+            buffer = incoming[0] if len(incoming) == 1 else torch.empty(count, dtype=torch.uint8)
+            works.append(dist.irecv(buffer, source, group=group, tag=tag))
+            received += count
+        if sent < sending.length:
+            count = min(CHUNK_BYTES, sending.length - sent)
+            views = sending.next(count)
+            outgoing = views[0] if len(views) == 1 else torch.cat(views)
+            works.append(dist.isend(outgoing, to, group=group, tag=tag))
+            sent += count
+        for work in works:
+            work.wait()
+        if len(incoming) > 1:
+            for view, part in zip(incoming, buffer.split([len(view) for view in incoming]), strict=True):
+                view.copy_(part)
+
+
+def exchange(
+    sends: Mapping[int, Sequence[torch.Tensor]], receives: Mapping[int, Sequence[torch.Tensor]], group: object, tag: int
+) -> None:
+    """Sends tensors to other ranks, and fills others with what these send. Collective.
+
+    In each turn a rank sends to one other rank, and receives from one, so that no rank has all others' data in its way.
+
+    Args:
+        sends: contiguous tensors on the CPU, by the ranks that get them.
+        receives: the same of what this rank gets, by the ranks that send them.
+        group: of a backend that sends CPU tensors; None: the default group.
+        tag: distinguishes what several threads send.
+
+    Raises:
+        RuntimeError: a peer is lost.
+    """
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    for turn in range(1, size):
+        to, source = (rank + turn) % size, (rank - turn) % size
+        swap(ByteStream(sends.get(to, ())), to, ByteStream(receives.get(source, ())), source, group, tag)

@@ -1,0 +1,135 @@
+"""The copies that ranks send each other of their shards, beside the training."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.group.exchange import ByteStream, swap
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.snapshot import Arriving, Snapshot
+from elastic_pytorch.state_format.state_version import StateVersion
+
+DUTY = 0.1  # the share of the time for which copies may be on their way
+TAG = 4711  # of what this sends, beside anything else in the group
+
+
+class PeerCopies:
+    """Copies one version after the other, in a thread. All ranks copy the same versions.
+
+    Args:
+        own: what this rank commits to; `kept` is the version that is copied, and is not overwritten.
+        copies: where this rank keeps the copy of another one's shards.
+        to: the rank that gets this rank's shards; None: no rank does.
+        source: the rank of which this one keeps the shards; None: of none.
+        group: of a backend that sends CPU tensors; None: the default group.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        own: Snapshot,
+        copies: Snapshot,
+        to: int | None,
+        source: int | None,
+        group: object,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._own, self._copies = own, copies
+        self._to, self._source, self._group = to, source, group
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+        self._problem: Exception | None = None
+        self._whole = True
+        self._rested_at = clock()
+
+    @property
+    def whole(self) -> bool:
+        """Whether this rank has sent and received all of the version that was begun last."""
+        return self._whole
+
+    @property
+    def rested(self) -> bool:
+        """Whether the next version may be copied, by this rank's measure."""
+        return self._whole and self._clock() >= self._rested_at
+
+    def begin(self, version: StateVersion) -> None:
+        """Starts to copy the version, which is the newest one that this rank has committed."""
+        self.wait()
+        if self._to is None and self._source is None:
+            return
+        self._whole = False
+        self._thread = threading.Thread(target=self._run, args=(version,), name="copies for peers", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits until the copies in progress are complete.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._problem is not None:
+            raise RuntimeError(f"a peer is lost: {self._problem}") from self._problem
+
+    def _run(self, version: StateVersion) -> None:
+        since = self._clock()
+        try:
+            send_part(version, self._own, self._copies, self._to, self._source, self._group)
+        except Exception as error:  # a peer is lost: the group ends, and what is not whole is of no use
+            self._problem = error
+            logger.debug("copies for peers: %s", error)
+            return
+        self._rested_at = self._clock() + (self._clock() - since) * (1 / DUTY - 1)
+        self._whole = True
+
+
+def send_part(
+    version: StateVersion, own: Snapshot, copies: Snapshot, to: int | None, source: int | None, group: object
+) -> None:
+    """Sends a version of this rank's shards to another rank, and keeps what a third one sends.
+
+    Args:
+        version: that `own` holds.
+        own: what this rank commits to.
+        copies: where it keeps the copy of another rank's shards.
+        to: the rank that gets this rank's shards; None: no rank does.
+        source: the rank of which this one keeps the shards; None: of none.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Raises:
+        RuntimeError: a peer is lost.
+        OSError: there is no room for the copy.
+    """
+    me = dist.get_rank(group)
+    length, of_source = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    mapped: MappedState | None = None
+    if to is not None:
+        slot = next(slot for slot in own.slots() if slot.version == version)
+        mapped = MappedState(own.fd, slot)
+        length[0] = slot.length
+    nothing = ByteStream(())
+    swap(
+        ByteStream([length]) if to is not None else nothing,
+        me if to is None else to,
+        ByteStream([of_source]) if source is not None else nothing,
+        me if source is None else source,
+        group,
+        TAG,
+    )
+    arriving: Arriving | None = copies.receive(version, int(of_source)) if source is not None else None
+    swap(
+        ByteStream([mapped.payload]) if mapped is not None else nothing,
+        me if to is None else to,
+        ByteStream([arriving.memory]) if arriving is not None else nothing,
+        me if source is None else source,
+        group,
+        TAG,
+    )
+    if arriving is not None:
+        arriving.complete()

@@ -1,0 +1,246 @@
+"""What the ranks of a group keep of a sharded state for each other: in their own pods' memory, and as copies in another pod's."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.pod_memory import Client, pod_number
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state.restore import TorchGroup
+from elastic_pytorch.state.sharded.buddies import Place, buddies, refuges
+from elastic_pytorch.state.sharded.held_parts import Chosen, choose
+from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
+from elastic_pytorch.state.sharded.regions import region_of
+from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
+from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
+from elastic_pytorch.state.sharded.trees import Tree, taken_apart
+from elastic_pytorch.state_format.state_version import StateVersion
+
+NODE = "ELASTIC_PYTORCH_NODE"
+LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+NONE = StateVersion(0, 0)
+
+
+class PeerMemory:
+    """The memory of one rank, and its part in what the group agrees on.
+
+    A version is copied to the peers if all ranks were ready for it when they committed it, which they learn at the same step. Until all
+    have its copies, no other step is committed: there is memory for two versions, and the one before may still be needed.
+
+    Args:
+        name: of the state's memory.
+        client: of the pod's server.
+
+    Attributes:
+        may_copy: whether the next commit is copied; the same on all ranks.
+        copying: whether a version is on its way, as far as all ranks know.
+    """
+
+    def __init__(self, name: str, client: Client) -> None:
+        self._memory = ShardMemory(name, client)
+        self._copies: PeerCopies | None = None
+        self._group: object = None
+        self._places: list[Place] = []
+        self._chosen: Chosen | None = None
+        self._planned: StateVersion | None = None  # to be copied once the commit is complete
+        self._on_its_way: StateVersion | None = None
+        self._begun = 0
+        self.may_copy = self.copying = False
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What this rank commits to."""
+        return self._memory.own
+
+    def form(self, objects: Mapping[str, Any], group: object) -> StateVersion:
+        """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective.
+
+        Args:
+            objects: what is registered.
+            group: of a backend that sends CPU tensors; None: the default group.
+        """
+        self._group = group
+        ranks = TorchGroup(group)
+        shards = _digest(repr([(name, region_of(each)) for name, each in _sharded_parameters(objects)]))
+        told = ranks.gather([pod_number(), _digest(_node()), shards])
+        self._places = [Place(*each) for each in told]
+        held: list[Any] = [None] * len(told)
+        dist.all_gather_object(held, self._memory.held(ranks.rank), group=group)
+        self._chosen = choose([each for of_rank in held for each in of_rank])
+        version = self._chosen.version if self._chosen is not None else None
+        self._memory.keep(version)
+        self._copies, self._planned = None, None
+        self.may_copy = self.copying = False
+        return version or NONE
+
+    def read(self, objects: Mapping[str, Any], group: object) -> Tree:
+        """Returns the version that `form` has found, with the tensors of the objects in it, filled. Collective.
+
+        Raises:
+            RuntimeError: it does not fit; or a peer is lost.
+        """
+        assert self._chosen is not None
+        states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
+        template = {"objects": {name: each.state_dict() for name, each in objects.items()}}
+        return read_state(self._chosen, self._memory, template, group)
+
+    def payload(self, tree: Tree) -> Tree:
+        """Returns what this rank keeps of a state."""
+        return payload(tree, dist.get_rank(self._group), [place.shards for place in self._places])
+
+    def check_room(self, tree: Tree) -> None:
+        """Makes sure that the container has the memory for all that is kept. Collective.
+
+        Raises:
+            RuntimeError: on all ranks alike: a container has too little; the message says how much is needed.
+        """
+        own = sum(tensor.to_local().nbytes for tensor in taken_apart(tree)[0].values())
+        ranks = TorchGroup(self._group)
+        sizes = [each[0] for each in ranks.gather([own])]
+        to = buddies(self._places)
+        source = to.index(ranks.rank) if ranks.rank in to else None
+        needed = 2 * own + (2 * sizes[source] if source is not None else 0)
+        room = _room()
+        held = _taken(self._memory.own) + _taken(self._memory.copies)
+        rank_needs = max(0, needed - held) * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        short = ranks.gather([int(room is not None and rank_needs > room), needed, room or 0])
+        if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
+            raise RuntimeError(
+                f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
+                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use ShardedState(memory=False, every=…)"
+            )
+        if ranks.rank == 0:
+            logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed / 1e9)
+
+    def begin_copies(self, version: StateVersion) -> None:
+        """Starts to copy the state that the group goes on from, which all ranks have just committed."""
+        rank = dist.get_rank(self._group)
+        to = buddies(self._places)
+        source = to.index(rank) if rank in to else None
+        self._begun = 0
+        self._copies = None
+        if any(each is not None for each in to):
+            self._copies = PeerCopies(self._memory.own, self._memory.copies, to[rank], source, self._group)
+            self.plan_copies(version)
+            self.start_copies()
+        else:
+            self._memory.keep(None)
+
+    def plan_copies(self, version: StateVersion) -> None:
+        """Has a version copied, which is being committed. To be called by all ranks at the same step."""
+        self._planned, self.copying, self.may_copy = version, True, False
+        self._begun += 1
+
+    def start_copies(self) -> None:
+        """Starts the copies that were planned, once the commit is complete."""
+        if self._planned is not None and self._copies is not None:
+            self._copies.begin(self._planned)
+            self._on_its_way, self._planned = self._planned, None
+
+    @property
+    def copied(self) -> int:
+        """How many versions this rank has copied in this group."""
+        whole = self._planned is None and (self._copies is None or self._copies.whole)
+        return self._begun if whole else self._begun - 1
+
+    @property
+    def rested(self) -> bool:
+        """Whether this rank may copy again."""
+        return self._copies is None or self._copies.rested
+
+    def agree(self, copied: int, *, rested: bool) -> None:
+        """Takes over what the ranks have agreed on: all have copied that many versions at least, and may copy again or not."""
+        if copied < self._begun or self._copies is None:
+            return
+        if self.copying:
+            self._seal()
+        self.may_copy = rested
+
+    def ask(self) -> None:
+        """Agrees at once. Collective.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        told = TorchGroup(self._group).gather([self.copied, int(self.rested)])
+        self.agree(min(copied for copied, _ in told), rested=all(rested for _, rested in told))
+
+    def finish_copies(self) -> None:
+        """Waits until all ranks have the copies that are on their way. Collective.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        if self.copying and self._copies is not None:
+            self.start_copies()
+            self._copies.wait()
+            TorchGroup(self._group).gather([0])
+            self._seal()
+
+    def leave(self, version: StateVersion, *, leaves: bool) -> bool:
+        """Has the ranks whose pods leave send their shards to ranks that stay. Collective.
+
+        Args:
+            version: that all ranks have committed last.
+            leaves: whether this rank's pod leaves.
+
+        Returns:
+            Whether the ranks that stay have all of the state.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        ranks = TorchGroup(self._group)
+        to = refuges([bool(each[0]) for each in ranks.gather([leaves])], self._places)
+        if to is None:
+            return False
+        source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
+        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group)
+        ranks.gather([0])
+        return True
+
+    def drop(self) -> None:
+        """Releases the memory."""
+        self._memory.drop()
+
+    def _seal(self) -> None:
+        self.copying = False
+        self._memory.keep(self._on_its_way)
+
+
+def _sharded_parameters(objects: Mapping[str, Any]) -> list[tuple[str, DTensor]]:
+    return [
+        (f"{name}.{path}", parameter)
+        for name, each in objects.items()
+        if isinstance(each, torch.nn.Module)
+        for path, parameter in each.named_parameters()
+        if isinstance(parameter, DTensor)
+    ]
+
+
+def _node() -> str:
+    """Returns what is the same for all pods of a node, and for no other one."""
+    return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def _room() -> int | None:
+    """Returns how many bytes the container may still take; None: it has no limit that is known."""
+    try:
+        return int(LIMIT.read_text()) - int(USED.read_text())
+    except (OSError, ValueError):  # "max"
+        return None
+
+
+def _taken(snapshot: Snapshot) -> int:
+    return os.fstat(snapshot.fd).st_blocks * 512

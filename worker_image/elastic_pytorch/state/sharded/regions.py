@@ -1,0 +1,91 @@
+"""Which part of a sharded tensor lies where: boxes of a global tensor, and the pieces that fill one box from others."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+Keys = tuple[Any, ...]  # the keys that lead to a tensor in a state
+
+
+class Region(NamedTuple):
+    """A box of a tensor.
+
+    Attributes:
+        offset: of its first element in the global tensor, by dimension.
+        size: by dimension.
+    """
+
+    offset: tuple[int, ...]
+    size: tuple[int, ...]
+
+    def overlap(self, other: "Region") -> "Region | None":
+        """Returns the box that both have in common; None: there is none."""
+        offset = tuple(map(max, self.offset, other.offset))
+        ends = (
+            min(a + size_a, b + size_b)
+            for a, size_a, b, size_b in zip(self.offset, self.size, other.offset, other.size, strict=True)
+        )
+        size = tuple(end - begin for begin, end in zip(offset, ends, strict=True))
+        return Region(offset, size) if all(each > 0 for each in size) else None
+
+    def within(self, outer: "Region") -> "Region":
+        """Returns the same box, counted from the first element of a box that contains it."""
+        return Region(tuple(a - b for a, b in zip(self.offset, outer.offset, strict=True)), self.size)
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        return prod(self.size)
+
+
+class Piece(NamedTuple):
+    """What is copied from one rank's shard into another one's.
+
+    Attributes:
+        keys: of the tensor.
+        part: which shard it is in, see `pieces`.
+        source: the box in that shard.
+        target: the same box in the shard that is filled.
+    """
+
+    keys: Keys
+    part: int
+    source: Region
+    target: Region
+
+
+class Uncovered(RuntimeError):
+    """Some elements of a tensor are in no shard."""
+
+
+def region_of(tensor: DTensor) -> Region:
+    """Returns which part of a tensor this rank has."""
+    size, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return Region(tuple(offset), tuple(size))
+
+
+def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]) -> list[Piece]:
+    """Returns what fills boxes from others, each element once.
+
+    Args:
+        wanted: the boxes by the tensors' keys.
+        parts: the boxes that are there, by keys in each part. Two boxes of one tensor are the same, or have nothing in common.
+
+    Raises:
+        Uncovered: the parts do not have all elements of a box; the message names the tensor.
+    """
+    there: dict[Keys, dict[Region, int]] = {}
+    for part, regions in parts.items():
+        for keys, region in regions.items():
+            there.setdefault(keys, {}).setdefault(region, part)
+    found = []
+    for keys, region in wanted.items():
+        overlaps = [(part, other, region.overlap(other)) for other, part in there.get(keys, {}).items()]
+        own = [Piece(keys, part, box.within(other), box.within(region)) for part, other, box in overlaps if box is not None]
+        if sum(piece.source.elements for piece in own) != region.elements:
+            raise Uncovered(f"{'.'.join(map(str, keys))} is not there as a whole")
+        found += own
+    return found

@@ -1,0 +1,220 @@
+"""A rank's shards in its pod's memory, beside the copy of another rank's shards, and the restoration of a state from all ranks' memories."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.group.broadcast import broadcast_tree
+from elastic_pytorch.group.exchange import exchange
+from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.memory.pod_memory import Client, PodMemory, pod_number
+from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.state.sharded.held_parts import Chosen, Held
+from elastic_pytorch.state.sharded.regions import Keys, Piece, Region, Uncovered, pieces, region_of
+from elastic_pytorch.state.sharded.trees import Tree, insert, look_up, name_of, taken_apart
+
+LAYOUT = 1
+SLOTS = 2  # the version that has a copy, and the newest one
+TAG = 4712
+
+
+class ShardMemory:
+    """Both memories of a rank, which outlive its process in the pod's agent.
+
+    Args:
+        name: of the state's memory.
+        client: of the pod's server.
+    """
+
+    def __init__(self, name: str, client: Client) -> None:
+        local = int(os.environ.get("RANK", "0")) % int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._names = (f"{name}-shards-{local}", f"{name}-copies-{local}")
+        self._client = client
+        self.own, self.copies = (self._open(each) for each in self._names)
+
+    def _open(self, name: str) -> Snapshot:
+        memory = PodMemory(name, self._client, SLOTS)
+        memory.pod, memory.keeps = pod_number(), True
+        memory.open()
+        assert memory.snapshot is not None
+        return memory.snapshot
+
+    def held(self, rank: int) -> list[Held]:
+        """Returns what this rank holds. What another release has left is of no use, and is left out."""
+        found = []
+        for own, snapshot in ((True, self.own), (False, self.copies)):
+            for slot in snapshot.slots():
+                mapped = MappedState(snapshot.fd, slot)
+                if mapped.tree.get("layout") == LAYOUT:
+                    shards = tuple(mapped.tree["shards_of"])
+                    found.append(Held(slot.version, mapped.tree["part"], shards, rank, own, slot.number))
+                mapped.release()
+        return found
+
+    def mapped(self, held: Held) -> MappedState:
+        """Returns a part that this rank holds. It is valid until its slot is written to."""
+        snapshot = self.own if held.own else self.copies
+        return MappedState(snapshot.fd, next(slot for slot in snapshot.slots() if slot.number == held.slot))
+
+    def keep(self, version: Any) -> None:
+        """Spares a version wherever it is held: until another one is kept, it is overwritten neither here nor in the copies."""
+        self.own.kept = self.copies.kept = version
+
+    def drop(self) -> None:
+        """Releases both."""
+        for name, snapshot in zip(self._names, (self.own, self.copies), strict=True):
+            self._client.drop(name)
+            snapshot.close()
+
+
+def payload(tree: Tree, part: int, shards_of: Sequence[int]) -> Tree:
+    """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is.
+
+    Args:
+        tree: the state.
+        part: the rank.
+        shards_of: what each rank has of the model, see `Held`.
+    """
+    shards, rest = taken_apart(tree)
+    return {
+        "layout": LAYOUT,
+        "part": part,
+        "shards_of": list(shards_of),
+        "shards": [_encoded(keys, tensor) for keys, tensor in shards.items()],
+        "rest": rest,
+    }
+
+
+def _encoded(keys: Keys, tensor: DTensor) -> list[Any]:
+    region = region_of(tensor)
+    return [keys, list(tensor.shape), list(region.offset), tensor.detach().to_local().contiguous()]
+
+
+def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: object) -> Tree:
+    """Puts a state together from what the group's ranks hold of it. Collective.
+
+    Args:
+        chosen: which version, and where its parts are.
+        memory: of this rank.
+        template: the state of the objects that are restored, with the sharded tensors that are filled.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Returns:
+        The state, with the template's sharded tensors in it.
+
+    Raises:
+        RuntimeError: it does not fit the template; or a peer is lost.
+    """
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    of_part = {**chosen.others, **chosen.parts}
+    mapped = {part: memory.mapped(held) for part, held in of_part.items() if held.holder == rank}
+    told: list[Any] = [None] * size
+    mine = {part: _description(mapped[part].tree) for part in mapped if part in chosen.parts}
+    random = {part: mapped[part].tree["rest"]["random"] for part in mapped}
+    dist.all_gather_object(told, (mine, random), group=group)
+    described: dict[int, dict[Keys, tuple[tuple[int, ...], str, Region]]] = {}
+    randoms: dict[int, Any] = {}
+    for parts, generators in told:
+        described.update(parts)
+        randoms.update(generators)
+    targets = _targets(described, template)
+    wanted = {keys: region_of(tensor) for keys, tensor in targets.items()}
+    held = {part: {keys: region for keys, (_, _, region) in regions.items()} for part, regions in described.items()}
+    try:
+        plan = pieces(wanted, held)
+    except Uncovered as error:
+        raise RuntimeError(f"the state in memory does not fit this script: {error}") from error
+    sources = {part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]} for part, each in mapped.items()}
+    _fill(plan, {part: each.holder for part, each in chosen.parts.items()}, sources, targets, group)
+    first = min(chosen.parts)
+    rest = _rest_of(mapped[first].tree if first in mapped else None, chosen.parts[first].holder, group)
+    rest["random"] = randoms.get(rank, randoms[first]) if chosen.world_size == size else randoms[first]
+    for keys, tensor in targets.items():
+        insert(rest, keys, tensor)
+    for each in mapped.values():
+        each.release()
+    return rest
+
+
+def _description(tree: Tree) -> dict[Keys, tuple[tuple[int, ...], str, Region]]:
+    return {
+        tuple(keys): (tuple(shape), str(local.dtype), Region(tuple(offset), tuple(local.shape)))
+        for keys, shape, offset, local in tree["shards"]
+    }
+
+
+def _targets(
+    described: Mapping[int, Mapping[Keys, tuple[tuple[int, ...], str, Region]]], template: Tree
+) -> dict[Keys, DTensor]:
+    """Returns the tensors that are filled.
+
+    Raises:
+        RuntimeError: one is missing, or is another one; on all ranks alike.
+    """
+    targets = {}
+    for parts in described.values():
+        for keys, (shape, dtype, _) in parts.items():
+            if keys in targets:
+                continue
+            tensor = look_up(template, keys)
+            if not isinstance(tensor, DTensor) or tuple(tensor.shape) != shape or str(tensor.dtype) != dtype:
+                what = "nothing sharded" if not isinstance(tensor, DTensor) else f"{tensor.dtype} {list(tensor.shape)}"
+                raise RuntimeError(
+                    f"the state in memory does not fit this script: {name_of(keys)} was {dtype} {list(shape)}, and is {what}"
+                )
+            targets[keys] = tensor
+    return targets
+
+
+def _fill(
+    plan: Sequence[Piece],
+    holders: Mapping[int, int],
+    sources: Mapping[int, Mapping[Keys, torch.Tensor]],
+    targets: Mapping[Keys, DTensor],
+    group: object,
+) -> None:
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    wanted: dict[int, list[Piece]] = {}
+    for piece in plan:
+        wanted.setdefault(holders[piece.part], []).append(piece)
+    asked: list[Any] = [None] * size
+    dist.all_gather_object(asked, {holder: each for holder, each in wanted.items() if holder != rank}, group=group)
+    sends = {
+        other: [_box(sources[piece.part][piece.keys], piece.source).contiguous() for piece in requests[rank]]
+        for other, requests in enumerate(asked)
+        if rank in requests
+    }
+    locals_ = {keys: tensor.detach().to_local() for keys, tensor in targets.items()}
+    with torch.no_grad():
+        for piece in wanted.get(rank, ()):
+            _box(locals_[piece.keys], piece.target).copy_(_box(sources[piece.part][piece.keys], piece.source))
+        receives: dict[int, list[torch.Tensor]] = {}
+        late: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for holder, each in wanted.items():
+            if holder == rank:
+                continue
+            for piece in each:
+                box = _box(locals_[piece.keys], piece.target)
+                direct = box.device.type == "cpu" and box.is_contiguous()
+                buffer = box if direct else torch.empty(box.shape, dtype=box.dtype)
+                if not direct:
+                    late.append((box, buffer))
+                receives.setdefault(holder, []).append(buffer)
+        exchange(sends, receives, group, TAG)
+        for box, buffer in late:
+            box.copy_(buffer)
+
+
+def _box(tensor: torch.Tensor, region: Region) -> torch.Tensor:
+    for dimension, (offset, size) in enumerate(zip(region.offset, region.size, strict=True)):
+        tensor = tensor.narrow(dimension, offset, size)
+    return tensor
+
+
+def _rest_of(tree: Tree | None, holder: int, group: object) -> Tree:
+    rest: Tree = broadcast_tree(tree["rest"] if tree is not None else None, holder, group)
+    return rest
