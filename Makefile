@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
-.PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench soak scale gpu-pack docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pyte
 
 test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
+
+gpu-pack: venv ## What measures changes of the group on a CUDA card, in a folder for a machine with torch and no network (docs/gpu.md)
+	@PYTHONPATH=hack $(PYTHON) -m gpu.pack
 
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
