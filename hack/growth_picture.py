@@ -46,8 +46,9 @@ def longest_pause(steps: Course) -> tuple[float, float]:
 
 def draw(courses: Mapping[str, Course], path: Path) -> None:
     """Writes the picture as SVG, its words as text."""
-    words = {"font.size": 11, "text.color": INK, "axes.labelcolor": MUTED}
-    with mpl.rc_context(words | {"svg.fonttype": "none", "svg.hashsalt": "growth"}):
+    with mpl.rc_context(
+        {"font.size": 11, "text.color": INK, "axes.labelcolor": MUTED, "svg.fonttype": "none", "svg.hashsalt": "growth"}
+    ):
         figure = Figure(figsize=(9, 4.4), layout="constrained")
         axis = figure.subplots()
         end = max(longest_pause(steps)[1] for steps in courses.values()) + AFTER_SECONDS
