@@ -25,7 +25,7 @@ class JobAgents:
         round: the newest that this operator has declared, None before the first.
         nudge: how often agents have been asked to report at once.
         dump: the newest round whose stacks have been asked for.
-        checks: what each agent is to measure of its node, by worker.
+        checks: what each agent is to measure of its node, by worker; None: it has passed, and may start its set-up.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever agents are to be told something.
         failed: workers that have failed in the newest round.
@@ -36,7 +36,7 @@ class JobAgents:
     nudge: int = 0
     nudged_for: int = -1
     dump: int = 0
-    checks: Mapping[str, CheckRequest] = field(default_factory=dict)
+    checks: Mapping[str, CheckRequest | None] = field(default_factory=dict)
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -247,8 +247,8 @@ class AgentRegistry:
         job.dump = round_number
         job.ask_to_report()
 
-    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest]) -> None:
-        """Has agents check their nodes; those that are not named end a check that they make."""
+    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest | None]) -> None:
+        """Has agents check their nodes, or start their set-up (None); those that are not named end a check that they make."""
         job = self.job(job_uid)
         job.checks = checks
         job.ask_to_report()

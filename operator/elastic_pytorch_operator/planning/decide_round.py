@@ -55,7 +55,7 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
     interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time)
     if decision.round is not None:
         interruption = begin_interruption(observed.round, decision.round, observed, interruption)
-        if not decision.round.size:
+        if not decision.round.size and job.checks_members:
             memory = replace(memory, preflight=memory.preflight.voided())
     ended = judged.ending is not None
     grown = grows(observed.round, decision.round)
