@@ -229,7 +229,8 @@ def _ask(
     state: Preflight, known: Preflight, job: Job, free: Mapping[str, Candidate], *, recheck_at: float | None = None
 ) -> PreflightStep:
     """What the agents are asked, if that is not what they know: the check that is going on, and with `prepare` to start their set-up."""
-    stage, asked = state.stage, {}
+    asked: dict[str, CheckRequest | None] = {}
+    stage = state.stage
     if stage is not None:
         begun = known.stage is not None and known.stage.number == stage.number
         asked = {w: check for w, check in known.asked.items() if check} if begun else _requests(job, stage, free)
