@@ -52,9 +52,11 @@ class PreparedNodes(CheckedNodes):
         if since is not None and self.now >= since + SET_UP_SECONDS:
             state = AgentState.READY
         if state is not agent.state:
+            ready_at = self.now if state is AgentState.READY else None
             number = agent.round if state is AgentState.READY else 0
             keeps = state is AgentState.READY and self.in_process
-            self.agents[name] = replace(agent, state=state, round=number, state_since=self.now, keeps_processes=keeps)
+            agent = replace(agent, state=state, round=number, state_since=self.now, keeps_processes=keeps)
+            self.agents[name] = replace(agent, set_up_since=since, set_up_until=ready_at)
 
     def checked(self, since: int = 0) -> list[set[str]]:
         """The workers of each check."""
@@ -75,6 +77,8 @@ def test_nodes_are_checked_while_no_script_holds_their_devices() -> None:
     assert {worker["state"] for worker in simulation.job.status["workers"]} == {"Preparing"}
     simulation.settle(10)
     assert simulation.sizes == [4]
+    [first] = [event for event in simulation.events if event.reason == "FirstRound"]
+    assert first.note.endswith("4 of 4 wanted workers are ready; the last set-up (spec.prepare) took 8.0 s")
     assert [len(workers) for workers in simulation.checked()] == [4]
     assert simulation.last.recheck_at is None or simulation.last.recheck_at > simulation.now
     assert simulation.reconcile().checks is None
@@ -130,6 +134,9 @@ def test_members_below_the_minimum_that_keep_their_processes_are_not_checked() -
     assert simulation.sizes == [3, 0, 3]
     [newcomers] = simulation.checked(checks)
     assert not newcomers & members
+    [interruption] = simulation.job.status["recentInterruptions"]
+    assert interruption["slowestPhase"] == "prepare"
+    assert float(interruption["phaseSeconds"]["prepare"]) == pytest.approx(SET_UP_SECONDS, abs=1.5)
 
 
 def test_plain_scripts_that_stop_are_checked_before_they_start_again() -> None:
