@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).with_name("train.py")
 STEPS = 5  # between two changes
 LIMIT_SECONDS = 120.0  # for whatever is waited for
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
-RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"  # at 1 s, torch sends none
 
 
 @dataclass(frozen=True, slots=True)
