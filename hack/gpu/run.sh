@@ -15,11 +15,12 @@ cd "$WORK"
     echo "$PYTHON has no torch: name one that has, by PYTHON=/path/to/python" >&2
     exit 2
 }
-"$PYTHON" -m venv --system-site-packages "$WORK/venv"
+"$PYTHON" -m venv --without-pip --system-site-packages "$WORK/venv"
+SITE=$("$WORK/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # What lies beside a Python that is a virtual environment's own is not in the environments that it makes.
-"$PYTHON" -c 'import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))' \
-    >"$("$WORK/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch_of_this_machine.pth"
-"$WORK/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$HERE/wheels" \
-    --no-deps --force-reinstall "$HERE"/wheels/*.whl
+"$PYTHON" -c 'import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))' >"$SITE/torch_of_this_machine.pth"
+for wheel in "$HERE"/wheels/*.whl; do
+    "$PYTHON" -m zipfile -e "$wheel" "$SITE"
+done
 export PYTHONPATH=$HERE:$HERE/hack
 "$WORK/venv/bin/python" -m gpu "$@"

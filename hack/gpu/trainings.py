@@ -20,6 +20,8 @@ SCRIPT = Path(__file__).with_name("train.py")
 STEPS = 5  # between two changes
 LIMIT_SECONDS = 120.0  # for whatever is waited for
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
+# Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank, does not tell its address again.
+STOCK = ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1}
 RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"  # at 1 s, torch sends none
 
 
@@ -140,7 +142,7 @@ class Stock:
         host = ("--rdzv-backend", "c10d", "--rdzv-endpoint", self._endpoint, "--local-addr", "127.0.0.1")
         size = ("--nnodes", "2:3", "--nproc-per-node", "1", "--rdzv-id", "job", "--rdzv-conf", RENDEZVOUS)
         command = [sys.executable, "-m", "torch.distributed.run", "--monitor-interval", "0.1", "--max-restarts", "99"]
-        self.agents[worker] = Agent(worker, "", self._folder, *host, *size, *self._arguments, command=command, **ENVIRONMENT)
+        self.agents[worker] = Agent(worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK)
 
     def begin(self, *workers: str) -> None:
         """Starts nodes, and waits until they train."""
