@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from gpu.budget import allot, run_within
-from gpu.measurements import MEASUREMENTS, make
+from gpu.measurements import FIT, MEASUREMENTS, make
 from gpu.model import SIZES
 from gpu.table import Row, failed, from_lines, lay_out, to_line
 from gpu.trainings import Options
@@ -43,7 +43,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         default=RUN_SECONDS,
         help="for all of it; measurements have shares of it (default: %(default)s)",
     )
-    parser.add_argument("--only", metavar="a,b", default=",".join(MEASUREMENTS), help=f"of {', '.join(MEASUREMENTS)}")
+    parser.add_argument(
+        "--only", metavar="a,b", default=",".join(FIT), help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)"
+    )
     parser.add_argument(
         "--measure", choices=MEASUREMENTS, help="make only this one, in this process, and print its rows as JSON"
     )

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import nan
+from statistics import median
 from typing import Any
 
 
@@ -13,11 +16,13 @@ class Pause:
         seconds: from the begin of its last step in the old group to that of its first one in the new group.
         again: steps that it did again.
         kept: whether its process lived on.
+        step_seconds: that a step in the old group took, the median. A pause includes a step.
     """
 
     seconds: float
     again: int
     kept: bool
+    step_seconds: float
 
 
 def steps_after(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Sequence[Mapping[str, Any]]:
@@ -45,4 +50,5 @@ def pause_of(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Pau
         return None
     new = later[0]
     done = max(step["step"] for step in old) - 1  # the last one that it began need not have ended
-    return Pause(new["at"] - old[-1]["at"], max(0, done - new["step"] + 1), new["pid"] == old[-1]["pid"])
+    step_seconds = median(second["at"] - first["at"] for first, second in pairwise(old)) if len(old) > 1 else nan
+    return Pause(new["at"] - old[-1]["at"], max(0, done - new["step"] + 1), new["pid"] == old[-1]["pid"], step_seconds)

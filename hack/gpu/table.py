@@ -16,6 +16,7 @@ class Row:
         parameters: of the model, as its size is called.
         how: the job is run.
         seconds: mostly a pause; empty: none was measured.
+        step: seconds that a step took before.
         again: steps done again.
         processes: whether members kept theirs.
         remark: what else is to be known, or an error.
@@ -25,12 +26,13 @@ class Row:
     parameters: str
     how: str
     seconds: str = ""
+    step: str = ""
     again: str = ""
     processes: str = ""
     remark: str = ""
 
 
-HEADINGS = ("what happens", "model", "how", "seconds", "steps again", "processes", "remark")
+HEADINGS = ("what happens", "model", "how", "seconds", "a step", "steps again", "processes", "remark")
 
 
 def to_line(row: Row) -> str:

@@ -15,10 +15,10 @@ OLD = ((1.0, 1, "7-1", 2), (2.0, 2, "7-1", 2), (3.0, 3, "7-1", 2))
 @pytest.mark.parametrize(
     ("new", "world", "pause"),
     [
-        (((3.5, 4, "7-2", 3),), 3, Pause(0.5, 0, True)),
-        (((3.5, 3, "7-2", 3),), 3, Pause(0.5, 0, True)),  # it had begun step 3, and not ended it
-        (((8.0, 1, "8-1", 2),), 2, Pause(5.0, 2, False)),
-        (((4.0, 4, "7-2", 2), (6.0, 5, "7-3", 3)), 3, Pause(3.0, 0, True)),  # a group of another size came between
+        (((3.5, 4, "7-2", 3),), 3, Pause(0.5, 0, True, 1.0)),
+        (((3.5, 3, "7-2", 3),), 3, Pause(0.5, 0, True, 1.0)),  # it had begun step 3, and not ended it
+        (((8.0, 1, "8-1", 2),), 2, Pause(5.0, 2, False, 1.0)),
+        (((4.0, 4, "7-2", 2), (6.0, 5, "7-3", 3)), 3, Pause(3.0, 0, True, 1.0)),  # a group of another size came between
         (((4.0, 4, "7-2", 2),), 3, None),
         ((), 2, None),
     ],

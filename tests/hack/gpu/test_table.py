@@ -3,7 +3,7 @@
 from gpu.measurements import MEASUREMENTS
 from gpu.table import Row, failed, from_lines, lay_out, to_line
 
-GROWN = Row("grown", "120M", "in_process", "0.23", "0", "kept", "from 2 pods to 3")
+GROWN = Row("grown", "120M", "in_process", "0.23", "0.11", "0", "kept", "from 2 pods to 3")
 
 
 def test_rows_come_as_lines_among_others() -> None:
@@ -14,7 +14,7 @@ def test_rows_come_as_lines_among_others() -> None:
 def test_columns_are_as_wide_as_their_cells() -> None:
     lines = lay_out([GROWN, failed("lost", "1B", "plain", "RuntimeError: a|b\n  and more")]).splitlines()
     assert len({len(line) for line in lines}) == 1
-    assert lines[1].replace("-", "") == "|" * 8
+    assert lines[1].replace("-", "") == "|" * 9
     assert lines[2].startswith("| grown        | 120M  | in_process | 0.23 ")
     assert "FAILED: RuntimeError: a/b and more" in lines[3]
 
