@@ -48,6 +48,8 @@ class ShardedState(State):
         registered: what to save, by names of your choice.
     """
 
+    _LOAD_INSTEAD = "after restore(), if it finds no step: if state.restore() == 0: load(model)"
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -58,6 +60,11 @@ class ShardedState(State):
         total_steps: int | None = None,
         **registered: Any,
     ) -> None:
+        if "initial" in registered:
+            raise ValueError(
+                f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
+                f"{self._LOAD_INSTEAD}"
+            )
         super().__init__(folder, name=name, keep=keep, every=every, total_steps=total_steps, **registered)
         self._path = Path(self._folder)
         self._engine: Engine | None = None
