@@ -58,7 +58,9 @@ def test_use_of_the_group_joins_it(script: str) -> None:
         "import platform; platform.architecture()",
         pytest.param("import fsspec", marks=needs("fsspec")),
         pytest.param("import networkx", marks=needs("networkx")),
-        pytest.param("from torch._inductor.utils import python_subprocess_env; python_subprocess_env()", marks=pytest.mark.torch),
+        pytest.param(
+            "from torch._inductor.utils import python_subprocess_env; python_subprocess_env()", marks=pytest.mark.torch
+        ),
         pytest.param("import lightning; lightning.seed_everything(1)", marks=[needs("lightning"), pytest.mark.long]),
     ],
 )
