@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,8 @@ print("prepares" if preparation.is_preparing() else "has joined")
 """
 
 
-def after(script: str) -> str:
-    """Whether a process still prepares after some lines, in words."""
+def said(script: str, folder: Path | None = None) -> list[str]:
+    """The lines that a process writes which prepares, has no agent, and runs some lines."""
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     run = subprocess.run(
         [sys.executable, "-c", BEGIN.format(script=script)],
@@ -27,8 +28,14 @@ def after(script: str) -> str:
         env=environment | {"LOCAL_RANK": "0"},
         stdout=subprocess.PIPE,
         text=True,
+        cwd=folder,
     )
-    return run.stdout.strip().splitlines()[-1]
+    return [line for line in run.stdout.splitlines() if line in ("prepares", "has joined")]
+
+
+def after(script: str) -> str:
+    """Whether a process still prepares after some lines, in words."""
+    return said(script)[-1]
 
 
 def needs(module: str) -> pytest.MarkDecorator:
@@ -58,6 +65,7 @@ def test_use_of_the_group_joins_it(script: str) -> None:
         "import platform; platform.architecture()",
         pytest.param("import fsspec", marks=needs("fsspec")),
         pytest.param("import networkx", marks=needs("networkx")),
+        pytest.param("import tqdm", marks=needs("tqdm")),
         pytest.param(
             "from torch._inductor.utils import python_subprocess_env; python_subprocess_env()", marks=pytest.mark.torch
         ),
@@ -66,3 +74,23 @@ def test_use_of_the_group_joins_it(script: str) -> None:
 )
 def test_what_lists_the_environment_for_itself_or_for_a_compiler_does_not(script: str) -> None:
     assert after(script) == "prepares"
+
+
+LIGHTNING = "import lightning; {0}; lightning.Trainer(accelerator='cpu', logger=False, enable_checkpointing=False); {0}"
+WITHOUT_GROUP = "{0}; {1}\ntry: {2}\nexcept ValueError: pass  # there is none, as there is no agent\n{1}"
+TRANSFORMERS = WITHOUT_GROUP.format("import transformers", "{0}", "transformers.TrainingArguments('out', use_cpu=True)")
+ACCELERATE = WITHOUT_GROUP.format("import accelerate", "{0}", "accelerate.Accelerator(cpu=True)")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(LIGHTNING, marks=needs("lightning")),
+        pytest.param(TRANSFORMERS, marks=[needs("transformers"), needs("accelerate")]),
+        pytest.param(ACCELERATE, marks=needs("accelerate")),
+    ],
+)
+@pytest.mark.long
+def test_frameworks_join_with_their_central_object(script: str, tmp_path: Path) -> None:
+    told = "print('prepares' if preparation.is_preparing() else 'has joined')"
+    assert said(script.format(told), tmp_path)[:2] == ["prepares", "has joined"]

@@ -38,6 +38,7 @@ _NEED_NO_GROUP = (
     "platform.",
     "torch._inductor.",
     "torch.utils.cpp_extension.",
+    "tqdm.utils.",
 )
 _LIGHTNING = "lightning_utilities.core.rank_zero"
 _BETWEEN = ("os", "_collections_abc", "collections.abc", __name__)
