@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-release test-install matrix
 .NOTPARALLEL:
-.PHONY: help try demo bench soak scale docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench soak scale gpu-pack growth-picture docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
 
+growth-picture: venv ## Measure a growth with and without spec.prepare, and draw docs/growth.svg: five minutes
+	@$(PYTHON) hack/growth_picture.py
+
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses 4 --dist worksteal --durations 10 $(ARGS)
@@ -49,6 +52,9 @@ test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pyte
 
 test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
+
+gpu-pack: venv ## What measures changes of the group on a CUDA card, in a folder for a machine with torch and no network (docs/gpu.md)
+	@PYTHONPATH=hack $(PYTHON) -m gpu.pack
 
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)

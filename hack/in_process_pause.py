@@ -60,6 +60,13 @@ class Training:
         old = max(event["at"] for event in steps if event["generation"] == before)
         return f"{min(event['at'] for event in steps if event['generation'] > before) - old:.2f} s"
 
+    def close(self) -> None:
+        """Ends all pods."""
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        self.operator.go_away()
+
     def _wait(self, before: int) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
         while sum(event["generation"] > before for event in self.events.all(what="step")) < STEPS:
@@ -84,10 +91,7 @@ def pauses(*options: str, prepare: bool = False) -> dict[str, str]:
             found["a process is killed"] = training.change("w0", "w1", *(() if apart else ("w3",)), orderly=False)
             return found
         finally:
-            for agent in training.agents.values():
-                agent.kill()
-                agent.wait()
-            training.operator.go_away()
+            training.close()
 
 
 def main(backend: str, set_up_seconds: str = "5") -> None:

@@ -1,7 +1,7 @@
 """The jobs that are trained meanwhile, each of another sort, and undisturbed ones that show what must come out. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -20,6 +20,7 @@ TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods 
 # this, it made 3e-13 after 14,400, and a sample that was left out of step 100 made 0.025.
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
+PREPARE_SECONDS = 300  # that a set-up may take, on a machine that holds the whole cluster
 SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
@@ -45,6 +46,9 @@ class Sort:
         stock: whether stock torchrun forms its group.
         sidecar: whether a second container runs beside the training.
         suspended: whether it is suspended and resumed all the time.
+        set_up_seconds: of its script; if there are any, workers run it before they join (`spec.prepare`).
+        set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
+        spares: `spec.spares`; a job with spares has a fixed size.
     """
 
     name: str
@@ -56,11 +60,19 @@ class Sort:
     stock: bool = False
     sidecar: bool = False
     suspended: bool = False
+    set_up_seconds: float = 0
+    set_up_fails: float = 0
+    spares: int = 0
 
     @property
     def option(self) -> tuple[bool, int, bool]:
         """What its result depends on."""
         return self.library, self.micro_batch_size, self.suspended
+
+    @property
+    def minimum(self) -> int:
+        """Workers of a group, at least."""
+        return self.replicas if self.spares else 1
 
 
 SORTS = {
@@ -73,6 +85,9 @@ SORTS = {
         Sort("two-processes", processes=2),
         Sort("sidecar", library=False, sidecar=True),
         Sort("suspended", suspended=True),
+        Sort("prepared", set_up_seconds=20),
+        Sort("spare", maximum=2, set_up_seconds=10, spares=1),
+        Sort("newcomers-fail", set_up_seconds=5, set_up_fails=0.3),
     )
 }
 
@@ -82,7 +97,9 @@ def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
     found: dict[tuple[bool, int, bool], Sort] = {}
     for sort in sorts:
         if sort.library:
-            found.setdefault(sort.option, replace(sort, name=UNDISTURBED + sort.name, replicas=1, maximum=1, processes=1))
+            name, micro_batch_size = UNDISTURBED + sort.name, sort.micro_batch_size
+            alone = Sort(name, replicas=1, maximum=1, micro_batch_size=micro_batch_size, suspended=sort.suspended)
+            found.setdefault(sort.option, alone)
     return {sort.name: found[sort.option] for sort in sorts if sort.library}
 
 
@@ -95,7 +112,8 @@ def expected(sort: Sort, seconds: float) -> Expected:
     """What the checks hold a job to."""
     epochs = epochs_of(sort, seconds)
     counted = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
-    return Expected(sort.name, 1, sort.maximum, sort.processes, epochs * STEPS_PER_EPOCH, **counted)  # type: ignore[arg-type]
+    total = epochs * STEPS_PER_EPOCH
+    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, **counted)  # type: ignore[arg-type]
 
 
 def scripts() -> dict[str, Any]:
@@ -117,7 +135,14 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     job["metadata"] = {"name": sort.name}
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     del spec["sharedVolumeClaims"], spec["sharedVolumeClaimRetentionPolicy"]
-    spec |= {"replicas": sort.replicas, "minReplicas": 1, "maxReplicas": sort.maximum}
+    spec["replicas"] = sort.replicas
+    if sort.spares:
+        del spec["minReplicas"], spec["maxReplicas"]
+        spec["spares"] = sort.spares
+    else:
+        spec |= {"minReplicas": sort.minimum, "maxReplicas": sort.maximum}
+    if sort.set_up_seconds:
+        spec["prepare"] = {"timeoutSeconds": PREPARE_SECONDS}
     if sort.processes > 1:
         spec["nprocPerNode"] = sort.processes
     spec["template"]["metadata"] = {"labels": NAMESPACE_LABEL}
@@ -127,7 +152,7 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
         {"name": "scripts", "configMap": {"name": "scripts"}},
     ]
     container = pod["containers"][0]
-    container["args"] = list(_arguments(sort, seconds))
+    container["args"] = list(arguments(sort, seconds))
     container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})
     container["env"] = [
         {"name": "OMP_NUM_THREADS", "value": "1"},
@@ -139,7 +164,7 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     return job
 
 
-def _arguments(sort: Sort, seconds: float) -> Iterator[str]:
+def arguments(sort: Sort, seconds: float) -> Iterator[str]:
     """The script and what it is told: an undisturbed one does not wait between its steps."""
     epochs, wait = epochs_of(sort, seconds), 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
     yield from (f"/scripts/{'stateful' if sort.library else 'plain'}.py", "--step-seconds", str(wait))
@@ -147,6 +172,7 @@ def _arguments(sort: Sort, seconds: float) -> Iterator[str]:
     if sort.library:
         yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--in-process", "--double")
         yield from ("--learning-rate", str(LEARNING_RATE))
+        yield from ("--set-up-seconds", str(sort.set_up_seconds), "--set-up-fails", str(sort.set_up_fails))
         yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")
     else:
         yield from ("--steps", str(epochs * STEPS_PER_EPOCH))

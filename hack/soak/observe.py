@@ -6,6 +6,7 @@ import re
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,9 @@ class Observer:
             with suppress(*BROKEN):
                 async for _, manifest in self._api.watch(jobs_path(self._namespace), ""):
                     job = self.jobs[manifest["metadata"]["name"]] = view_job(manifest)
-                    seen = self.statuses[job.name]
-                    if not seen or (seen[-1].state, seen[-1].world) != (job.state, job.world):
-                        seen.append(StatusSeen(time.time(), job.name, job.state, job.world))
+                    seen, status = self.statuses[job.name], status_of(job, time.time())
+                    if not seen or replace(seen[-1], at=status.at) != status:
+                        seen.append(status)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _see_pods(self) -> None:
@@ -145,6 +146,12 @@ class Observer:
 
 def _has_whole_checkpoint(folder: Path) -> bool:
     return any(True for _ in islice(checkpoint_folder.newest(folder), 1))
+
+
+def status_of(job: JobView, at: float) -> StatusSeen:
+    """What the checks need of a job's status."""
+    spares = frozenset(worker.name for worker in job.workers if worker.state == "Spare")
+    return StatusSeen(at, job.name, job.state, job.world, job.total_failures, spares)
 
 
 def end_of(change: str, pod: dict[str, Any]) -> str:

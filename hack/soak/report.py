@@ -41,6 +41,7 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
         "groups": groups,
         "states": dict(seen.states),
         "statuses": {job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]] for job in seen.steps},
+        "set_up_failures": {job: [asdict(failure) for failure in failures] for job, failures in seen.set_up_failures.items()},
         "ends": [asdict(end) for end in seen.ends],
         "usage": {process: [asdict(samples[0]), asdict(samples[-1])] for process, samples in last_of_each(seen.usages).items()},
     }
@@ -75,12 +76,13 @@ def kinds_table(seen: Seen) -> Table:
 
 def jobs_table(seen: Seen) -> Table:
     """What came of each job."""
-    shown = Table("job", "state", "groups", "steps", "done again")
+    shown = Table("job", "state", "groups", "steps", "done again", "set-ups failed")
     for job, steps in seen.steps.items():
         groups = groups_of(steps)
         last = max((group.last for group in groups), default=0)
         again = sum(group.last - group.first + 1 for group in groups) - last
-        shown.add_row(job, seen.states.get(job, "-"), str(len(groups)), str(last), str(again))
+        failed = len(seen.set_up_failures.get(job, ()))
+        shown.add_row(job, seen.states.get(job, "-"), str(len(groups)), str(last), str(again), str(failed))
     return shown
 
 

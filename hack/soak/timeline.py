@@ -82,6 +82,15 @@ class Done:
     parameters: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SetUpFailure:
+    """The script of a worker has failed on purpose before it had a group."""
+
+    at: float
+    pod: str
+    how: str
+
+
 @dataclass(slots=True)
 class Group:
     """The steps of one group, without what they hold."""
@@ -118,12 +127,19 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class StatusSeen:
-    """A job's status has changed."""
+    """A job's status has changed.
+
+    Attributes:
+        total_failures: that have counted since the job began.
+        spares: the pods that wait for a loss, and are ready.
+    """
 
     at: float
     job: str
     state: str
     world: int
+    total_failures: int = 0
+    spares: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +190,11 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
             told.append(((generation, turns.get((*process, generation), 1)), line))
     numbers = {group: number for number, group in enumerate(sorted({group for group, _ in told}), 1)}
     return [_step(numbers[group], line) for group, line in told], done
+
+
+def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailure]:
+    """The failures before a group that the processes of one job tell of."""
+    return [SetUpFailure(line["at"], line["worker"], line["how"]) for line in lines if line["what"] == "set-up fails"]
 
 
 def _step(group: int, line: Mapping[str, Any]) -> Step:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from soak.checks import cluster, training
+from soak.checks import cluster, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS
-from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation
+from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Usage, Violation
 
 # After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
 FELT_SECONDS = 30.0
@@ -25,6 +25,7 @@ class Seen:
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
+        set_up_failures: of each job's workers before they had a group, on purpose.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
@@ -42,6 +43,7 @@ class Seen:
     stock: frozenset[str] = field(default_factory=frozenset)  # jobs whose group stock torchrun forms
     restarts: Sequence[Restart] = ()  # of operators
     hostile: Mapping[str, int] | None = None
+    set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
 
 
 def violations(seen: Seen) -> list[Violation]:
@@ -55,6 +57,8 @@ def violations(seen: Seen) -> list[Violation]:
         found += _of_job(seen, job)
     # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
     trained = {job: {step.pod for step in steps} for job, steps in seen.steps.items() if job not in seen.stock}
+    for job, failures in seen.set_up_failures.items():  # a pod whose process was killed sets up another one
+        trained[job] -= {failure.pod for failure in failures}
     ended = {job: min(end.at for end in done) for job, done in seen.done.items() if done}
     found += cluster.check_healthy_pods(seen.ends, seen.hits, trained, ended)
     return sorted(found, key=lambda violation: violation.at)
@@ -69,8 +73,11 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
     if expected.epochs:
         yield from training.check_samples(expected, steps)
+    statuses = seen.statuses.get(job, ())
+    yield from preparation.check_set_up_failures(expected, steps, seen.set_up_failures.get(job, ()), statuses, seen.hits)
+    yield from preparation.check_spares(expected, steps, statuses, seen.hits)
     if job not in seen.stock:
-        yield from cluster.check_status(job, seen.statuses.get(job, ()), steps, seen.hits)
+        yield from cluster.check_status(job, statuses, steps, seen.hits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,9 @@ def test_status_holds_what_the_operator_writes() -> None:
         *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
     assert set(PROPERTIES["status.leftOutNodes[]"]["properties"]) == {"node", "worker", "message", "time"}
-    assert set(PROPERTIES["status.workers[]"]["properties"]) == {"name", "index", "rank", "node", "processes", "state"}
+    assert set(PROPERTIES["status.workers[]"]["properties"]) == {
+        *("name", "index", "rank", "node", "processes", "state", "preparingSince"),
+    }
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes"}
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]

@@ -113,7 +113,6 @@ def test_bad_manifests_have_names_of_their_own() -> None:
 def test_full_manifest_sets_every_field_to_another_value_than_its_default() -> None:
     (full,) = [yaml.safe_load(path.read_text())["spec"] for path in GOOD if path.stem == "full"]
     spec = dict(SCHEMA["properties"]["spec"]["properties"])
-    del spec["prepare"]  # not together with preflight
     assert set(full) == set(spec)
     assert set(full["torchrun"]) == set(spec["torchrun"]["properties"])
     for name, schema in spec.items():

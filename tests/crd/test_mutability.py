@@ -150,8 +150,6 @@ def changed(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     for holder in holders:
         place = place.setdefault(holder, {})
     place[last] = OTHER_VALUES[name]
-    if name == "prepare":
-        del other["spec"]["preflight"]  # not together
     return other
 
 

@@ -1,4 +1,4 @@
-"""With `preflight` a loss stops all workers for a check; what the library keeps in memory, or in its process, is kept meanwhile."""
+"""With `preflight` a loss stops all workers for a check, except with `prepare`; what the library keeps, it keeps meanwhile."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.mark.parametrize("way", [[], ["--in-process"]], ids=["restarted", "in process"])
-async def test_a_failure_costs_a_check_and_a_step_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: list[str]
+@pytest.mark.parametrize("prepare", [None, {}], ids=["not prepared", "prepared"])
+async def test_a_failure_costs_a_check_without_prepare_and_a_step_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: list[str], prepare: dict[str, int] | None
 ) -> None:
     monkeypatch.setenv("EVENTS", str(tmp_path / "events"))
     monkeypatch.setenv("WORKER", "any")
@@ -24,6 +25,7 @@ async def test_a_failure_costs_a_check_and_a_step_at_most(
         backend="operator",
         minReplicas=2,
         preflight=preflight,
+        prepare=prepare,
         resizePolicy={"settleSeconds": 30},
     ) as job:
         assert await job.until_ended() == "Complete"
@@ -31,7 +33,13 @@ async def test_a_failure_costs_a_check_and_a_step_at_most(
         assert interruption["cause"] == "WorkerFailed"
         assert interruption["stepsLost"] <= 1
         rounds = [event for event in job.events() if ": Round " in event]
-        assert [event.partition(":")[0] for event in rounds] == ["FirstRound", "WorkerFailed", "FirstRound"]
-        assert "2 -> 0 workers" in rounds[1]
-        assert rounds[1].endswith("; the nodes are checked first")
+        kinds = [event.partition(":")[0] for event in rounds]
+        if prepare is None:
+            assert kinds == ["FirstRound", "WorkerFailed", "FirstRound"]
+            assert "2 -> 0 workers" in rounds[1]
+            assert rounds[1].endswith("; the nodes are checked first")
+        else:
+            assert kinds == ["FirstRound", "WorkerFailed"], "a member that trains holds its devices"
+            assert "; the last set-up (spec.prepare) took " in rounds[0]
+        assert "node check 1: no error" in job.text
         assert "leftOutNodes" not in job.status

@@ -58,7 +58,7 @@ _KINDS: list[dict[str, Any]] = [
     {"scheduling": {"gang": {"scheduler": "Volcano", "queue": "team"}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
-    {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "spares": 2},
+    {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "preflight": {}, "spares": 2},
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]

@@ -26,6 +26,7 @@ from tests.operator.builders import TIME, a_failure, a_job
 STEP_SECONDS = 0.25
 POD_START_SECONDS = 0.5
 AGENT_START_SECONDS = 1.5
+WAITING = (AgentState.UNCHECKED, AgentState.PREPARING, AgentState.READY)
 
 
 @dataclass
@@ -249,7 +250,7 @@ class Simulation:
                     failure=None,
                     progress=replace(agent.progress, first_step=None),
                 )
-            elif agent.state is not AgentState.READY:
+            elif agent.state not in WAITING:
                 agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None, newest=self.round.number)
         self.agents[pod.name] = agent
 

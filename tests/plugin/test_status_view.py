@@ -1,7 +1,7 @@
 """One job on one screen, from what a real cluster said of it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
@@ -49,6 +49,13 @@ def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
     shown = text_of(show_status(job, [], moment_of("lost")))
     assert "2 train, 3 wanted (1 to 4) · 1 of 1 spare ready · world size 2" in shown
     assert "spare    char-lm-worker-3-nz26n  elastic-pytorch-worker2  ○ Spare" in shown
+
+
+def test_says_for_how_long_a_worker_has_been_preparing() -> None:
+    now = moment_of("lost")
+    newcomer = Worker("new", 3, None, "", "Preparing", preparing_since=now - timedelta(seconds=120))
+    job = replace(job_of("lost"), workers=(*job_of("lost").members, newcomer))
+    assert "Preparing (2 min)\n" in text_of(show_status(job, [], now)) + "\n"
 
 
 def test_says_what_the_last_worker_added() -> None:

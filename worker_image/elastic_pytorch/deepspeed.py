@@ -42,6 +42,8 @@ class DeepSpeedState(ShardedState):
         ValueError: the engine's configuration cannot be resized; the message says what to change.
     """
 
+    _LOAD_INSTEAD = "before deepspeed.initialize, which copies them"
+
     def __init__(
         self,
         folder: str | os.PathLike[str],

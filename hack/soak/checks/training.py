@@ -25,6 +25,7 @@ class Expected:
         samples: of an epoch.
         commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
         repeated: steps between two checkpoints of a script that keeps none in memory.
+        spares: pods that wait for a loss.
     """
 
     job: str
@@ -36,6 +37,7 @@ class Expected:
     samples: int = 0
     commits: bool = False
     repeated: int = 10
+    spares: int = 0
 
 
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
@@ -66,7 +68,7 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
         if after.first > done + 1:
             text = f"group {after.number} began with step {after.first}, the last one before was {done}"
             yield Violation("no step left out", expected.job, after.first_at, text)
-        near = _near(expected, before, after, hits) if before else []
+        near = hits_near(expected, before, after, hits) if before else []
         kept = _done_before(after, steps) if any(hit.isolates for hit in near) else done
         if before and (repeated := kept - after.first + 1) > (allowed := _allowed(expected, before, after, near)):
             text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
@@ -74,7 +76,7 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
         done = max(done, after.last)
 
 
-def _near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) -> list[Hit]:
+def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) -> list[Hit]:
     """What may have had a part in the change from one group to the next."""
     return [
         hit

@@ -41,8 +41,9 @@ async def delete_pod(stage: Stage, fault: Fault) -> Target:
 
 async def scale(stage: Stage, fault: Fault) -> Target:
     """Gives a job another size that its bounds allow."""
-    name = pick(fault.pick, stage.running_jobs(), "job")
-    job = stage.observer.jobs[name]
+    jobs = stage.observer.jobs
+    name = pick(fault.pick, [name for name in stage.running_jobs() if jobs[name].elastic], "elastic job")
+    job = jobs[name]
     sizes = [size for size in range(job.minimum, job.maximum + 1) if size != job.wanted]
     size = pick(fault.pick // 7, sizes, f"other size for {name}")
 

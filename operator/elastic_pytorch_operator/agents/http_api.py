@@ -289,8 +289,8 @@ async def listening(
 def _describe_round(job: JobAgents, worker: str) -> bytes:
     agent = job.agents.get(worker)
     news: dict[str, Any] = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
-    if (check := job.checks.get(worker)) is not None:
-        news["check"] = describe_check(check)
+    if worker in job.checks:
+        news["check"] = describe_check(job.checks[worker])
     return job.answer.describe(worker, agent.round if agent else 0, news)
 
 

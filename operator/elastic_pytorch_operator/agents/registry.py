@@ -25,7 +25,7 @@ class JobAgents:
         round: the newest that this operator has declared, None before the first.
         nudge: how often agents have been asked to report at once.
         dump: the newest round whose stacks have been asked for.
-        checks: what each agent is to measure of its node, by worker.
+        checks: what each agent is to measure of its node, by worker; None: it has passed, and may start its set-up.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever agents are to be told something.
         failed: workers that have failed in the newest round.
@@ -36,7 +36,7 @@ class JobAgents:
     nudge: int = 0
     nudged_for: int = -1
     dump: int = 0
-    checks: Mapping[str, CheckRequest] = field(default_factory=dict)
+    checks: Mapping[str, CheckRequest | None] = field(default_factory=dict)
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -152,6 +152,7 @@ class AgentRegistry:
         is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
         if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
             self._leave(job, known.round)
+        set_up_since, set_up_until = _set_up(known, beat, now)
         agent = AgentView(
             worker=worker,
             incarnation=beat.incarnation,
@@ -170,6 +171,8 @@ class AgentRegistry:
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
             started_at=_moment(steady.started_at if steady else None, beat.started_age_seconds, now),
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
+            set_up_since=set_up_since,
+            set_up_until=set_up_until,
             check=beat.check,
             gives_up=beat.gives_up,
             keeps_processes=beat.keeps_processes,
@@ -247,8 +250,8 @@ class AgentRegistry:
         job.dump = round_number
         job.ask_to_report()
 
-    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest]) -> None:
-        """Has agents check their nodes; those that are not named end a check that they make."""
+    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest | None]) -> None:
+        """Has agents check their nodes, or start their set-up (None); those that are not named end a check that they make."""
         job = self.job(job_uid)
         job.checks = checks
         job.ask_to_report()
@@ -269,6 +272,16 @@ def _is_known(progress: Progress) -> tuple[bool, bool]:
 def _moment(known: float | None, age_seconds: float | None, now: float) -> float | None:
     """When something happened, monotonic seconds: as it was first reported, since what a heartbeat takes on its way varies."""
     return now - age_seconds if known is None and age_seconds is not None else known
+
+
+def _set_up(known: AgentView | None, beat: Heartbeat, now: float) -> tuple[float | None, float | None]:
+    """When the last set-up of a worker has begun, and when it was over, monotonic seconds."""
+    prepared = known is not None and known.state is AgentState.PREPARING
+    if beat.state is AgentState.PREPARING:
+        return (known.set_up_since if known is not None and prepared else now), None
+    if known is None:
+        return None, None
+    return known.set_up_since, now if prepared else known.set_up_until
 
 
 def _speed(known: AgentView, beat: Heartbeat, now: float) -> float | None:

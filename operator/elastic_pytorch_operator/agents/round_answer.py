@@ -57,8 +57,10 @@ class RoundAnswer:
         return _fields(group)
 
 
-def describe_check(check: CheckRequest) -> dict[str, Any]:
-    """What an agent is to measure, as the answer has it."""
+def describe_check(check: CheckRequest | None) -> dict[str, Any] | str:
+    """What an agent is to measure, as the answer has it; None: its node has passed, and its set-up may start."""
+    if check is None:
+        return "passed"
     return {
         "number": check.number,
         "firstRank": check.first_rank,

@@ -124,6 +124,7 @@ class Nodes(dict[str, NodeView]):
 class AgentState(StrEnum):
     """What an agent reports that it is doing; docs/protocol.md describes each."""
 
+    UNCHECKED = "unchecked"
     PREPARING = "preparing"
     READY = "ready"
     RUNNING = "running"
@@ -194,6 +195,8 @@ class AgentView:
     newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
     started_at: float | None = None  # when all its processes of the round had been started; None: not known
     formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
+    set_up_since: float | None = None  # when its last set-up before a group has begun; None: not known
+    set_up_until: float | None = None  # when that was over; None: not known, or it goes on
     check: CheckReport = NO_CHECK  # of its node
     keeps_processes: bool = False  # they can join another group without a restart
     gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends

@@ -18,7 +18,7 @@ from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES, PREPARE
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half of the text, which Prometheus does not read in this format
 
@@ -169,7 +169,8 @@ class Metrics:
         )
         self._interruption_phases = self._histogram(
             "elastic_pytorch_interruption_phase_seconds",
-            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out.",
+            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out. "
+            f"{PREPARE} counts before a first round, too.",
             ("phase",),
             INTERRUPTION_BUCKETS,
         )
@@ -362,6 +363,8 @@ class Metrics:
         self._begin_namespace(namespace, self._clock())
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()
+        if todo.set_up_seconds is not None:
+            self._interruption_phases.labels(PREPARE).observe(todo.set_up_seconds)
         interruption, last = todo.memory.interruption, todo.memory.budget.last
         if interruption is not None and interruption.seconds is not None and interruption != before.interruption:
             self._interruption.labels(interruption.reason).observe(interruption.seconds)

@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, d
 from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, group_policy, next_round
 from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -52,10 +53,11 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
     deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, leave_by)
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
-    interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time)
+    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
+    interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time, gone)
     if decision.round is not None:
         interruption = begin_interruption(observed.round, decision.round, observed, interruption)
-        if not decision.round.size:
+        if not decision.round.size and job.checks_members:
             memory = replace(memory, preflight=memory.preflight.voided())
     ended = judged.ending is not None
     grown = grows(observed.round, decision.round)

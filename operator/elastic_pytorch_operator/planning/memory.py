@@ -87,7 +87,9 @@ class Plan:
         round: to be declared to the agents; None: the current one stands.
         nudge: ask the agents to report at once.
         dump_stacks: have the agents of the current round write down where their workers are.
-        checks: what each agent is to measure of its node, by worker; the others nothing. None: as before.
+        set_up_seconds: what the round that is declared has waited for, if it begins a training; None: it waited for no set-up.
+        checks: what each agent is to measure of its node, by worker, the others nothing; or None: it has passed, and may start its
+            set-up. None for all: as before.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
             succeeded: what an agent acts on must be in the cluster first.
         actions: in the order in which they are to be done; creates may go in parallel.
@@ -100,7 +102,8 @@ class Plan:
     round: Round | None = None
     nudge: bool = False
     dump_stacks: bool = False
-    checks: Mapping[str, CheckRequest] | None = None
+    set_up_seconds: float | None = None
+    checks: Mapping[str, CheckRequest | None] | None = None
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)
     recheck_at: float | None = None

@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.reporting.events import (
     record_preflight,
     record_timeout,
 )
+from elastic_pytorch_operator.planning.reporting.interruption import set_up_seconds
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import record_stragglers
@@ -59,11 +60,13 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
         rechecks += _pauses(observed, judged)
     if observed.reports_progress:
         rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
+    interrupted = findings.interruption is not None and findings.interruption.seconds is None  # it has a phase for the set-up
     return Plan(
         replace(change.memory, failed=mark_reported(change.memory.failed)),
         change.decision.round,
         nudge=change.decision.nudge,
         dump_stacks=judged.dump_stacks,
+        set_up_seconds=None if interrupted else set_up_seconds(change.decision.round, observed),
         checks=judged.workers.preflight.requests,
         verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
         actions=(*pods, *events, *write),

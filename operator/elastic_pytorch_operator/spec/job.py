@@ -124,6 +124,11 @@ class Job:
         return [size for size in self.allowed if size in sizes] if self.allowed else sizes
 
     @property
+    def checks_members(self) -> bool:
+        """Whether nodes are checked again after a loss: not with `prepare`, where members keep the processes that hold the devices."""
+        return self.preflight is not None and not self.prepare_seconds
+
+    @property
     def pod_conditions(self) -> frozenset[PodCondition]:
         """The conditions of pods that its rules name."""
         return frozenset().union(*(rule.conditions for rule in self.rules))

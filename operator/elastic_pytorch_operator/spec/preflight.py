@@ -53,17 +53,13 @@ def read_prepare_seconds(spec: Mapping[str, Any]) -> int:
         spec: of the job.
 
     Raises:
-        InvalidJob: a field is out of bounds, or `preflight` is set, too.
+        InvalidJob: a field is out of bounds.
     """
     prepare = spec.get("prepare")
     if prepare is None:
         return 0
     if not isinstance(prepare, Mapping):
         raise InvalidJob(PREPARE_PATH, "must be an object, such as {timeoutSeconds: 1800}")
-    if spec.get("preflight") is not None:
-        raise InvalidJob(
-            PREPARE_PATH, "may not be set with preflight: a script that is set up holds the GPU that preflight needs free"
-        )
     return (
         read_integer(prepare, "timeoutSeconds", DEFAULT_PREPARE_SECONDS, PREPARE_PATH, least=1, most=MOST_PREPARE_SECONDS)
         or DEFAULT_PREPARE_SECONDS

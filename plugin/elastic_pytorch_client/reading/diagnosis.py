@@ -134,6 +134,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         *_without_quota(job),
         *_from_pods(job, evidence),
         *_silent(job, evidence),
+        *_preparing(job, evidence.now),
         *_refused(job),
         *_unlike(job),
         *_node_ending(job),
@@ -239,6 +240,14 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             "Check that the command starts the agent or torchrun, and that no NetworkPolicy keeps the pod from the operator's "
             f"Service. Its log:\n  kubectl logs -n {job.namespace} {silent[0]} --tail=30",
         )
+
+
+def _preparing(job: JobView, now: datetime) -> Iterable[Finding]:
+    """Says how long the set-up of scripts has taken by now: of the worker that has begun first, as each may take its time."""
+    if waits := sorted((since, w.name, w.describe_state(now)) for w in job.workers if (since := w.preparing_since)):
+        who = f"{waits[0][1]}: {waits[0][2]}" + (f", and {len(waits) - 1} more" if len(waits) > 1 else "")
+        do = "It joins when its script has set itself up (spec.prepare). What it writes meanwhile:\n"
+        yield Finding(f"{who}.", f"{do}  kubectl logs -n {job.namespace} {waits[0][1]} --tail=30")
 
 
 def _make_room(job: JobView, do: str) -> str:
@@ -377,13 +386,10 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
             message = first_line(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
+            do = f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}"
             if cooling:
-                return [
-                    Finding(
-                        what, "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
-                    )
-                ]
-            return [Finding(what, f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}")]
+                do = "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
+            return [Finding(what, do)]
     return [Finding("The job is new to the operator.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
 
 

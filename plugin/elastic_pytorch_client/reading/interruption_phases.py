@@ -5,11 +5,13 @@ from types import MappingProxyType
 from typing import Final
 
 # As the operator writes them, in their order (docs/rounds.md).
-DETECTION, STOP, WAIT, START, INIT, FIRST_STEP = PHASES = ("detection", "stop", "wait", "start", "init", "firstStep")
+DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
+    *("detection", "stop", "wait", "prepare", "start", "init", "firstStep"),
+)
 PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType({phase: phase for phase in PHASES} | {FIRST_STEP: "first step"})
 # What a healthy job of a few workers stays below on two busy cores. A slower phase may be inherent: advice, no verdict.
 SLOW_SECONDS: Final[Mapping[str, float]] = MappingProxyType(
-    {DETECTION: 2.0, STOP: 3.0, WAIT: 15.0, START: 2.0, INIT: 5.0, FIRST_STEP: 10.0}
+    {DETECTION: 2.0, STOP: 3.0, WAIT: 15.0, PREPARE: 15.0, START: 2.0, INIT: 5.0, FIRST_STEP: 10.0}
 )
 MANY_STEPS = 20
 
@@ -21,6 +23,8 @@ _ADVICE = {
     WAIT: "Fewer than minReplicas workers were ready, or one joined before the group's first step. "
     "Lower minReplicas, keep room for a replacement, or pull the image onto the nodes beforehand. "
     "If workers start slowly and join one by one, raise resizePolicy.minSecondsBetweenGrowths.",
+    PREPARE: "The group waited for the set-up of a script (spec.prepare). "
+    "Set spec.spares, so that a worker that is set up takes over, lower minReplicas, or shorten the set-up.",
     START: "The processes start cold: a new interpreter for each. "
     "Let the agent start the script itself, without a shell or a launcher before it.",
     INIT: "Imports, the GPU's set-up, and init_process_group are in it. "

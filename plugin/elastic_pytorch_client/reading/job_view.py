@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.interruption_phases import PHASES
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time
@@ -37,6 +38,7 @@ class Worker:
         state: one word.
         listed: whether the status lists it; otherwise its rank is not known.
         processes: that it would run, if that number keeps it out of the group.
+        preparing_since: when the set-up that goes on has begun; None: none does.
     """
 
     name: str
@@ -46,6 +48,12 @@ class Worker:
     state: str
     listed: bool = True
     processes: int | None = None
+    preparing_since: datetime | None = None
+
+    def describe_state(self, now: datetime) -> str:
+        """Its state, with the time that a set-up has taken by now."""
+        since = self.preparing_since
+        return f"{self.state} ({spell(seconds_since(since, now))})" if since else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +337,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
                 node=str(worker.get("node", "")),
                 state=str(worker.get("state", "")),
                 processes=worker.get("processes"),
+                preparing_since=parse_time(worker.get("preparingSince")),
             )
             for worker in status.get("workers") or ()
         ),

@@ -40,7 +40,7 @@ def show_status(
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
-    parts += [Text(), _workers(job, max_workers)]
+    parts += [Text(), _workers(job, now, max_workers)]
     if job.scaling and not job.ended:
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
@@ -98,7 +98,7 @@ def _how_far(job: JobView) -> Text | None:
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
-def _workers(job: JobView, limit: int) -> Tree:
+def _workers(job: JobView, now: datetime, limit: int) -> Tree:
     members = job.members
     size = f"{job.wanted} wanted ({job.minimum} to {job.maximum})" if job.elastic else f"{job.wanted} wanted, a fixed size"
     standing = (
@@ -119,7 +119,7 @@ def _workers(job: JobView, limit: int) -> Tree:
     shown = all_workers if len(all_workers) <= limit else _notable(all_workers, slowest_by_worker(job.stragglers), limit)
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
-        tree.add(_worker(job, worker, widths))
+        tree.add(_worker(job, now, worker, widths))
     rest = Counter({state: len(indexes) for state, indexes in job.unlisted.items()})
     rest.update(w.state for w in all_workers if w not in shown)
     if rest:
@@ -131,7 +131,7 @@ def _workers(job: JobView, limit: int) -> Tree:
     return tree
 
 
-def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
+def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) -> Text:
     place = f"rank {worker.rank}" if worker.rank is not None else "trains" if worker in job.members else "waits"
     if worker.state == "Spare":
         place = "spare"
@@ -139,7 +139,7 @@ def _worker(job: JobView, worker: Worker, widths: Sequence[int]) -> Text:
         place = "gone" if worker.rank is None else place
     text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
     text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
-    text.append(f"{state_mark(worker.state)} {worker.state}", state_style(worker.state))
+    text.append(f"{state_mark(worker.state)} {worker.describe_state(now)}", state_style(worker.state))
     if worker.rank is not None and job.progress.step is not None and job.world:
         text.append(f"  step {job.progress.step}", MUTED)
     if worker.rank is not None and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None:

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 if find_spec("deepspeed") is None:
     pytest.skip("needs DeepSpeed: pip install deepspeed", allow_module_level=True)
 
-from elastic_pytorch.deepspeed import check_engine
+from elastic_pytorch.deepspeed import DeepSpeedState, check_engine
 
 pytestmark = [pytest.mark.torch, pytest.mark.long]
 
@@ -37,3 +38,8 @@ def test_every_stage_of_zero_is_taken(stage: int) -> None:
 def test_an_engine_that_could_not_be_resized_is_refused_with_what_to_set(engine: Engine, what_to_set: str) -> None:
     with pytest.raises(ValueError, match=what_to_set):
         check_engine(engine)
+
+
+def test_weights_that_rank_0_alone_would_load_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"takes no initial.*before deepspeed\.initialize"):
+        DeepSpeedState(tmp_path, Engine(2, universal=True), every=1, initial=print)

@@ -13,11 +13,24 @@ def test_jobs_are_valid(sort: object) -> None:
 
 def test_each_job_of_the_library_has_an_undisturbed_one_and_equal_ones_share_it() -> None:
     found = undisturbed(list(SORTS.values()))
-    assert set(found) == {"library", "micro-batches", "two-processes", "suspended"}
+    assert set(found) == {"library", "micro-batches", "two-processes", "suspended", "prepared", "spare", "newcomers-fail"}
     assert found["library"] is found["two-processes"]
+    assert found["library"] is found["spare"]
     assert found["library"] is not found["micro-batches"]
     for name, alone in found.items():
         assert epochs_of(alone, 600) == epochs_of(SORTS[name], 600)
+
+
+def test_job_with_a_spare_has_a_fixed_size() -> None:
+    spec = manifest(SORTS["spare"], 180, "folder")["spec"]
+    assert (spec["replicas"], spec["spares"]) == (2, 1)
+    assert not {"minReplicas", "maxReplicas"} & set(spec)
+    assert (expected(SORTS["spare"], 180).minimum, expected(SORTS["spare"], 180).maximum) == (2, 2)
+
+
+def test_workers_with_a_set_up_prepare() -> None:
+    preparing = {name for name, sort in SORTS.items() if "prepare" in manifest(sort, 180, "folder")["spec"]}
+    assert preparing == {"prepared", "spare", "newcomers-fail"}
 
 
 def test_scripts_are_those_that_the_jobs_start() -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_pytorch_client.reading.job_view import view_job
 from measure.records import seconds_of
-from soak.observe import Observer, end_of, read_usage, restarts_of
-from soak.timeline import Restart, Usage
+from soak.observe import Observer, end_of, read_usage, restarts_of, status_of
+from soak.timeline import Restart, StatusSeen, Usage
 
 
 def a_pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -28,6 +29,13 @@ def a_pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
 )
 def test_ends(change: str, pod: dict[str, Any], how: str) -> None:
     assert end_of(change, pod) == how
+
+
+def test_status_names_the_spares_that_are_ready_and_counts_failures() -> None:
+    workers = [{"name": f"w{i}", "state": state} for i, state in enumerate(("Running", "Spare", "Preparing"))]
+    status = {"state": "Running", "worldSize": 1, "totalFailures": 2, "workers": workers}
+    job = view_job({"metadata": {"name": "job"}, "spec": {}, "status": status})
+    assert status_of(job, 5.0) == StatusSeen(5.0, "job", "Running", 1, 2, frozenset({"w1"}))
 
 
 def test_usage_is_read_line_by_line_and_processes_that_have_ended_are_left_out() -> None:

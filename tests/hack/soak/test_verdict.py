@@ -6,7 +6,7 @@ from rich.console import Console
 from soak.checks.training import Expected
 from soak.pauses import Compared
 from soak.report import around, show, to_json
-from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, StatusSeen, Step, Violation
+from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
 from soak.verdict import Row, Seen, table, violations
 
 POD = "job-worker-0-aaaaa"
@@ -46,6 +46,15 @@ def test_an_operator_that_starts_again_by_itself_breaks_a_promise() -> None:
     seen = whole()
     seen.restarts = [Restart(105, "op", "n1", "its container ended with 1 (Error)")]
     assert [violation.rule for violation in violations(seen)] == ["the operator keeps running"]
+
+
+def test_pod_that_has_trained_may_end_by_a_set_up_that_fails_on_purpose() -> None:
+    seen = whole()
+    seen.ends = [PodSeen(105, "job", POD, "n2", "its container ended with 1")]
+    assert [violation.rule for violation in violations(seen)] == ["no healthy pod ends"]
+    seen.set_up_failures = {"job": [SetUpFailure(104.8, POD, "kill")]}
+    assert violations(seen) == []
+    assert to_json(seen, [])["set_up_failures"] == {"job": [{"at": 104.8, "pod": POD, "how": "kill"}]}
 
 
 def test_a_hostile_tenant_that_leaves_out_an_act_shows_nothing() -> None:

@@ -95,6 +95,8 @@ async def test_agents_are_told_what_to_measure_of_their_own_nodes(served: Served
             "store": {"address": "10.0.0.2", "port": 29501},
             "seconds": 20,
         }
+        served.registry.ask_for_checks("uid-lm", {POD: None})
+        assert (await stream.receive("round"))["check"] == "passed"
         served.registry.ask_for_checks("uid-lm", {})
         assert "check" not in await stream.receive("round")
 

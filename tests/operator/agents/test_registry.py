@@ -71,6 +71,27 @@ def test_moments_of_a_round_are_those_of_their_first_report(registry: AgentRegis
     assert moments() == (8.5, None)
 
 
+def test_set_up_is_timed_from_its_first_report_to_the_next_state() -> None:
+    registry = AgentRegistry()
+
+    def moments() -> tuple[float | None, float | None]:
+        agent = registry.agents(JOB, {"w0"})["w0"]
+        return agent.set_up_since, agent.set_up_until
+
+    beat(registry, "w0", "unchecked", 0, at=1.0)
+    assert moments() == (None, None)
+    for at in (2.0, 5.0):
+        beat(registry, "w0", "preparing", 0, at=at)
+        assert moments() == (2.0, None)
+    for state, at in (("ready", 9.0), ("running", 10.0), ("failed", 11.0)):
+        beat(registry, "w0", state, 0, at=at)
+        assert moments() == (2.0, 9.0)
+    beat(registry, "w0", "preparing", 0, at=12.0)
+    assert moments() == (12.0, None)
+    beat(registry, "w0", "ready", 0, at=13.0, incarnation="b")
+    assert moments() == (None, None), "another process has not been seen to begin"
+
+
 def test_agent_that_is_heard_again_after_a_silence_is_planned_for(registry: AgentRegistry) -> None:
     assert beat(registry, "w0", at=3.5) is None
     assert beat(registry, "w1", at=4.5) is not None

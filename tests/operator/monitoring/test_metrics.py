@@ -72,6 +72,14 @@ def test_a_decision_is_told_by_its_round_its_interruption_and_its_cause() -> Non
     assert found["elastic_pytorch_interruption_phase_seconds_sum{phase=stop}"] == 0.5
 
 
+def test_set_up_before_a_first_round_counts_as_its_phase() -> None:
+    metrics = Metrics()
+    metrics.decided("team", Memory(), Plan(Memory(), round=replace(a_round(0, 1), reason="FirstRound"), set_up_seconds=40.0))
+    found = read(metrics)
+    assert found["elastic_pytorch_interruption_phase_seconds_sum{phase=prepare}"] == 40.0
+    assert found["elastic_pytorch_interruption_phase_seconds_count{phase=start}"] == 0
+
+
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     cache, metrics = Cache(), Metrics()
     listed, others = [{"state": "Running"}, {"state": "Starting"}], {"indexes": {"Running": "128-199"}}

@@ -54,15 +54,20 @@ def test_time_for_the_set_up_is_told_to_agents(given: Any, seconds: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("spec", "waits"),
+    [({}, False), ({"prepare": {}}, False), ({"preflight": {}}, False), ({"prepare": {}, "preflight": {}}, True)],
+)
+def test_agents_wait_for_a_check_before_a_set_up(spec: dict[str, Any], waits: bool) -> None:
+    [container] = a_worker_pod(a_job(**spec))["spec"]["containers"]
+    assert ("ELASTIC_PYTORCH_CHECK_FIRST" in {variable["name"] for variable in container["env"]}) == waits
+
+
+@pytest.mark.parametrize(
     ("spec", "problem"),
     [
         ({"prepare": True}, "spec.prepare: must be an object, such as {timeoutSeconds: 1800}"),
         ({"prepare": {"timeoutSeconds": 0}}, "spec.prepare.timeoutSeconds: must be greater than or equal to 1, not 0"),
         ({"prepare": {"timeoutSeconds": 86401}}, "spec.prepare.timeoutSeconds: must be less than or equal to 86400, not 86401"),
-        (
-            {"prepare": {}, "preflight": {}},
-            "spec.prepare: may not be set with preflight: a script that is set up holds the GPU that preflight needs free",
-        ),
         (
             {"prepare": {}, "rendezvous": {"backend": "c10d"}},
             "spec.rendezvous.backend: must be operator if prepare is set: stock torchrun does not offer it",

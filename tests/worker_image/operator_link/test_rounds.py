@@ -44,6 +44,7 @@ CHECK: dict[str, Any] = {
 def test_a_check_is_read() -> None:
     assert parse_round(ANSWER).check is None
     assert parse_round(ANSWER | {"check": CHECK}).check == CheckRequest(4, 1, 2, "10.244.1.5", 29501, 20)
+    assert parse_round(ANSWER | {"check": "passed"}).check == "passed"
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,18 @@ def test_nodes_are_checked_before_a_group_forms(operator: ScriptedOperator, agen
 
 @needs_torchrun_handlers
 @pytest.mark.long
-def test_under_plain_torchrun_too(operator: ScriptedOperator, agents: Start) -> None:
-    agents(
-        "w0", SCRIPTS / "env.py", command=[sys.executable, "-m", "torch.distributed.run"], PET_RDZV_BACKEND="elastic-pytorch"
-    )
-    operator.wait_for("ready", "w0")
+@pytest.mark.parametrize(("first", "state"), [("", "ready"), ("1", "unchecked")], ids=["at any time", "before a set-up"])
+def test_under_plain_torchrun_too(operator: ScriptedOperator, agents: Start, events: Events, first: str, state: str) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    variables = {"PET_RDZV_BACKEND": "elastic-pytorch", "ELASTIC_PYTORCH_CHECK_FIRST": first}
+    agents("w0", SCRIPTS / "env.py", command=torchrun, **variables)
+    operator.wait_for(state, "w0")
     operator.check(1, "w0")
     check = reported(operator, "w0", 1)
     assert check["error"] == ""
     assert check["matmulSeconds"] > 0
+    assert operator.states("w0") == [state]
+    operator.pass_checks("w0")
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    events.wait(what="env")

@@ -3,7 +3,10 @@
 import argparse
 import hashlib
 import os
+import random
+import signal
 import time
+from pathlib import Path
 
 import elastic_pytorch as elastic
 import torch
@@ -33,6 +36,7 @@ parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
 parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
+parser.add_argument("--set-up-fails", type=float, default=0, help="how probably a process ends there, when the job has trained")
 parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
 parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards each pod keeps for itself and for another one")
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
@@ -46,6 +50,15 @@ device = "cuda" if options.backend == "nccl" else "cpu"
 if device == "cuda":  # processes of one pod share the GPU, too
     os.environ["NCCL_HOSTID"] += "-" + os.environ["LOCAL_RANK"]
 time.sleep(options.set_up_seconds)
+told = Path(os.environ["EVENTS"])
+if random.random() < options.set_up_fails and told.exists() and told.stat().st_size:
+    how = random.choice(("raise", "leave", "kill"))
+    event("set-up fails", alone=True, how=how)
+    if how == "leave":
+        os._exit(0)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise RuntimeError("told to fail in its set-up")
 if options.double:
     torch.set_default_dtype(torch.float64)
 torch.manual_seed(5)

@@ -146,7 +146,7 @@ def find(versions: Sequence[StateVersion | None], folder: Path | str) -> tuple[l
     groups = [Rank(ranks, rank) for rank in range(len(versions))]
     with ThreadPoolExecutor(len(versions)) as pool:
         found = pool.map(
-            lambda g: find_newest(g, Memory(memory(versions[g.rank]), pod=g.rank), str(folder), tree(0, g.rank)), groups
+            lambda g: find_newest(g, Memory(memory(versions[g.rank]), pod=g.rank), str(folder), lambda: tree(0, g.rank)), groups
         )
         return list(found), groups
 
@@ -176,7 +176,7 @@ def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_
     memories[0].write(StateVersion(1, 5), tree(5, writer=1, best=0.0))  # the pod of rank 0 is gone, or has another rank now
     memories[1].write(StateVersion(1, 5), tree(5, writer=0, best=0.9))
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", tree(0)), range(2)))
+        found = list(pool.map(lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", lambda: tree(0)), range(2)))
     assert [each.tree["best"] for each in found] == [0.9, 0.9]
     assert [each.tree["random"]["rank"] for each in found] == [1, 0]
     assert [each.tree["random"]["torch"].tolist() for each in found] == [[1.0, 1.0], [0.0, 0.0]]
@@ -193,7 +193,7 @@ def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(where: str, tmp
     def restore(group: Rank) -> Any:
         pod, local_rank = divmod(group.rank, 2)
         mine = Memory(pods[pod], pod=pod, keeps=local_rank == 0)
-        return find_newest(group, mine, str(tmp_path), tree(0 if group.rank else 3))
+        return find_newest(group, mine, str(tmp_path), lambda: tree(0 if group.rank else 3))
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(restore, groups))
@@ -239,7 +239,7 @@ def test_beginning_is_that_of_rank_0(tmp_path: Path) -> None:
 
 def test_generation_is_beyond_what_the_folder_is_claimed_for(tmp_path: Path) -> None:
     checkpoint_folder.claim(tmp_path, 7)
-    assert find_newest(Alone(), None, str(tmp_path), tree(0)).generation == 8
+    assert find_newest(Alone(), None, str(tmp_path), lambda: tree(0)).generation == 8
 
 
 def test_folder_that_cannot_be_read_is_no_reason_to_begin_anew(tmp_path: Path) -> None:

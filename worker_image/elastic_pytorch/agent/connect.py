@@ -41,6 +41,8 @@ def prepare_client(
         on_dump=on_dump,
         keeps_processes=keeps_processes,
     )
+    if settings.check_first:
+        client.tell(state="unchecked")  # before the first heartbeat
     progress.on_news = client.speak
     if settings.checkpoint_path is not None:
         watch_for_checkpoints(settings.checkpoint_path, client, progress)

@@ -116,6 +116,7 @@ def launch(
         store_port=store_port,
         progress=progress,
         wait=wait_for_round,
+        check_first=settings.check_first,
     )
     timeouts = read_timeouts(settings, options, config.monitor_interval)
     spec = WorkerSpec(
@@ -141,7 +142,7 @@ def launch(
         log_line_prefix_template=config.log_line_prefix_template,
     )
     signals.install()
-    if timeouts.prepare_seconds is not None:
+    if timeouts.prepare_seconds is not None and not settings.check_first:
         client.tell(state="preparing")  # before the first heartbeat
     start_link(client)
     try:

@@ -19,7 +19,7 @@ MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0
 
-State = Literal["preparing", "ready", "running", "stopping", "failed", "succeeded"]
+State = Literal["unchecked", "preparing", "ready", "running", "stopping", "failed", "succeeded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class OperatorClient:
         local_world_size: the same.
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
-        check: what is to be measured of this pod's node; None: nothing.
+        check: what is to be measured of this pod's node; None: nothing; `PASSED`: it has passed.
         leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
         leaving: set by the signal handler: from then on heartbeats report `leaving`.
         nudge: the last that is known.
@@ -105,7 +105,7 @@ class OperatorClient:
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
-        self.check: CheckRequest | None = None
+        self.check: CheckRequest | Literal["passed"] | None = None
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False
         self.nudge = 0

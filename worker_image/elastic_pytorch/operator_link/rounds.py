@@ -13,6 +13,7 @@ MAX_PROCESSES = 2**31
 MAX_CHECK_SECONDS = 3600
 
 Verdict = Literal["complete", "failed"]
+PASSED: Literal["passed"] = "passed"  # instead of a request: the check of the node is over, and processes may be started
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
@@ -60,7 +61,7 @@ class Round:
         orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
             train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
         keeps_all_since: the oldest round since which no member has had to leave.
-        check: of this pod's node, if one is wanted; None: none is.
+        check: of this pod's node, if one is wanted; None: none is; `PASSED`: the node has passed.
     """
 
     number: int
@@ -74,7 +75,7 @@ class Round:
     dump: int = 0
     orderly_since: int = 0
     keeps_all_since: int = 0
-    check: CheckRequest | None = None
+    check: CheckRequest | Literal["passed"] | None = None
 
 
 def parse_round(answer: object) -> Round:
@@ -122,9 +123,11 @@ def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
     return value
 
 
-def _check(value: object) -> CheckRequest | None:
+def _check(value: object) -> CheckRequest | Literal["passed"] | None:
     if value is None:
         return None
+    if value == PASSED:
+        return PASSED
     fields = _mapping(value, "check")
     store = _mapping(fields.get("store"), "check.store")
     world_size = integer(fields.get("worldSize"), "check.worldSize", 1, MAX_PROCESSES)

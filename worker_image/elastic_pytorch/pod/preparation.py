@@ -6,6 +6,7 @@ what reads the variables of the process itself: C code, and programs that are st
 """
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -26,6 +27,21 @@ GROUP_VARIABLES = frozenset(
         "MASTER_PORT",
     }
 )
+# What reads or lists the environment on behalf of no group: for settings of its own, or for a compiler that it starts. Lightning's does
+# so when it is imported, for the rank that its messages are of; it is told that later.
+_NEED_NO_GROUP = (
+    "ctypes.util.",
+    "fsspec.config.",
+    "lightning.fabric.utilities.rank_zero.",
+    "lightning_fabric.utilities.rank_zero.",
+    "networkx.utils.backends.",
+    "platform.",
+    "torch._inductor.",
+    "torch.utils.cpp_extension.",
+    "tqdm.utils.",
+)
+_LIGHTNING = "lightning_utilities.core.rank_zero"
+_BETWEEN = ("os", "_collections_abc", "collections.abc", __name__)
 
 _lock = threading.RLock()
 _preparing = False
@@ -47,7 +63,8 @@ class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no argu
         os._Environ.__delitem__(self, key)
 
     def __iter__(self) -> Iterator[str]:
-        join()
+        if not _needs_no_group():
+            join()
         return os._Environ.__iter__(self)
 
 
@@ -58,6 +75,11 @@ def begin() -> None:
         _preparing = True
         os.environ.__class__ = _PreparingEnviron
         os.register_at_fork(after_in_child=_end)  # a data loader's worker is in no group
+
+
+def is_preparing() -> bool:
+    """Whether this process has been started before its group, and has not joined it yet."""
+    return _preparing
 
 
 def join(*, in_process: bool = False) -> None:
@@ -86,11 +108,21 @@ def join(*, in_process: bool = False) -> None:
         finally:
             _end()
         os.environ.update(environment)
+        if "RANK" in environment and (lightning := sys.modules.get(_LIGHTNING)) is not None:
+            lightning.rank_zero_only.rank = int(environment["RANK"])
 
 
 def _join_for(variable: str) -> None:
-    if variable in GROUP_VARIABLES:
+    if variable in GROUP_VARIABLES and not _needs_no_group():
         join()
+
+
+def _needs_no_group() -> bool:
+    """Whether the module that uses `os.environ` is one of those that do so on behalf of no group."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _BETWEEN:
+        frame = frame.f_back
+    return f"{frame.f_globals.get('__name__')}.".startswith(_NEED_NO_GROUP)
 
 
 def _end() -> None:

@@ -38,7 +38,7 @@ class NodeChecks:
 
     def follow(self) -> None:
         """Begins the check that is asked for, unless it has begun; ends one that is asked for no more."""
-        request = self._client.check
+        request = self._client.check if isinstance(self._client.check, CheckRequest) else None
         number = request.number if request else 0
         if number == self._number:
             return

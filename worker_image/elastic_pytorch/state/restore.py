@@ -6,7 +6,7 @@ there.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -195,6 +195,25 @@ def choose_memory(told: Sequence[Told]) -> Source | None:
     return Source(newest, root, _lacking(told, has))
 
 
+def load_initial(load: Callable[[], object]) -> None:
+    """Has the script load the weights that a training begins with.
+
+    Raises:
+        RuntimeError: that failed; or the weights are returned, and not loaded.
+    """
+    try:
+        returned = load()
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"initial, which loads the first weights, failed: {type(error).__name__}: {error}") from error
+    if isinstance(returned, Mapping):
+        raise RuntimeError(
+            f"initial returned a {type(returned).__name__}, and what it returns is not used: it must load the weights itself, as in "
+            "lambda: model.load_state_dict(pretrained())"
+        )
+
+
 def claim(folder: str, generation: int) -> None:
     """Claims the checkpoint folder, so that older groups neither write nor delete there."""
     try:
@@ -207,18 +226,19 @@ def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
     return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
 
 
-def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any) -> Found:
+def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Callable[[], Any]) -> Found:
     """Finds the state from which the group continues, and sends it to all ranks. Collective. Rank 0 claims the folder for the group.
 
     Args:
         group: all ranks.
         memory: of this rank's pod; None: it has none.
         folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be shared.
-        fresh: this rank's initial state: rank 0's is used if there is no other.
+        begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no other state.
 
     Raises:
         OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
         MemoryError: there is no room for a checkpoint.
+        Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
     """
     held = memory.newest() if memory else None
     on_disk, claimed = NONE, 0
@@ -248,7 +268,7 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, fresh: Any
         version, tree, where = source.version, (held.tree if held else None), f"the memory of rank {source.root}"
         where = where if source.lacking else "memory"
     else:
-        tree, where = fresh, "the beginning"
+        tree, where = _beginning(group, begin), "the beginning"
     if source is None or version != source.version:
         source, held = Source(version, 0, _lacking(told, {0})), None
     found = Found(version, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
@@ -281,6 +301,20 @@ def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequenc
     if found.mapped is not None and not is_root:
         _, tensors, own = _parts(found.mapped.tree)
         found.tree = _whole(skeleton, tensors, own)
+
+
+def _beginning(group: RankGroup, begin: Callable[[], Any]) -> Any:
+    """Returns rank 0's initial state on rank 0, and None on the others, once it is there."""
+    tree, problem = None, None
+    if group.rank == 0:
+        try:
+            tree = begin()
+        except Exception as error:
+            problem = error
+    words = group.broadcast({"problem": "" if problem is None else str(problem) or type(problem).__name__}, 0)["problem"]
+    if words:
+        raise problem or RuntimeError(f"rank 0: {words}")
+    return tree
 
 
 def _tell(held: MappedState | None, memory: Memory | None) -> list[int]:

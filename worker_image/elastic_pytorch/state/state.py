@@ -3,6 +3,7 @@
 import os
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
-from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest
+from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest, load_initial
 from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, Done, StepBoundary, start_maximum
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import refuse_states_of_their_own
@@ -58,6 +59,8 @@ class State(Registered):
         total_steps: the step at which training is done, for the progress reports.
         overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
             but its optimizer may then write to a weight between a commit and the next step of the optimizer.
+        initial: loads the weights that the training begins with into the registered objects. `restore` calls it, without arguments, on
+            rank 0 alone, and only if it finds no state. All ranks get what is registered from there.
         registered: what to commit, by names of your choice.
 
     Raises:
@@ -75,11 +78,14 @@ class State(Registered):
         flush_seconds: float = 5.0,
         total_steps: int | None = None,
         overlap: bool = False,
+        initial: Callable[[], object] | None = None,
         **registered: Any,
     ) -> None:
         if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
         super().__init__(registered)
+        self._refuse_initial(initial)
+        self._initial = initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(folder, name)
         self._folder, self._name = self._identity.folder, self._identity.memory
@@ -112,14 +118,15 @@ class State(Registered):
         """Loads the newest state that any of the group's pods holds, or else the newest checkpoint, into the registered objects.
 
         To be called by all ranks, once for each group, after `init_process_group` and before DistributedDataParallel. If there is nothing
-        to restore, all ranks get rank 0's initial state.
+        to restore, all ranks get rank 0's initial state, with what `initial` loads.
 
         Returns:
             How many steps are done.
 
         Raises:
             OSError: the checkpoint folder cannot be read, or the pod's agent does not answer.
-            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or are sharded.
+            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or are sharded;
+                or `initial` failed.
         """
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
@@ -134,7 +141,7 @@ class State(Registered):
         self._find_memory()
         self._commits.settle(wait=True)
         give_back(group)
-        found = find_newest(group, self._memory, self._folder, self._tree() if group.rank == 0 else None)
+        found = find_newest(group, self._memory, self._folder, self._begin)
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
@@ -256,6 +263,12 @@ class State(Registered):
     def complete_at_exit(self) -> None:
         """Commits, without the other ranks, the last step of a loop that was left, as the process ends."""
         self._commit_alone()
+
+    def _begin(self) -> dict[str, Any]:
+        """Returns this rank's initial state; one that has been restored without memory and folder goes on from what it has."""
+        if self._initial is not None and self._version.generation == 0:
+            load_initial(self._initial)
+        return self._tree()
 
     def _tree(self) -> dict[str, Any]:
         return self._tree_of(self._states())

@@ -4,6 +4,9 @@ Workers that wait for a round check their nodes in pairs, while a group that tra
 fails again, alone or with a partner that has passed, its pod is replaced on another node. A loss may have been the fault of any node of
 the group: after it all are checked again.
 
+With `spec.prepare` a worker that waits for a round has processes, which hold the device. There a node is checked each time before its
+worker starts them, and at no other time: members and spares keep theirs after a loss.
+
 Nothing here is needed to go on: what a new leader does not know is checked again.
 """
 
@@ -24,6 +27,7 @@ from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 
 REPORT_MARGIN_SECONDS = 10.0  # beyond the time of a check, for its reports to arrive
 LEFT_OUT_SECONDS = 1800.0  # after that a node may be tried again
+PREPARED = (AgentState.PREPARING, AgentState.READY)  # with `spec.prepare`: has been checked, and holds its devices
 MAX_REPEATS = 5  # of a check, until one worker of a failed pair can be blamed
 
 
@@ -93,6 +97,7 @@ class Preflight:
         number: of the last check.
         typical: what earlier checks have typically measured.
         nodes: that are left out, by name.
+        asked: what each agent was asked last; None: to start its set-up.
     """
 
     passed: frozenset[str] = frozenset()
@@ -101,6 +106,7 @@ class Preflight:
     number: int = 0
     typical: Typical = NOTHING_TYPICAL
     nodes: Mapping[str, LeftOutNode] = field(default_factory=dict)
+    asked: Mapping[str, CheckRequest | None] = field(default_factory=dict)
 
     def voided(self) -> "Preflight":
         """After a loss: what has passed is to be checked again."""
@@ -116,14 +122,14 @@ class PreflightStep:
 
     Attributes:
         state: to be remembered.
-        requests: what each agent is to measure, by worker; None: as before.
+        requests: what each agent is to measure, by worker, or None: it may start its set-up. None for all: as before.
         left_out: nodes that are left out from now on.
         undecided: what was wrong with workers of which none can be blamed.
         recheck_at: when to decide again if nothing happens before, monotonic seconds.
     """
 
     state: Preflight
-    requests: Mapping[str, CheckRequest] | None = None
+    requests: Mapping[str, CheckRequest | None] | None = None
     left_out: tuple[LeftOutNode, ...] = ()
     undecided: Mapping[str, str] = field(default_factory=dict)
     recheck_at: float | None = None
@@ -154,43 +160,40 @@ def advance_preflight(
         candidates: the workers, assessed as if no node had to be checked.
         known: what is remembered.
     """
-    state = _forget(known, observed)
+    state = _forget(job, known, observed)
+    checks = job.preflight is not None or job.prepare_seconds
+    free = {candidate.worker: candidate for candidate in candidates if checks and _is_free(job, observed, candidate)}
     if job.preflight is None or target.stopped:
-        return PreflightStep(replace(state, stage=None), {} if known.stage else None)
-    ready = {candidate.worker: candidate for candidate in candidates if candidate.liveness is Liveness.READY}
+        return _ask(replace(state, stage=None, passed=frozenset(() if target.stopped else free)), known, job, free)
     left_out: tuple[LeftOutNode, ...] = ()
     undecided: Mapping[str, str] = {}
     if (stage := state.stage) is not None:
         reports = _reports(stage, observed)
-        gone = {worker for worker in stage.workers if worker not in ready}
+        gone = {worker for worker in stage.workers if worker not in free}
         if observed.now < _ends_at(stage, job.preflight) and not {*reports, *gone} >= set(stage.workers):
-            return PreflightStep(state, recheck_at=_ends_at(stage, job.preflight))
+            return _ask(state, known, job, free, recheck_at=_ends_at(stage, job.preflight))
         typical = typical_of(stage.pairs, reports, state.typical)
         verdicts = judge(stage.pairs, reports, gone, typical, job.preflight)
-        free = [worker for worker in ready if worker not in observed.ranks]
-        state, left_out, undecided = _conclude(replace(state, typical=typical), stage, verdicts, observed, free)
+        state, left_out, undecided = _conclude(replace(state, typical=typical), stage, verdicts, observed, list(free))
     waits_until = None
     if state.stage is None:
         waiting, waits_until = _waiting(job, target, observed, candidates, state)
         if waiting:
             state = _begin(state, pair_up(waiting), observed)
     retried_at = earliest(*(node.since + LEFT_OUT_SECONDS for node in state.nodes.values()))
-    if state.stage is None:
-        return PreflightStep(state, {} if known.stage else None, left_out, undecided, earliest(waits_until, retried_at))
-    requests = _requests(job, state.stage, ready)
-    return PreflightStep(state, requests, left_out, undecided, _ends_at(state.stage, job.preflight))
+    recheck_at = earliest(waits_until, retried_at) if state.stage is None else _ends_at(state.stage, job.preflight)
+    return replace(_ask(state, known, job, free, recheck_at=recheck_at), left_out=left_out, undecided=undecided)
 
 
 def hold_unchecked(job: Job, observed: Observed, candidates: Sequence[Candidate], state: Preflight) -> tuple[Candidate, ...]:
     """Returns the workers, where those whose nodes have not passed, or that take part in a check, count as starting."""
-    if job.preflight is None:
+    if job.preflight is None and not job.prepare_seconds:
         return tuple(candidates)
     busy = set(state.stage.workers) if state.stage else set()
     return tuple(
         replace(candidate, liveness=Liveness.STARTING, unchecked=True)
-        if candidate.liveness is Liveness.READY
-        and candidate.worker not in observed.ranks
-        and (candidate.worker in busy or candidate.worker not in state.passed)
+        if _is_free(job, observed, candidate)
+        and (job.prepare_seconds or candidate.worker in busy or candidate.worker not in state.passed)
         else candidate
         for candidate in candidates
     )
@@ -215,12 +218,36 @@ def read_left_out(status: Mapping[str, Any], now: float) -> Preflight:
     return Preflight(nodes={each.node: each for each in nodes})
 
 
-def _forget(known: Preflight, observed: Observed) -> Preflight:
-    """Forgets workers whose pods are gone, and nodes that have been left out for long."""
-    pods = observed.pods_by_name
+def _is_free(job: Job, observed: Observed, candidate: Candidate) -> bool:
+    """Whether a worker waits, and has no processes that hold its node's devices."""
+    if candidate.liveness is not Liveness.READY or candidate.worker in observed.ranks:
+        return False
+    return not job.prepare_seconds or observed.agents[candidate.worker].state is AgentState.UNCHECKED
+
+
+def _ask(
+    state: Preflight, known: Preflight, job: Job, free: Mapping[str, Candidate], *, recheck_at: float | None = None
+) -> PreflightStep:
+    """What the agents are asked, if that is not what they know: the check that is going on, and with `prepare` to start their set-up."""
+    asked: dict[str, CheckRequest | None] = {}
+    stage = state.stage
+    if stage is not None:
+        begun = known.stage is not None and known.stage.number == stage.number
+        asked = {w: check for w, check in known.asked.items() if check} if begun else _requests(job, stage, free)
+    if job.prepare_seconds:
+        asked |= dict.fromkeys(
+            worker for worker in free if worker in state.passed and (not stage or worker not in stage.workers)
+        )
+    return PreflightStep(replace(state, asked=asked), None if asked == known.asked else asked, recheck_at=recheck_at)
+
+
+def _forget(job: Job, known: Preflight, observed: Observed) -> Preflight:
+    """Forgets workers whose pods are gone, or that have started their set-up, and nodes that have been left out for long."""
+    pods, agents = observed.pods_by_name, observed.agents
+    begun = {w for w, agent in agents.items() if agent.state is not AgentState.UNCHECKED} if job.prepare_seconds else ()
     return replace(
         known,
-        passed=frozenset(worker for worker in known.passed if worker in pods),
+        passed=frozenset(worker for worker in known.passed if worker in pods and worker not in begun),
         failed={worker: why for worker, why in known.failed.items() if worker in pods},
         nodes={name: node for name, node in known.nodes.items() if observed.now < node.since + LEFT_OUT_SECONDS},
     )
@@ -301,19 +328,16 @@ def _waiting(
     job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], state: Preflight
 ) -> tuple[list[str], float | None]:
     """The workers that are to be checked now, and if they wait for others, until when, monotonic seconds."""
-    newcomers = [
-        candidate
-        for candidate in candidates
-        if candidate.liveness is Liveness.READY
-        and candidate.worker not in observed.ranks
-        and candidate.worker not in state.failed
-    ]
+    newcomers = [c for c in candidates if _is_free(job, observed, c) and c.worker not in state.failed]
     waiting = [c for c in newcomers if c.worker not in state.passed]
     # Those that still stop their processes, as after a loss, are waited for: liveness limits how long that may take.
-    if not waiting or any(observed.agents[c.worker].state is not AgentState.READY for c in waiting):
+    still = (AgentState.READY, AgentState.UNCHECKED)
+    if not waiting or any(observed.agents[c.worker].state not in still for c in waiting):
         return [], None
-    room = target.size - len(observed.ranks)
-    begins_at = settled_at(newcomers, candidates, room, job.settle_seconds, observed.now)
+    prepared = {w for w, agent in observed.agents.items() if agent.state in PREPARED} if job.prepare_seconds else set()
+    room = target.size - len({*observed.ranks, *prepared})
+    coming = [candidate for candidate in candidates if candidate.worker not in prepared]
+    begins_at = settled_at(newcomers, coming, room, job.settle_seconds, observed.now)
     if observed.now < begins_at:
         return [], begins_at
     return [candidate.worker for candidate in sorted(waiting, key=lambda c: (c.index, c.worker))], None
@@ -325,10 +349,10 @@ def _begin(state: Preflight, pairs: Pairs, observed: Observed, **more: Any) -> P
     return replace(state, number=number, stage=Stage(number, pairs, observed.now, **more))
 
 
-def _requests(job: Job, stage: Stage, ready: Mapping[str, Candidate]) -> dict[str, CheckRequest]:
+def _requests(job: Job, stage: Stage, ready: Mapping[str, Candidate]) -> dict[str, CheckRequest | None]:
     """What each worker of a check is asked to measure."""
     assert job.preflight is not None
-    requests = {}
+    requests: dict[str, CheckRequest | None] = {}
     for pair in stage.pairs:
         members = [ready[worker] for worker in pair if worker in ready]
         first_ranks = [0, *accumulate(member.processes for member in members)]

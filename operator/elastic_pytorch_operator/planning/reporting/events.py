@@ -12,7 +12,7 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
 from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
@@ -97,6 +97,8 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         before = observed.round.size if observed.round else 0
         change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
         note = f"Round {declared.number}, {change}: {declared.cause}"
+        if (set_up := set_up_seconds(declared, observed)) is not None:
+            note += f"; the last set-up (spec.prepare) took {set_up:.1f} s"
         facts = {
             names.ANNOTATION_ROUND: str(declared.number),
             names.ANNOTATION_WORKERS: str(declared.size),

@@ -1,6 +1,6 @@
 """How long a change of the group has interrupted the training, and what it cost: `status.recentInterruptions`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from elastic_pytorch_operator.planning.reporting.interruption_phases import Mile
 from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
+WAITING = (AgentState.UNCHECKED, AgentState.PREPARING, AgentState.READY)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
 MAX_RECENT = 8  # interruptions that the status keeps: about two kilobytes
 
@@ -27,6 +28,7 @@ class Interruption:
         seconds: what it took; None while it is going on.
         steps_lost: steps done again; None if unknown.
         group: the round that trained before; None: not known.
+        emptied: no worker was to train for some of the time.
         declared_at: when the first round after the disturbance was declared, monotonic seconds.
         stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
         phases: the seconds of each phase that is known, once it is over.
@@ -40,6 +42,7 @@ class Interruption:
     seconds: float | None = None
     steps_lost: int | None = None
     group: Round | None = None
+    emptied: bool = False
     declared_at: float | None = None
     stopped_at: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -82,7 +85,7 @@ def begin_interruption(
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
     if unfinished is not None and unfinished.seconds is None:
-        return replace(unfinished, round=after.number)
+        return replace(unfinished, round=after.number, emptied=unfinished.emptied or not after.size)
     if before is None or before.size == 0:
         return None
     agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
@@ -96,8 +99,33 @@ def begin_interruption(
         since=min([*(max(sign, before.declared_at) for sign in signs), after.declared_at]),
         step_before=max(steps, default=None),
         group=before,
+        emptied=not after.size,
         declared_at=after.declared_at,
     )
+
+
+def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
+    """What the last set-up has taken, of those that a round which begins or resumes a training has waited for.
+
+    Args:
+        declared: the round, which is declared now.
+        observed: the moment.
+
+    Returns:
+        Seconds; None: it is no such round, or has waited for no set-up.
+    """
+    before = observed.round
+    if declared is None or (before is not None and before.size):
+        return None
+    last = _last_set_up(declared, observed.agents.values(), before.declared_at if before else 0.0)
+    return last[1] - last[0] if last else None
+
+
+def _last_set_up(round_: Round, agents: Iterable[AgentView], after: float) -> tuple[float, float] | None:
+    """When the set-up of the member that was ready last has begun and ended, if that was after a moment, monotonic seconds."""
+    found = [(a.set_up_since, a.set_up_until) for a in agents if a.worker in round_.ranks]
+    known = [(since, until) for since, until in found if since is not None and until is not None and until > after]
+    return max(known, key=lambda moments: moments[1], default=None)
 
 
 def _signs(agent: AgentView, group: Round) -> list[float]:
@@ -126,7 +154,11 @@ def pause_seconds(interruption: Interruption, agents: Iterable[AgentView]) -> fl
 
 
 def advance_interruption(
-    interruption: Interruption | None, round_: Round | None, agents: Iterable[AgentView], time: str = ""
+    interruption: Interruption | None,
+    round_: Round | None,
+    agents: Iterable[AgentView],
+    time: str = "",
+    gone: Container[str] = (),
 ) -> Interruption | None:
     """Ends an interruption once its group trains: at its first step, or if its script reports none, when all its workers run.
 
@@ -135,11 +167,13 @@ def advance_interruption(
         round_: the newest round.
         agents: of the job.
         time: now, RFC 3339.
+        gone: workers that are lost: what their agents said last holds no more.
     """
     if interruption is None or interruption.seconds is not None or round_ is None:
         return interruption
     agents = list(agents)
-    if interruption.stopped_at is None and (stopped_at := _stopped_at(interruption, round_, agents)) is not None:
+    there = [agent for agent in agents if agent.worker not in gone]
+    if interruption.stopped_at is None and (stopped_at := _stopped_at(interruption, round_, there)) is not None:
         interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
@@ -172,7 +206,7 @@ def _stopped_at(interruption: Interruption, round_: Round, agents: Sequence[Agen
         and (agent.worker in round_.ranks or (not round_.size and agent.state is not AgentState.LEAVING))
     ]
     # What a failed worker's agent reports does not tell when its other processes have been stopped.
-    stopped = [a for a in going_on if a.state is AgentState.READY or (a.round > group.number and a.state in ACTIVE)]
+    stopped = [a for a in going_on if a.state in WAITING or (a.round > group.number and a.state in ACTIVE)]
     if len(stopped) < len(going_on):
         return None
     return max([begun_at, *(agent.state_since for agent in stopped)])
@@ -194,11 +228,13 @@ def _phases(
         return {}
     started = [a.started_at for a in active if a.started_at is not None]
     formed = [a.formed_at for a in active if a.formed_at is not None]
+    set_up = _last_set_up(round_, active, interruption.declared_at) if interruption.emptied else None
     return split_interruption(
         Milestones(
             since=interruption.since,
             declared_at=interruption.declared_at,
             stopped_at=interruption.stopped_at,
+            set_up_at=set_up[0] if set_up else None,
             regrouped_at=max(round_.declared_at, interruption.stopped_at or 0.0),
             started_at=running_at if running_at is not None else max(started, default=None),
             formed_at=None if running_at is not None else max(formed, default=None),

@@ -5,6 +5,7 @@ The phases follow each other, so together they are the interruption:
 - `detection`: from the disturbance until the operator declares a round, with the pause of a crash loop;
 - `stop`: until the remaining members have stopped their processes;
 - `wait`: until the round that trains is declared: a job below its minimum waits for pods, or a group changes again before its first step;
+- `prepare`: the end of that wait, if nothing trains before: since the worker that was ready last has begun its set-up (`spec.prepare`);
 - `start`: until the slowest pod has started its processes;
 - `init`: until all processes have joined their process group;
 - `firstStep`: until the first step is reported.
@@ -13,7 +14,9 @@ The phases follow each other, so together they are the interruption:
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-DETECTION, STOP, WAIT, START, INIT, FIRST_STEP = PHASES = ("detection", "stop", "wait", "start", "init", "firstStep")
+DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
+    *("detection", "stop", "wait", "prepare", "start", "init", "firstStep"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class Milestones:
         since: when the group was disturbed.
         declared_at: when the operator declared the first round after that.
         stopped_at: when the remaining members had stopped.
+        set_up_at: when the worker that was ready last began its set-up; None: no set-up was waited for.
         regrouped_at: when the operator declared the round that trains.
         started_at: when the processes of all members had been started.
         formed_at: when their process group had formed.
@@ -33,6 +37,7 @@ class Milestones:
     since: float
     declared_at: float | None = None
     stopped_at: float | None = None
+    set_up_at: float | None = None
     regrouped_at: float | None = None
     started_at: float | None = None
     formed_at: float | None = None
@@ -48,7 +53,8 @@ def split_interruption(milestones: Milestones) -> dict[str, float]:
     ends = (
         milestones.declared_at,
         milestones.stopped_at,
-        milestones.regrouped_at,
+        milestones.regrouped_at if milestones.set_up_at is None else milestones.set_up_at,
+        None if milestones.set_up_at is None else milestones.regrouped_at,
         milestones.started_at,
         milestones.formed_at,
         milestones.stepped_at,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
@@ -17,6 +18,7 @@ from elastic_pytorch_operator.planning.workers.process_counts import differs, pr
 from elastic_pytorch_operator.spec.job import Job
 
 MAX_LISTED = 128
+PREPARING = "Preparing"
 CALM_STATES = ("Running", "Spare", "Succeeded")
 
 
@@ -31,7 +33,7 @@ def describe_workers(
 
     Args:
         candidates: the workers, assessed.
-        job: says whether it has spares.
+        job: says whether it has spares. Its status says since when workers have been preparing.
         observed: their pods and agents.
         round_: the newest; None: there was none.
         wanted: how many workers a whole group has.
@@ -88,7 +90,17 @@ def _worker(
         worker["node"] = pod.node
     if differs(candidate, processes):
         worker["processes"] = candidate.processes
-    return {**worker, "state": state}
+    worker["state"] = state
+    if state == PREPARING:
+        worker["preparingSince"] = _preparing_since(candidate.worker, job, observed)
+    return worker
+
+
+def _preparing_since(worker: str, job: Job, observed: Observed) -> str:
+    """When a worker has begun its set-up, RFC 3339: as it was first written, since a leader after that one has not seen it."""
+    known = (old.get("preparingSince") for old in job.status.get("workers") or () if old.get("name") == worker)
+    begun_at = observed.agents[worker].set_up_since
+    return next(known, None) or earlier(observed.time, observed.now - begun_at if begun_at is not None else 0.0)
 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
@@ -106,5 +118,5 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_
         return "Silent"
     agent = observed.agents.get(candidate.worker)
     if candidate.liveness is Liveness.STARTING and agent is not None and agent.state is AgentState.PREPARING:
-        return "Preparing"
+        return PREPARING
     return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")

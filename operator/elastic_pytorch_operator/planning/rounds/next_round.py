@@ -9,7 +9,7 @@ The rules (docs/rounds.md describes them in full):
 - **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
-- **checked**: with `spec.preflight` a loss makes an empty round first, so that the nodes of the others are checked;
+- **checked**: with `spec.preflight`, and no `spec.prepare`, a loss makes an empty round first, so that the nodes of the others are checked;
 - **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
@@ -93,7 +93,7 @@ def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -
         job.settle_seconds,
         job.store_port,
         stop,
-        job.preflight is not None,
+        job.checks_members,
         job.prepare_seconds > 0,
         fit,
     )

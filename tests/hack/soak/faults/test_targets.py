@@ -144,6 +144,12 @@ async def test_targets(
     assert "perhaps not" not in hit.what
 
 
+async def test_jobs_of_a_fixed_size_are_not_scaled(stage: Stage) -> None:
+    stage.observer.jobs["library"] = view_job({"metadata": {"name": "library"}, "spec": {"replicas": 2, "spares": 1}})
+    target = await how("scale")(stage, Fault("scale", 0, 0.0))
+    assert target.jobs == {"plain"}
+
+
 async def test_writes_are_refused_and_allowed_again(stage: Stage) -> None:
     target = await how("refuse-writes")(stage, Fault("refuse-writes", 0, 1.0))
     await target.do()

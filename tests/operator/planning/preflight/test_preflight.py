@@ -30,6 +30,8 @@ class CheckedNodes(Simulation):
         bad_links: pairs of nodes whose all-reduces fail with each other.
         mute: nodes whose agents report no result.
         asked: all checks that were asked for: who with whom.
+        number: of the last of them.
+        checked_in: the state in which agents check their nodes.
     """
 
     slow: dict[str, float] = field(default_factory=dict)
@@ -40,27 +42,33 @@ class CheckedNodes(Simulation):
     requests: dict[str, tuple[float, CheckRequest]] = field(default_factory=dict)
     asked: list[list[list[str]]] = field(default_factory=list)
     events: list[RecordEvent] = field(default_factory=list)
+    number: int = 0
+    checked_in: AgentState = AgentState.READY
 
     def reconcile(self) -> Plan:
         todo = super().reconcile()
         self.events += [action for action in todo.actions if isinstance(action, RecordEvent)]
         if todo.checks is not None:
-            self.requests = {worker: (self.now, request) for worker, request in todo.checks.items()}
-            if todo.checks:
+            wanted = {worker: request for worker, request in todo.checks.items() if request is not None}
+            if any(request.number != self.number for request in wanted.values()):
+                self.number = next(request.number for request in wanted.values())
+                self.requests = {worker: (self.now, request) for worker, request in wanted.items()}
                 self.asked.append(self._pairs())
+            else:  # an agent makes each check once
+                self.requests = {worker: asked for worker, asked in self.requests.items() if worker in wanted}
         return todo
 
     def live(self) -> None:
         super().live()
         for worker, (since, request) in list(self.requests.items()):
             if worker in self.agents and self.now >= since + CHECK_SECONDS and self.pods[worker].node not in self.mute:
-                assert self.agents[worker].state is AgentState.READY
+                assert self.agents[worker].state is self.checked_in
                 del self.requests[worker]
                 self.agents[worker] = replace(self.agents[worker], check=self._measure(worker, request))
 
     def restart_operator(self) -> None:
         super().restart_operator()
-        self.requests = {}
+        self.requests, self.number = {}, 0
 
     def _pairs(self) -> list[list[str]]:
         pairs: dict[str, list[str]] = {}

@@ -4,12 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.reporting.interruption import (
     MAX_RECENT,
     Interruption,
     advance_interruption,
     begin_interruption,
     extend_recent,
+    set_up_seconds,
 )
 
 from tests.operator.builders import NOW, TIME, Progress, a_failure, a_round, an_agent, observed
@@ -121,14 +123,17 @@ def test_phases_of_a_loss() -> None:
     }
 
 
-def test_job_below_its_minimum_waits() -> None:
+@pytest.mark.parametrize("last", ["leaving", "running"])
+def test_job_below_its_minimum_waits(last: str) -> None:
     empty, whole = replace(a_round(number=2), declared_at=NOW), replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
     interruption = begin_interruption(BEFORE, empty, observed(), None)
-    stopping = [an_agent("w0", "stopping"), an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", "leaving")]
-    interruption = advance_interruption(interruption, empty, stopping)
+    others = [an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", last)]
+    gone = {"w2"} if last == "running" else set()
+    interruption = advance_interruption(interruption, empty, [an_agent("w0", "stopping"), *others], TIME, gone)
     assert interruption is not None
     assert interruption.stopped_at is None
-    interruption = advance_interruption(interruption, empty, [an_agent("w0", "ready", 1, state_since=NOW + 3), *stopping[1:]])
+    stopped = an_agent("w0", "ready", 1, state_since=NOW + 3)
+    interruption = advance_interruption(interruption, empty, [stopped, *others], TIME, gone)
     assert interruption is not None
     assert interruption.stopped_at == NOW + 3
     interruption = begin_interruption(empty, whole, observed(), interruption)
@@ -136,6 +141,57 @@ def test_job_below_its_minimum_waits() -> None:
     ended = advance_interruption(interruption, whole, running)
     assert ended is not None
     assert ended.phases == pytest.approx({"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0})
+
+
+@pytest.mark.parametrize("state", ["unchecked", "preparing", "ready"])
+def test_members_that_set_themselves_up_again_have_stopped(state: str) -> None:
+    empty = replace(a_round(number=2), declared_at=NOW)
+    interruption = begin_interruption(BEFORE, empty, observed(), None)
+    agents = [an_agent("w0", state, 0, state_since=NOW + 2), an_agent("w1", "ready", 1, state_since=NOW + 1)]
+    interruption = advance_interruption(interruption, empty, agents)
+    assert interruption is not None
+    assert interruption.stopped_at == NOW + 2
+
+
+SET_UP = {"set_up_since": NOW + 10, "set_up_until": NOW + 39}
+SOONER = {"set_up_since": NOW + 5, "set_up_until": NOW + 30}
+BEFOREHAND = {"set_up_since": NOW - 50, "set_up_until": NOW - 40}
+
+
+@pytest.mark.parametrize(
+    ("emptied", "set_ups", "phases"),
+    [
+        pytest.param(True, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 9.0, "prepare": 30.0}, id="the job waited for it"),
+        pytest.param(True, [BEFOREHAND, SOONER, SET_UP], {"wait": 9.0, "prepare": 30.0}, id="it waited for two"),
+        pytest.param(True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], {"wait": 39.0}, id="all had been ready"),
+        pytest.param(True, [{}, {}, {}], {"wait": 39.0}, id="no set-up is known"),
+        pytest.param(False, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 39.0}, id="others were to train"),
+    ],
+)
+def test_wait_for_a_set_up_is_a_phase(emptied: bool, set_ups: list[dict[str, float]], phases: dict[str, float]) -> None:
+    first = a_round(*([] if emptied else [0, 1]), number=2)
+    interruption = begin_interruption(BEFORE, replace(first, declared_at=NOW), observed(), None)
+    assert interruption is not None
+    interruption = replace(interruption, stopped_at=NOW + 1)
+    whole = replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
+    interruption = begin_interruption(first, whole, observed(), interruption)
+    running = [an_agent(f"w{n}", round_=3, state_since=NOW + 41, **set_up) for n, set_up in enumerate(set_ups)]
+    ended = advance_interruption(interruption, whole, running)
+    assert ended is not None
+    assert ended.phases == pytest.approx({"detection": 0.0, "stop": 1.0, "start": 1.0, **phases})
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"),
+    [(None, 29.0), (replace(a_round(number=2), declared_at=NOW), 29.0), (a_round(0, 1, number=2), None)],
+    ids=["a first start", "nothing trains", "others train"],
+)
+def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | None, seconds: float | None) -> None:
+    agents = [an_agent("w0", "ready", 0, **SOONER), an_agent("w1", "ready", 0, **SET_UP), an_agent("w2", "ready", 0)]
+    seen = replace(observed(agents=agents, round=before), now=NOW + 40)
+    assert set_up_seconds(a_round(0, 1, 2, number=3), seen) == seconds
+    assert set_up_seconds(None, seen) is None
+    assert set_up_seconds(a_round(2, number=3), seen) is None
 
 
 def test_recent_interruptions_are_bounded_and_none_is_twice() -> None:

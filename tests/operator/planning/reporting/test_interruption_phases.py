@@ -38,6 +38,16 @@ def milestones(**changes: Any) -> Milestones:
             id="a job below its minimum waits for a pod",
         ),
         pytest.param(
+            {"set_up_at": 40.0, "regrouped_at": 60.0, "started_at": 60.2, "formed_at": 61.0, "stepped_at": 62.0},
+            {"detection": 0.1, "stop": 0.4, "wait": 29.5, "prepare": 20.0, "start": 0.2, "init": 0.8, "firstStep": 1.0},
+            id="a job below its minimum waits for a pod, and then for its set-up",
+        ),
+        pytest.param(
+            {"set_up_at": 10.2, "regrouped_at": 30.0, "started_at": 30.2, "formed_at": 31.0, "stepped_at": 32.0},
+            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "prepare": 19.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
+            id="a set-up has begun before the others had stopped",
+        ),
+        pytest.param(
             {"started_at": None, "formed_at": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "firstStep": 1.7},
             id="an agent that is the user's own torchrun",

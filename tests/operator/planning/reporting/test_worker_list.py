@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import AgentView, PodView
 from elastic_pytorch_operator.model.operator_state import OperatorState
 from elastic_pytorch_operator.planning.reporting.worker_list import MAX_LISTED, describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 
 MANY = 300
 FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
@@ -111,3 +112,14 @@ def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0))
     found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
     assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]
+
+
+def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_begin() -> None:
+    agents = [an_agent("w0", "preparing", 0, set_up_since=NOW - 90), an_agent("w1", "preparing", 0, set_up_since=NOW)]
+    seen = observed([a_pod(0), a_pod(1)], agents)
+    old = {"name": "w1", "index": 1, "state": "Preparing", "preparingSince": FIRST}
+    found, _ = describe_workers(assess_workers(seen), a_job(status={"workers": [old]}), seen, None, 2)
+    assert [worker["preparingSince"] for worker in found["workers"]] == [earlier(TIME, 90.0), FIRST]
+    ready = observed([a_pod(0)], [an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)])
+    found, _ = describe_workers(assess_workers(ready), a_job(), ready, None, 2)
+    assert "preparingSince" not in found["workers"][0]

@@ -14,6 +14,7 @@ from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.optim import AdamW
 
 from tests.worker_image.torch_group import run_group
@@ -121,6 +122,23 @@ def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
 def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: Path) -> None:
     assert run_group(2, fill_if_new, tmp_path, 3.0) == [(0, 3.0)] * 2
     assert run_group(3, fill_if_new, tmp_path, 7.0) == [(1, 3.0)] * 3
+
+
+def fill_from_rank_0(folder: Path) -> tuple[int, float]:
+    """As `fill_if_new`, but only rank 0 has the weights."""
+    model = fully_shard(nn.Linear(5, 3))
+    state = ShardedState(folder, every=1, model=model)
+    if (found := state.restore()) == 0:
+        whole = {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()} if dist.get_rank() == 0 else {}
+        set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+    state.commit()
+    return found, float(model.weight.full_tensor().mean())
+
+
+@pytest.mark.process
+def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Path) -> None:
+    assert run_group(2, fill_from_rank_0, tmp_path) == [(0, 3.0)] * 2
+    assert run_group(2, fill_from_rank_0, tmp_path) == [(1, 3.0)] * 2
 
 
 def refuse_trained(folder: Path) -> str:

@@ -61,6 +61,8 @@ class ShardedState(State):
         ValueError: an argument is invalid.
     """
 
+    _LOAD_INSTEAD = "after restore(), if it finds no step: if state.restore() == 0: load(model)"
+
     def __init__(
         self,
         folder: str | os.PathLike[str] | None,
@@ -73,6 +75,11 @@ class ShardedState(State):
         memory: bool = True,
         **registered: Any,
     ) -> None:
+        if "initial" in registered:
+            raise ValueError(
+                f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
+                f"{self._LOAD_INSTEAD}"
+            )
         super().__init__(
             folder, name=name, keep=keep, every=every, flush_seconds=flush_seconds, total_steps=total_steps, **registered
         )

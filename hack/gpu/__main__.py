@@ -1,0 +1,123 @@
+"""Measures what a change of the group costs on one CUDA card that all ranks share, in eight minutes. The table comes last.
+
+Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loopback interface (tests/worker_image/one_gpu.py). The agents
+are real; the rounds are declared as soon as a change is known, so that what a cluster needs to notice a loss is not in the figures. A pause
+is that of a member: from the begin of its last step in the old group to that of its first one in the new group.
+
+hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/gpu.md says more.
+
+    PYTHONPATH=.:hack:worker_image .venv/bin/python -m gpu --device cpu --parameters tiny
+
+"""
+
+import argparse
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpu.budget import allot, run_within
+from gpu.measurements import FIT, MEASUREMENTS, make
+from gpu.model import SIZES
+from gpu.table import Row, failed, from_lines, lay_out, to_line
+from gpu.trainings import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_SECONDS = 450.0
+SMALL, LARGE = "120M", "1B"
+
+
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--parameters", choices=SIZES, help=f"of all models (default: {SMALL}, and {LARGE} for some)")
+    parser.add_argument(
+        "--set-up-seconds", type=float, default=5, help="that a script sleeps in its set-up (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=RUN_SECONDS,
+        help="for all of it; measurements have shares of it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--only", metavar="a,b", default=",".join(FIT), help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--measure", choices=MEASUREMENTS, help="make only this one, in this process, and print its rows as JSON"
+    )
+    options = parser.parse_args(arguments)
+    options.only = options.only.split(",")
+    if unknown := [name for name in options.only if name not in MEASUREMENTS]:
+        parser.error(f"no such measurement: {', '.join(unknown)}")
+    return options
+
+
+def parameters_of(name: str, options: argparse.Namespace) -> str:
+    """The size of a measurement's model."""
+    return options.parameters or (LARGE if MEASUREMENTS[name].large else SMALL)
+
+
+def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
+    """The rows of a measurement, made in a process of its own; one more if it fails."""
+    measurement, parameters = MEASUREMENTS[name], parameters_of(name, options)
+    named = (measurement.title, parameters, measurement.how)
+    seconds = allot(measurement.seconds * options.seconds / RUN_SECONDS, left)
+    if not seconds:
+        return [failed(*named, "no time was left for it")]
+    what = ("--measure", name, "--parameters", parameters, "--device", options.device)
+    command = [sys.executable, "-m", "gpu", *what, "--set-up-seconds", str(options.set_up_seconds)]
+    out, err, status = run_within(command, seconds, dict(os.environ))
+    rows = from_lines(out)
+    if status in (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM):
+        rows.append(failed(*named, f"it took longer than {seconds:.0f} s"))
+    elif status:
+        rows.append(failed(*named, err.strip().rpartition("\n")[2]))
+    return rows
+
+
+def machine(device: str) -> str:
+    """What the figures were measured on."""
+    import torch  # noqa: PLC0415 - takes a second, which measurements need not wait for
+
+    words = [time.strftime("%d %B %Y, %H:%M UTC", time.gmtime())]
+    commit = ROOT / "COMMIT"
+    if commit.exists():
+        words.append(f"commit {commit.read_text().strip()}")
+    if device == "cuda":
+        command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        try:
+            words.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip())
+        except (OSError, subprocess.SubprocessError):
+            words.append(torch.cuda.get_device_name())
+        words.append(f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}")  # type: ignore[no-untyped-call]
+    words += [f"torch {torch.__version__}", f"Python {platform.python_version()}", f"{os.cpu_count()} cores"]
+    return "; ".join(words)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Returns 0 if each measurement has come to its end, else 1."""
+    deadline = time.monotonic() + options.seconds
+    rows: list[Row] = []
+    for name in options.only:
+        print(f"[{options.seconds - deadline + time.monotonic():4.0f} s] {name}", flush=True)
+        rows += measured(name, options, deadline - time.monotonic())
+    backend = "NCCL, all ranks on one card" if options.device == "cuda" else "gloo, on CPUs"
+    print(
+        f"\n{machine(options.device)}\nbfloat16; {backend}; besides what it really does, a set-up sleeps for {options.set_up_seconds:g} s\n"
+    )
+    print(lay_out(rows), flush=True)
+    return 1 if any(row.remark.startswith("FAILED") for row in rows) else 0
+
+
+if __name__ == "__main__":
+    chosen = parse_options()
+    if not chosen.measure:
+        sys.exit(main(chosen))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    told = Options(parameters_of(chosen.measure, chosen), chosen.device, chosen.set_up_seconds)
+    for made in make(chosen.measure, told):
+        print(to_line(made), flush=True)

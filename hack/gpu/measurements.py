@@ -1,0 +1,161 @@
+"""The measurements: each yields its rows as soon as it has them, so that what an error follows is not lost."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gpu.pauses import Pause
+from gpu.table import Row
+from gpu.trainings import LIMIT_SECONDS, Options, Rounds, Stock, closing, group_of, kill_process, measure
+from tests.waiting import until
+
+LOSSES = 4  # of the measurement that loses a process again and again
+GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is lost"
+TORCHRUN = "stock torchrun"
+
+
+def _row(what: str, options: Options, how: str, pause: Pause, remark: str = "") -> Row:
+    kept = "kept" if pause.kept else "started again"
+    return Row(
+        what, options.parameters, how, f"{pause.seconds:.2f}", f"{pause.step_seconds:.2f}", str(pause.again), kept, remark
+    )
+
+
+def stock(options: Options, folder: Path) -> Iterator[Row]:
+    """Stock torchrun: a node joins, a process is killed, a node is lost."""
+    job = Stock(folder, options)
+    with closing(job):
+        job.begin("w0", "w1")
+        before = group_of(job, "w1")
+        job.add("w2")
+        yield _row(GROWN, options, TORCHRUN, measure(job, "w1", before, 3), "from 2 nodes to 3; they wait for its set-up")
+        before = group_of(job, "w1")
+        kill_process(job, "w2")
+        yield _row(KILLED, options, TORCHRUN, measure(job, "w1", before, 3), "all start again, three go on")
+        before = group_of(job, "w1")
+        job.kill("w2")
+        yield _row(LOST, options, TORCHRUN, measure(job, "w1", before, 2), "two go on")
+
+
+def started_again(options: Options, folder: Path, mode: str, how: str, *, losses: bool) -> Iterator[Row]:
+    """A new pod, a killed process and a lost pod, where scripts set themselves up when their group exists."""
+    job = Rounds(folder, options, mode)
+    with closing(job):
+        job.begin("w0", "w1")
+        job.add("w2")
+        job.ready("w2")
+        yield _row(GROWN, options, how, job.change("w0", "w1", "w2"), "from 2 pods to 3")
+        if not losses:
+            return
+        kill_process(job, "w2")
+        job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
+        yield _row(KILLED, options, how, job.change("w0", "w1", "w2", orderly=False), "three go on")
+        job.kill("w2")
+        yield _row(LOST, options, how, job.change("w0", "w1", orderly=False), "two go on")
+
+
+def prepared(options: Options, folder: Path) -> Iterator[Row]:
+    """A new pod, a lost pod with a spare and a killed process, where scripts set themselves up before (`spec.prepare`)."""
+    how = "in_process, prepare"
+    job = Rounds(folder, options, "in_process", prepare=True)
+    with closing(job):
+        job.begin("w0", "w1")
+        job.add("w2")
+        job.ready("w2")
+        yield _row(GROWN, options, how, job.change("w0", "w1", "w2"), "from 2 pods to 3")
+        job.add("w3")
+        job.ready("w3")
+        job.kill("w2")
+        yield _row(LOST, options, how, job.change("w0", "w1", "w3", orderly=False), "a spare takes its place: three go on")
+        kill_process(job, "w3")
+        job.operator.wait_for("failed", "w3", seconds=LIMIT_SECONDS)
+        yield _row(KILLED, options, how, job.change("w0", "w1", orderly=False), "two go on, it prepares again")
+        job.ready("w3")
+        yield _row("it comes back", options, how, job.change("w0", "w1", "w3"), "from 2 pods to 3")
+
+
+def repaired(options: Options, folder: Path) -> Iterator[Row]:
+    """Loses a process again and again: the others should leave the group in their processes (docs/gpu.md)."""
+    job = Rounds(folder, options, "in_process")
+    with closing(job):
+        job.begin("w0", "w1", "w2")
+        for loss in range(1, LOSSES + 1):
+            before = [group_of(job, worker) for worker in ("w0", "w1")]
+            kill_process(job, "w2")
+            job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
+            job.operator.declare("w0", "w1")
+            for worker, group in zip(("w0", "w1"), before, strict=True):
+                yield _row(KILLED, options, "in_process", measure(job, worker, group, 2), f"loss {loss}: {worker}")
+            if loss < LOSSES:
+                job.ready("w2")
+                job.change("w0", "w1", "w2")
+
+
+def preflight(options: Options, folder: Path) -> Iterator[Row]:
+    """Two pods check their nodes, which is one card here: matrix products at the same time, then all-reduces."""
+    job = Rounds(folder, options, "plain")
+    with closing(job):
+        for worker in ("w0", "w1"):
+            job.add(worker)
+        job.ready("w0", "w1")
+        began = time.monotonic()
+        job.operator.check(1, "w0", "w1")
+
+        def results() -> list[dict[str, object]]:
+            heard = (job.operator.last(worker) for worker in ("w0", "w1"))
+            return [h.body["check"] for h in heard if h is not None and h.body.get("check", {}).get("number") == 1]
+
+        until(lambda: len(results()) == 2, "both results", LIMIT_SECONDS)
+        taken = time.monotonic() - began
+        for worker, result in zip(("w0", "w1"), results(), strict=True):
+            if error := result["error"]:
+                raise RuntimeError(f"{worker}: {error}")
+            remark = f"{worker}: products {result['matmulSeconds']:.3f} s, all-reduces {result['allReduceSeconds']:.3f} s"
+            yield Row("preflight of a pair", "", "spec.preflight", f"{taken:.2f}", remark=remark)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A measurement, which a process of its own makes.
+
+    Attributes:
+        title: of its row, if it fails.
+        how: the job is run.
+        large: whether it is of the model with 1 B parameters.
+        seconds: that it may take.
+        rows: makes it, given the options and an empty folder.
+    """
+
+    title: str
+    how: str
+    large: bool
+    seconds: float
+    rows: Callable[[Options, Path], Iterator[Row]]
+
+
+def _again(mode: str, *, losses: bool) -> Callable[[Options, Path], Iterator[Row]]:
+    return partial(started_again, mode=mode, how=mode, losses=losses)
+
+
+# Each with what it took on one H100 and 16 cores, or more. What matters most is first: the last ones are left out when time is over.
+MEASUREMENTS = {
+    "prepared": Measurement("growth and losses", "in_process, prepare", False, 110, prepared),
+    "in_process": Measurement("growth and losses", "in_process", False, 75, _again("in_process", losses=True)),
+    "stock": Measurement("growth and losses", TORCHRUN, False, 120, stock),
+    "preflight": Measurement("preflight of a pair", "spec.preflight", False, 35, preflight),
+    "repaired": Measurement(f"{KILLED}, again and again", "in_process", False, 110, repaired),
+    "plain": Measurement("growth and losses", "plain", False, 100, _again("plain", losses=True)),
+    "prepared-1B": Measurement("growth and losses", "in_process, prepare", True, 250, prepared),
+    "in_process-1B": Measurement(GROWN, "in_process", True, 150, _again("in_process", losses=False)),
+    "plain-1B": Measurement(GROWN, "plain", True, 150, _again("plain", losses=False)),
+}
+FIT = tuple(MEASUREMENTS)[:5]  # into one run of RUN_SECONDS
+
+
+def make(name: str, options: Options) -> Iterator[Row]:
+    """Makes a measurement in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield from MEASUREMENTS[name].rows(options, Path(folder))

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs the measurements on a machine that has a CUDA card, torch and Python: no network, no package index.
+#
+#   ./run.sh                     eight minutes; the table comes last
+#   PYTHON=/opt/python ./run.sh  with the Python that has torch
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PYTHON=$(command -v "${PYTHON:-python3}")
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+cd "$WORK"
+
+"$PYTHON" -c 'import torch' || {
+    echo "$PYTHON has no torch: name one that has, by PYTHON=/path/to/python" >&2
+    exit 2
+}
+"$PYTHON" -m venv --without-pip --system-site-packages "$WORK/venv"
+SITE=$("$WORK/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# What lies beside a Python that is a virtual environment's own is not in the environments that it makes.
+"$PYTHON" -c 'import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))' >"$SITE/torch_of_this_machine.pth"
+for wheel in "$HERE"/wheels/*.whl; do
+    "$PYTHON" -m zipfile -e "$wheel" "$SITE"
+done
+export PYTHONPATH=$HERE:$HERE/hack
+"$WORK/venv/bin/python" -m gpu "$@"

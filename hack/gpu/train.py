@@ -1,0 +1,100 @@
+"""Trains a GPT on random tokens until it is killed, and tells when each step begins. Agents and stock torchrun start it."""
+
+import argparse
+import json
+import os
+import time
+from itertools import count
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gpu.model import SIZES, Gpt
+
+STOCK, PLAIN, IN_PROCESS = "stock", "plain", "in_process"
+CHECKPOINT_STEPS = 10  # of the script for stock torchrun, which has no other memory
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", choices=[STOCK, PLAIN, IN_PROCESS], required=True)
+parser.add_argument("--parameters", choices=SIZES, required=True)
+parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
+parser.add_argument("--set-up-seconds", type=float, required=True, help="of what a real script does besides")
+parser.add_argument("--checkpoint", type=Path, required=True)
+options = parser.parse_args()
+
+
+def tell(**what: object) -> None:
+    line = {"at": time.time(), "pid": os.getpid(), "worker": os.environ["WORKER"], **what}
+    with open(os.environ["EVENTS"], "ab", buffering=0) as file:  # noqa: PTH123 - a single write of a whole line
+        file.write((json.dumps(line) + "\n").encode())
+
+
+time.sleep(options.set_up_seconds)
+torch.manual_seed(7)
+size = SIZES[options.parameters]
+model = Gpt(size).to(options.device, torch.bfloat16)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+tokens = torch.randint(size.vocabulary, (size.batch, size.length), device=options.device)
+model(tokens).backward()  # loads the kernels
+model.zero_grad()
+calls = count(1)
+
+
+def wait_for_device() -> None:
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def form_group() -> None:
+    dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
+
+
+def wrap() -> tuple[DistributedDataParallel, str]:
+    """Returns the wrapped model, and a name that the group has in this process alone."""
+    return DistributedDataParallel(model), f"{os.getpid()}-{next(calls)}"
+
+
+def train_with_library() -> None:
+    form_group()
+    state.restore()
+    ddp, group = wrap()
+    while True:
+        wait_for_device()
+        tell(what="step", step=state.step + 1, group=group, world=dist.get_world_size())
+        ddp(tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        state.commit()
+
+
+def train_with_checkpoints() -> None:
+    form_group()
+    done = 0
+    if options.checkpoint.exists():
+        found = torch.load(options.checkpoint, map_location=options.device)
+        done = found["step"]
+        model.load_state_dict(found["model"])
+        optimizer.load_state_dict(found["optimizer"])
+        del found
+    ddp, group = wrap()
+    for step in count(done + 1):
+        wait_for_device()
+        tell(what="step", step=step, group=group, world=dist.get_world_size())
+        ddp(tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % CHECKPOINT_STEPS == 0 and dist.get_rank() == 0:
+            new = options.checkpoint.with_suffix(f".{os.getpid()}")
+            torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, new)
+            new.replace(options.checkpoint)
+
+
+if options.mode == STOCK:
+    train_with_checkpoints()
+else:
+    import elastic_pytorch as elastic
+
+    state = elastic.State(None, model=model, optimizer=optimizer)
+    (elastic.in_process(train_with_library) if options.mode == IN_PROCESS else train_with_library)()

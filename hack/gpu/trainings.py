@@ -1,0 +1,176 @@
+"""Trainings whose group is changed from here: of real agents, whose rounds are declared here, or of stock torchrun."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpu.pauses import Pause, pause_of, steps_after
+from tests.worker_image.agents import Agent, Events
+from tests.worker_image.scripted_operator import ScriptedOperator
+
+SCRIPT = Path(__file__).with_name("train.py")
+STEPS = 5  # between two changes
+LIMIT_SECONDS = 120.0  # for whatever is waited for
+ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
+# Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank, does not tell its address again.
+STOCK = ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1}
+RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"  # at 1 s, torch sends none
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What all measurements are told.
+
+    Attributes:
+        parameters: of the model, a name of `model.SIZES`.
+        device: cuda or cpu.
+        set_up_seconds: that the script sleeps in its set-up, beside what it really does there.
+    """
+
+    parameters: str
+    device: str
+    set_up_seconds: float
+
+    def arguments(self, mode: str, folder: Path) -> tuple[Any, ...]:
+        """What the script is told."""
+        what = ("--mode", mode, "--parameters", self.parameters, "--device", self.device)
+        return (SCRIPT, *what, "--set-up-seconds", self.set_up_seconds, "--checkpoint", folder / "checkpoint")
+
+
+class Job(Protocol):
+    """A training; workers are called w0, w1 and so on."""
+
+    events: Events
+
+    def add(self, worker: str) -> None: ...
+    def kill(self, worker: str) -> None: ...
+
+
+def steps_of(job: Job, worker: str) -> list[dict[str, Any]]:
+    return job.events.all(what="step", worker=worker)
+
+
+def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
+    """Waits until a member has taken some steps in a group of a size, which is not the one before."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(steps_after(steps_of(job, worker), before, world)) < STEPS:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{worker} took no {STEPS} steps in a group of {world} within {LIMIT_SECONDS:.0f} s")
+        time.sleep(0.05)
+
+
+def measure(job: Job, worker: str, before: str, world: int) -> Pause:
+    """The pause of a member, as soon as it has taken some steps in the next group of a size."""
+    wait_for_steps(job, worker, world, before)
+    pause = pause_of(steps_of(job, worker), before, world)
+    assert pause is not None
+    return pause
+
+
+def group_of(job: Job, worker: str) -> str:
+    """The group that a member takes its steps in."""
+    return str(steps_of(job, worker)[-1]["group"])
+
+
+def kill_process(job: Job, worker: str) -> None:
+    """Kills the training process of a member."""
+    os.kill(steps_of(job, worker)[-1]["pid"], signal.SIGKILL)
+
+
+class Rounds:
+    """A training of agents; the rounds are declared here, as soon as what they follow is known."""
+
+    def __init__(self, folder: Path, options: Options, mode: str, *, prepare: bool = False) -> None:
+        self.operator, self.events = ScriptedOperator(), Events(folder / "events")
+        self.agents: dict[str, Agent] = {}
+        self._folder, self._arguments = folder, options.arguments(mode, folder)
+        self._environment = ENVIRONMENT | ({"ELASTIC_PYTORCH_PREPARE_SECONDS": 300} if prepare else {})
+
+    def add(self, worker: str) -> None:
+        """Starts a pod; it is ready later."""
+        self.agents[worker] = Agent(worker, self.operator.url, self._folder, *self._arguments, **self._environment)
+
+    def ready(self, *workers: str) -> None:
+        """Waits until pods may be in a group."""
+        self.operator.wait_for("ready", *workers, seconds=LIMIT_SECONDS)
+
+    def begin(self, *workers: str) -> None:
+        """Starts pods and forms the first group of them."""
+        for worker in workers:
+            self.add(worker)
+        self.ready(*workers)
+        self.operator.declare(*workers)
+        wait_for_steps(self, "w1", len(workers))
+
+    def change(self, *workers: str, orderly: bool = True) -> Pause:
+        """Has the group formed of these pods; returns the pause of w1."""
+        before = group_of(self, "w1")
+        self.operator.declare(*workers, orderly=orderly)
+        return measure(self, "w1", before, len(workers))
+
+    def kill(self, worker: str) -> None:
+        """Ends a pod without a word."""
+        self.agents[worker].kill()
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        self.operator.go_away()
+
+
+class Stock:
+    """A training of stock torchrun: c10d, two or three nodes, each a torchrun of this machine."""
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        self.events = Events(folder / "events")
+        self.agents: dict[str, Agent] = {}
+        self._folder, self._arguments = folder, options.arguments("stock", folder)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self._endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+
+    def add(self, worker: str) -> None:
+        """Starts a node, which joins by itself. The first one serves the store."""
+        host = ("--rdzv-backend", "c10d", "--rdzv-endpoint", self._endpoint, "--local-addr", "127.0.0.1")
+        size = ("--nnodes", "2:3", "--nproc-per-node", "1", "--rdzv-id", "job", "--rdzv-conf", RENDEZVOUS)
+        command = [sys.executable, "-m", "torch.distributed.run", "--monitor-interval", "0.1", "--max-restarts", "99"]
+        self.agents[worker] = Agent(worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK)
+
+    def begin(self, *workers: str) -> None:
+        """Starts nodes, and waits until they train."""
+        for worker in workers:
+            self.add(worker)
+        wait_for_steps(self, "w1", len(workers))
+
+    def kill(self, worker: str) -> None:
+        """Ends a node without a word."""
+        self.agents[worker].kill()
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+
+
+@contextmanager
+def closing(job: "Rounds | Stock") -> Iterator[None]:
+    """Ends a training, and on an error tells the last lines of its workers' logs."""
+    try:
+        yield
+    except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:
+        raise RuntimeError(f"{error} {_last_words(job)}") from error
+    finally:
+        job.close()
+
+
+def _last_words(job: "Rounds | Stock") -> str:
+    lines = (line for agent in job.agents.values() for line in agent.text().splitlines()[-200:])
+    return " ".join([line for line in lines if "Error" in line][-3:])

@@ -1,0 +1,55 @@
+"""What workers must show that set themselves up before they join: their failures disturb nobody else, and spares replace. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
+from soak.plan import KINDS
+from soak.timeline import Hit, SetUpFailure, StatusSeen, Step, Violation, groups_of
+
+MOMENT_SECONDS = 5.0  # after a failure: a change of the group that it caused would have begun by then
+COUNT_SECONDS = 10.0  # after a failure: the status would count it by then
+SHOWN_SECONDS = 2.0  # before a loss: a status that is so old has been true
+
+
+def check_set_up_failures(
+    expected: Expected,
+    steps: Sequence[Step],
+    failures: Sequence[SetUpFailure],
+    statuses: Sequence[StatusSeen],
+    hits: Sequence[Hit],
+) -> Iterator[Violation]:
+    """A worker that fails before it has a group neither changes the group of the others nor counts as a failure of the job.
+
+    A group may grow at any time, as other workers become ready.
+    """
+    for before, after in pairwise(groups_of(steps)):
+        near = [f for f in failures if before.last_at - MOMENT_SECONDS <= f.at <= after.first_at]
+        if near and not before.members < after.members and not hits_near(expected, before, after, hits):
+            text = f"group {after.number} followed when {near[-1].pod} had failed in its set-up ({near[-1].how})"
+            yield Violation("a failed set-up changes no group", expected.job, after.first_at, text)
+    for earlier, later in pairwise(statuses):
+        near = [f for f in failures if later.at - COUNT_SECONDS <= f.at <= later.at]
+        excused = any(h.touches(expected.job) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits)
+        if near and later.total_failures > earlier.total_failures and not excused:
+            text = f"the status counts {later.total_failures} failures since {near[-1].pod} has failed in its set-up"
+            yield Violation("a failed set-up does not count", expected.job, later.at, text)
+
+
+def check_spares(
+    expected: Expected, steps: Sequence[Step], statuses: Sequence[StatusSeen], hits: Sequence[Hit]
+) -> Iterator[Violation]:
+    """A spare that was ready is in the group that follows the loss of a worker, if nothing else happened at that time."""
+    times = [status.at for status in statuses]
+    for before, after in pairwise(groups_of(steps)) if expected.spares else ():
+        near = hits_near(expected, before, after, hits)
+        if len(near) != 1 or near[0].kind not in KINDS or KINDS[near[0].kind].family != "worker":
+            continue
+        shown = bisect_right(times, near[0].at - SHOWN_SECONDS)
+        if not shown or shown != bisect_right(times, near[0].at):
+            continue
+        spares = statuses[shown - 1].spares - near[0].pods
+        if spares and not spares & after.members:
+            text = f"group {after.number} of {sorted(after.members)} does without {sorted(spares)}"
+            yield Violation("a spare joins in the round of the loss", expected.job, after.first_at, text)
