@@ -26,8 +26,9 @@ NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and 
 class DeepSpeedState(ShardedState):
     """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
 
-    It has no memory: DeepSpeed gives its parts of the state to files only. Every few steps all ranks together write a checkpoint. So the loss of a worker costs the steps since the last one. A stop at a boundary
-    costs none: it always saves. Everything else that the training would miss is registered, such as the sampler.
+    It has no memory, as DeepSpeed gives its parts of the state to files only. Every few steps all ranks together write a checkpoint. So
+    the loss of a worker costs the steps since the last one. A stop at a boundary costs none: it always saves. Everything else that the
+    training would miss is registered, such as the sampler.
 
     Args:
         folder: of the checkpoints, on a volume that all pods share.

@@ -11,11 +11,11 @@ from tests.worker_image.running_agent.test_state_changes import (
     check_samples,
     computed_twice,
     finish,
+    outcomes,  # noqa: F401 - a fixture
     start,
     undisturbed,  # noqa: F401 - a fixture
     until_step,
 )
-from tests.worker_image.running_agent.test_state_changes import outcomes as outcomes
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]

@@ -1,6 +1,7 @@
 """Tensors' bytes between two ranks of a group, both ways at once, while the group's own work goes on."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,7 +33,7 @@ class ByteStream:
         return views
 
 
-def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: object, tag: int) -> None:
+def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: dist.ProcessGroup | None, tag: int) -> None:
     """Sends bytes to one rank, and receives as many as another one sends. All ranks of the chain or ring do so at the same time.
 
     What is one piece of memory is sent from there, and received there; many small pieces are put together.
@@ -51,7 +52,8 @@ def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group
     to, source = (each if group is None else dist.get_global_rank(group, each) for each in (to, source))
     sent = received = 0
     while sent < sending.length or received < receiving.length:
-        outgoing, incoming, works = None, [], []
+        outgoing, incoming = None, list[torch.Tensor]()
+        works: list[Any] = []
         if received < receiving.length:
             count = min(CHUNK_BYTES, receiving.length - received)
             incoming = receiving.next(count)
@@ -67,12 +69,15 @@ def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group
         for work in works:
             work.wait()
         if len(incoming) > 1:
-            for view, part in zip(incoming, buffer.split([len(view) for view in incoming]), strict=True):
+            for view, part in zip(incoming, torch.split(buffer, [len(view) for view in incoming]), strict=True):
                 view.copy_(part)
 
 
 def exchange(
-    sends: Mapping[int, Sequence[torch.Tensor]], receives: Mapping[int, Sequence[torch.Tensor]], group: object, tag: int
+    sends: Mapping[int, Sequence[torch.Tensor]],
+    receives: Mapping[int, Sequence[torch.Tensor]],
+    group: dist.ProcessGroup | None,
+    tag: int,
 ) -> None:
     """Sends tensors to other ranks, and fills others with what these send. Collective.
 

@@ -23,6 +23,9 @@ class Client(Protocol):
             OSError: the server does not answer.
         """
 
+    def drop(self, name: str) -> None:
+        """Makes the server forget what it keeps under a name."""
+
     def trouble(self, name: str) -> str:
         """Returns why the server has refused the last request, or cannot write the state of this name."""
 

@@ -230,8 +230,7 @@ class State(Registered):
             self._leave()
             self._snapshot = self._memory = None
         # Without an agent, the next State of this name reads the folder, and has a new memory.
-        alone = agent_link.current() is None
-        if self._leave is not None and (alone or not self._folder):
+        if self._leave is not None and (agent_link.current() is None or not self._folder):
             agent_link.pod_client().drop(self._name)
         if not self._folder:
             names.forget(self._name)

@@ -6,7 +6,6 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch

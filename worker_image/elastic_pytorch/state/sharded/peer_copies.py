@@ -35,7 +35,7 @@ class PeerCopies:
         copies: Snapshot,
         to: int | None,
         source: int | None,
-        group: object,
+        group: dist.ProcessGroup | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._own, self._copies = own, copies
@@ -90,7 +90,7 @@ class PeerCopies:
 
 
 def send_part(
-    version: StateVersion, own: Snapshot, copies: Snapshot, to: int | None, source: int | None, group: object
+    version: StateVersion, own: Snapshot, copies: Snapshot, to: int | None, source: int | None, group: dist.ProcessGroup | None
 ) -> None:
     """Sends a version of this rank's shards to another rank, and keeps what a third one sends.
 

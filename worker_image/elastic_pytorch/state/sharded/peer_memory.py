@@ -17,7 +17,7 @@ from elastic_pytorch.state.restore import TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, refuges
 from elastic_pytorch.state.sharded.held_parts import Chosen, choose
 from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
-from elastic_pytorch.state.sharded.regions import region_of
+from elastic_pytorch.state.sharded.regions import local_part, region_of
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
@@ -46,7 +46,7 @@ class PeerMemory:
     def __init__(self, name: str, client: Client) -> None:
         self._memory = ShardMemory(name, client)
         self._copies: PeerCopies | None = None
-        self._group: object = None
+        self._group: dist.ProcessGroup | None = None
         self._places: list[Place] = []
         self._chosen: Chosen | None = None
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
@@ -59,7 +59,7 @@ class PeerMemory:
         """What this rank commits to."""
         return self._memory.own
 
-    def form(self, objects: Mapping[str, Any], group: object) -> StateVersion:
+    def form(self, objects: Mapping[str, Any], group: dist.ProcessGroup | None) -> StateVersion:
         """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective.
 
         Args:
@@ -80,7 +80,7 @@ class PeerMemory:
         self.may_copy = self.copying = False
         return version or NONE
 
-    def read(self, objects: Mapping[str, Any], group: object) -> Tree:
+    def read(self, objects: Mapping[str, Any], group: dist.ProcessGroup | None) -> Tree:
         """Returns the version that `form` has found, with the tensors of the objects in it, filled. Collective.
 
         Raises:
@@ -101,7 +101,7 @@ class PeerMemory:
         Raises:
             RuntimeError: on all ranks alike: a container has too little; the message says how much is needed.
         """
-        own = sum(tensor.to_local().nbytes for tensor in taken_apart(tree)[0].values())
+        own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
         ranks = TorchGroup(self._group)
         sizes = [each[0] for each in ranks.gather([own])]
         to = buddies(self._places)

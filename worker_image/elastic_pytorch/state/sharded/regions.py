@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
 
+import torch
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
@@ -65,6 +66,12 @@ def region_of(tensor: DTensor) -> Region:
     """Returns which part of a tensor this rank has."""
     size, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     return Region(tuple(offset), tuple(size))
+
+
+def local_part(tensor: DTensor) -> torch.Tensor:
+    """Returns what this rank has of a tensor."""
+    local: torch.Tensor = tensor.detach().to_local()  # type: ignore[attr-defined] # torch has no types for it
+    return local
 
 
 def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""A rank's shards in its pod's memory, beside the copy of another rank's shards, and the restoration of a state from all ranks' memories."""
+"""A rank's shards in its pod's memory, beside the copy of another rank's, and the restoration of a state from all ranks' memories."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.pod_memory import Client, PodMemory, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held
-from elastic_pytorch.state.sharded.regions import Keys, Piece, Region, Uncovered, pieces, region_of
+from elastic_pytorch.state.sharded.regions import Keys, Piece, Region, Uncovered, local_part, pieces, region_of
 from elastic_pytorch.state.sharded.trees import Tree, insert, look_up, name_of, taken_apart
 
 LAYOUT = 1
@@ -91,10 +91,10 @@ def payload(tree: Tree, part: int, shards_of: Sequence[int]) -> Tree:
 
 def _encoded(keys: Keys, tensor: DTensor) -> list[Any]:
     region = region_of(tensor)
-    return [keys, list(tensor.shape), list(region.offset), tensor.detach().to_local().contiguous()]
+    return [keys, list(tensor.shape), list(region.offset), local_part(tensor).contiguous()]
 
 
-def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: object) -> Tree:
+def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: dist.ProcessGroup | None) -> Tree:
     """Puts a state together from what the group's ranks hold of it. Collective.
 
     Args:
@@ -175,7 +175,7 @@ def _fill(
     holders: Mapping[int, int],
     sources: Mapping[int, Mapping[Keys, torch.Tensor]],
     targets: Mapping[Keys, DTensor],
-    group: object,
+    group: dist.ProcessGroup | None,
 ) -> None:
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     wanted: dict[int, list[Piece]] = {}
@@ -188,7 +188,7 @@ def _fill(
         for other, requests in enumerate(asked)
         if rank in requests
     }
-    locals_ = {keys: tensor.detach().to_local() for keys, tensor in targets.items()}
+    locals_ = {keys: local_part(tensor) for keys, tensor in targets.items()}
     with torch.no_grad():
         for piece in wanted.get(rank, ()):
             _box(locals_[piece.keys], piece.target).copy_(_box(sources[piece.part][piece.keys], piece.source))
@@ -215,6 +215,6 @@ def _box(tensor: torch.Tensor, region: Region) -> torch.Tensor:
     return tensor
 
 
-def _rest_of(tree: Tree | None, holder: int, group: object) -> Tree:
+def _rest_of(tree: Tree | None, holder: int, group: dist.ProcessGroup | None) -> Tree:
     rest: Tree = broadcast_tree(tree["rest"] if tree is not None else None, holder, group)
     return rest

@@ -131,7 +131,7 @@ class ShardedState(State):
         if self._rank == 0:
             logger.info("going on from step %d, found in %s", self._step, where)
         if self._peers is not None:
-            self._peers.check_room(self._tree())
+            self._peers.check_room(self._local_tree())
             self._write()
             self._commits.settle(wait=True)
             self._peers.begin_copies(self._version)
@@ -153,7 +153,10 @@ class ShardedState(State):
         return self._saved.step == self._step
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: writes the last step to the disk. To be called by all ranks."""
+        """Ends this State in a process that continues with another training: writes the last step to the disk.
+
+        To be called by all ranks.
+        """
         super().close()
         if self._peers is not None:
             self._peers.drop()
@@ -239,6 +242,8 @@ class ShardedState(State):
         if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
             peers.ask()  # an answer that comes some steps later would cost these
         if not peers.copying:
+            if self._committed == 0:  # until its first step, an optimizer has nothing to be kept
+                peers.check_room(self._local_tree())
             self._committed = self._step
             exchange_all(self._objects.values(), self._group)
             self._write()
@@ -248,7 +253,11 @@ class ShardedState(State):
     def _write(self) -> None:
         self._version = StateVersion(self._version.generation, self._step)
         if (peers := self._peers) is not None:
-            self._commits.write(self._version, lambda: peers.payload(self._tree_of(super(ShardedState, self)._states())))
+            self._commits.write(self._version, lambda: peers.payload(self._local_tree()))
+
+    def _local_tree(self) -> dict[str, Any]:
+        """The state with this rank's part of sharded tensors. Unlike `_tree`, it leaves optimizers as they are."""
+        return self._tree_of(super()._states())
 
     def _flush(self, *, now: bool) -> None:
         """Starts the copies of what was committed, and writes a checkpoint if it is time."""
