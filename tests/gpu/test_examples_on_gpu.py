@@ -86,7 +86,7 @@ async def test_digits_learns_in_float16_with_a_scaler_and_in_process(tmp_path: P
         assert job.status["failures"] == 0
 
 
-async def test_fsdp2_goes_on_from_its_checkpoint_with_another_size(tmp_path: Path) -> None:
+async def test_fsdp2_goes_on_with_another_size(tmp_path: Path) -> None:
     options = ("--steps", "60", "--log-every", "5", "--checkpoint-every", "10")
     async with job_on_one_gpu(tmp_path, "char-lm/job-fsdp2.yaml", *options) as job:
         await until_said(job, r"^step 15/60 .*workers 3", "steps of three workers")

@@ -104,8 +104,8 @@ class ShardedState(State):
 
         Raises:
             OSError: the folder cannot be read or written, or is not the same one for all ranks; or the pod's agent does not answer.
-            RuntimeError: there is no process group; or the state does not fit the registered objects; or these are not the same on all
-                ranks, or are sharded in another way; or the container has too little memory.
+            RuntimeError: there is no process group; or the state does not fit the registered objects. Or these are not the same on all
+                ranks, or are sharded in another way. Or the container has too little memory.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
