@@ -18,7 +18,7 @@ from tests.worker_image.running_agent.test_state_changes import (
 )
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
+pytestmark = [pytest.mark.torch, pytest.mark.process, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
 
 Agents = Callable[..., Agent]
 

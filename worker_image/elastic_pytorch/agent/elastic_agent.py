@@ -338,10 +338,9 @@ class ElasticAgent(LocalElasticAgent):
         return RunResult(WorkerState.FAILED)
 
     def _may_leave(self, way: Way | None) -> bool:
-        handler = self._rendezvous_handler
-        if handler.newer_round_known():
+        if self._rendezvous_handler.newer_round_known():
             return way is not Way.WAIT
-        return handler.restart.broken or time.monotonic() >= self._leave_at()
+        return self._rendezvous_handler.restart.broken or time.monotonic() >= self._leave_at()
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())

@@ -127,7 +127,7 @@ def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: 
 def fill_from_rank_0(folder: Path) -> tuple[int, float]:
     """As `fill_if_new`, but only rank 0 has the weights."""
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, every=1, model=model)
+    state = ShardedState(folder, every=1, memory=False, model=model)
     if (found := state.restore()) == 0:
         whole = {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()} if dist.get_rank() == 0 else {}
         set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))

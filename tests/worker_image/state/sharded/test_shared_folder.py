@@ -57,7 +57,7 @@ def train(folder: Path, socket: str, spoilt_for: float, limit: float) -> str:
     """Two steps; without a socket the second is the last, and with one it is when the group is to stop."""
     sharded_state.LAST_SAVE_SECONDS, sharded_state.RETRY_SECONDS = limit, 0.05
     if socket:
-        os.environ[LOCAL_SOCKET] = socket
+        os.environ |= {LOCAL_SOCKET: socket, "RANK": str(dist.get_rank()), "LOCAL_WORLD_SIZE": str(dist.get_world_size())}
         script_end.orderly = True  # as where the agent runs the script: a stop ends it, instead of waiting for the agent
     state = ShardedState(
         folder / "checkpoints", every=99, total_steps=None if socket else 2, model=fully_shard(nn.Linear(5, 3))
@@ -93,11 +93,11 @@ def test_a_last_step_that_cannot_be_saved_fails_the_job(tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent() -> Iterator[str]:
-    """An agent's server that has announced a change to all workers."""
+    """An agent's server that has told all workers to stop, as for `suspend`: no pod stays that could take the others' shards."""
     server = PodServer()
     socket = server.prepare()
     server.start()
-    server.broadcast({"kind": CHANGE, "round": 2, "orderly": True})
+    server.broadcast({"kind": CHANGE, "round": 2, "orderly": True, "leaves": True})
     yield socket
     server.close()
 
