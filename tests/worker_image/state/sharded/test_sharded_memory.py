@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.optim import AdamW
 
 from tests.worker_image.state.test_state_memory import pods, run_pods
@@ -73,3 +74,45 @@ def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> N
         for each, outcomes in run_pods(servers, 1, train, None, 12):
             assert each == 6
             torch.testing.assert_close(outcomes, undisturbed[each:])
+
+
+@pytest.mark.parametrize(("pods_before", "lost", "pods_after"), [(2, 0, 1), (2, 1, 3), (4, 2, 3), (4, 0, 5)])
+def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole_version(
+    pods_before: int, lost: int, pods_after: int
+) -> None:
+    with pods(1) as servers:
+        [(_, undisturbed)] = run_pods(servers, 1, train, None, 20, False)
+    with pods(pods_before) as servers, pods(pods_after) as new:
+        run_pods(servers, 1, train, None, 15, False)  # the ends of processes cut copies off, in one rank or another
+        del servers[lost]
+        [(begun, outcomes), *others] = run_pods([*servers, *new][:pods_after], 1, train, None, 20, False)
+    assert begun <= 15, "all that is left is of one step, and as it was"
+    assert all(each == (begun, outcomes) for each in others)
+    torch.testing.assert_close(outcomes[1:], undisturbed[begun + 1 :])
+
+
+def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float]]:
+    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = node or f"node-{dist.get_rank()}"
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard"))
+    model = fully_shard(nn.Linear(5, 4), mesh=mesh)
+    state = ShardedState(None, every=1, model=model)
+    begun = state.restore()
+    while state.step < steps:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1)
+        state.commit()
+    assert state._peers is not None
+    assert (state._peers._copies is None) == (replicas > 1 and not node)
+    return begun, [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+
+
+def test_replica_on_another_node_takes_the_place_of_a_copy() -> None:
+    with pods(4) as servers:
+        [(_, wanted), *_] = run_pods(servers, 1, train_replicated, 9, 2)
+    with pods(4) as servers:
+        run_pods(servers, 1, train_replicated, 6, 2)
+        del servers[1]
+        assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted)] * 3
