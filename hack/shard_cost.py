@@ -1,0 +1,115 @@
+"""Measures what `elastic.ShardedState` costs: commits, copies in another pod, and restorations into groups of other sizes. On CPUs, gloo.
+
+.venv/bin/python hack/shard_cost.py             # states of 100 MB and 1 GB a rank, in two pods; needs 10 GiB of memory
+.venv/bin/python hack/shard_cost.py 100 4       # of 100 MB a rank, in four pods
+
+Beside them, in the same run: a plain copy in memory, the bytes sent to a neighbour, and torch's distributed checkpoint in a folder.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from elastic_pytorch.group.exchange import exchange
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+
+from tests.worker_image.state.test_state_memory import pods, run_pods
+
+TENSORS, COMMITS = 50, 5
+COLUMNS = 256
+MEGABYTES = (100, 1000)
+
+
+def build(rows: int) -> nn.Module:
+    """A model of tensors with so many rows, which the ranks share as `torch.chunk` does."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mesh, size = init_device_mesh("cpu", (world,)), -(-rows // world)
+    mine = max(0, min(size, rows - rank * size))
+    shape, stride = torch.Size((rows, COLUMNS)), (COLUMNS, 1)
+    return nn.ParameterList(
+        DTensor.from_local(torch.ones(mine, COLUMNS), mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
+        for _ in range(TENSORS)
+    )
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Returns the seconds that the slowest rank needs."""
+    dist.barrier()
+    begun = time.perf_counter()
+    function()
+    dist.barrier()
+    return time.perf_counter() - begun
+
+
+def commits(rows: int, folder: str) -> dict[str, float]:
+    """Seconds of what a group does that trains, and the memory that it takes."""
+    model = build(rows)
+    own: list[torch.Tensor] = [each.detach().to_local() for each in model.parameters()]  # type: ignore[attr-defined] # DTensors
+    state = ShardedState(None, every=1, model=model)
+    state.restore()
+    peers = state._peers
+    assert peers is not None
+    found: dict[str, list[float]] = {"a commit": [], "the copies": []}
+    for _ in range(COMMITS):
+        peers.finish_copies()
+        while not peers.may_copy:
+            time.sleep(0.01)
+            peers.ask()
+        found["a commit"].append(timed(state.commit))
+        found["the copies"].append(timed(peers.finish_copies))
+    neighbour, other = (dist.get_rank() + 1) % dist.get_world_size(), (dist.get_rank() - 1) % dist.get_world_size()
+    received = [torch.empty_like(each) for each in own]
+    taken = sum(os.fstat(each.fd).st_blocks * 512 for each in (peers._memory.own, peers._memory.copies))
+    return {name: statistics.median(seconds) for name, seconds in found.items()} | {
+        "a plain copy in memory": timed(lambda: [target.copy_(each) for target, each in zip(received, own, strict=True)]),
+        "the bytes to a neighbour": timed(lambda: exchange({neighbour: own}, {other: received}, None, 1)),
+        "saved by torch in a folder": timed(lambda: save({"model": model.state_dict()}, checkpoint_id=folder)),
+        "loaded by torch from it": timed(lambda: load({"model": model.state_dict()}, checkpoint_id=folder)),
+        "memory, times the shards": taken / sum(each.nbytes for each in own),
+    }
+
+
+def restore(rows: int) -> float:
+    """Seconds of a restoration."""
+    state = ShardedState(None, every=1, model=build(rows))
+    return timed(state.restore)
+
+
+def measure(megabytes: int, count: int) -> dict[str, float]:
+    """All figures of a state with so many bytes a rank."""
+    rows = megabytes * 1_000_000 // (4 * COLUMNS * TENSORS) * count
+    with tempfile.TemporaryDirectory() as folder, pods(count) as servers, pods(2) as new:
+        found: dict[str, float] = run_pods(servers, 1, commits, rows, folder)[0]
+        for name, after in (
+            ("restored by the same pods", servers),
+            ("by one less", servers[1:]),
+            ("by two more", [*servers, *new]),
+        ):
+            found[name] = max(run_pods(after, 1, restore, rows))
+    return found
+
+
+def main(*told: Any) -> None:
+    sizes, count = (int(told[0]),) if told else MEGABYTES, int(told[1]) if len(told) > 1 else 2
+    table = Table("seconds, and bytes for each byte of a shard", *(f"{size} MB a rank" for size in sizes))
+    columns = [measure(size, count) for size in sizes]
+    for name in columns[0]:
+        table.add_row(name, *(f"{column[name]:.2f}" for column in columns))
+    Console(width=120).print(f"{count} pods of one rank, torch {torch.__version__}, {os.cpu_count()} cores", table)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
