@@ -42,11 +42,11 @@ def until_copied(state: ShardedState) -> None:
         state._peers.ask()
 
 
-def train(folder: Path | None, steps: int, copied: bool = True) -> tuple[int, list[list[float]]]:
+def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: float = 600.0) -> tuple[int, list[list[float]]]:
     """Where it began, and what it has after each step, that one first."""
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
     model, optimizer = build()
-    state = ShardedState(folder, every=1, model=model, optimizer=optimizer)
+    state = ShardedState(folder, every=1, flush_seconds=flush_seconds, model=model, optimizer=optimizer)
     begun = state.restore()
     outcomes = [outcome(model, optimizer)] if begun else [[]]
     while state.step < steps:
@@ -89,6 +89,17 @@ def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole
     assert begun <= 15, "all that is left is of one step, and as it was"
     assert all(each == (begun, outcomes) for each in others)
     torch.testing.assert_close(outcomes[1:], undisturbed[begun + 1 :])
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(has_folder: bool, tmp_path: Path) -> None:
+    folder = tmp_path if has_folder else None
+    with pods(3) as servers:
+        [(_, undisturbed), *_] = run_pods(servers, 1, train, folder, 4, False, 0.0)
+        run_pods(servers, 1, train, folder, 6)
+        [(begun, outcomes)] = run_pods(servers[:1], 1, train, folder, 6, False)
+    assert begun == (4 if has_folder else 0)
+    torch.testing.assert_close(outcomes[0], undisturbed[4] if has_folder else [])
 
 
 def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float]]:

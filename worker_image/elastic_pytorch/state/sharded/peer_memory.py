@@ -15,7 +15,7 @@ from elastic_pytorch.memory.pod_memory import Client, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.restore import TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, refuges
-from elastic_pytorch.state.sharded.held_parts import Chosen, choose
+from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
 from elastic_pytorch.state.sharded.regions import local_part, region_of
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
@@ -41,6 +41,7 @@ class PeerMemory:
     Attributes:
         may_copy: whether the next commit is copied; the same on all ranks.
         copying: whether a version is on its way, as far as all ranks know.
+        newest: the newest version of which the group's ranks hold anything; (0, 0): there is none.
     """
 
     def __init__(self, name: str, client: Client) -> None:
@@ -53,6 +54,7 @@ class PeerMemory:
         self._on_its_way: StateVersion | None = None
         self._begun = 0
         self.may_copy = self.copying = False
+        self.newest = NONE
 
     @property
     def snapshot(self) -> Snapshot:
@@ -73,7 +75,9 @@ class PeerMemory:
         self._places = [Place(*each) for each in told]
         held: list[Any] = [None] * len(told)
         dist.all_gather_object(held, self._memory.held(ranks.rank), group=group)
-        self._chosen = choose([each for of_rank in held for each in of_rank])
+        everything: list[Held] = [each for of_rank in held for each in of_rank]
+        self.newest = max((each.version for each in everything), default=NONE)
+        self._chosen = choose(everything)
         version = self._chosen.version if self._chosen is not None else None
         self._memory.keep(version)
         self._copies, self._planned = None, None

@@ -125,11 +125,14 @@ class ShardedState(State):
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._group) if self._peers is not None else NONE
         on_disk, generation = self._claim(in_memory.generation)
-        where = self._read(in_memory, on_disk, generation)
+        found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
-            logger.info("going on from step %d, found in %s", self._step, where)
+            newest = self._peers.newest if self._peers is not None else NONE
+            missing = f"; of step {newest.step}, some shards were in the memory of pods that are gone" if newest > found else ""
+            log = logger.warning if missing and found == NONE else logger.info
+            log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
             self._peers.check_room(self._local_tree())
             self._write()
@@ -184,19 +187,19 @@ class ShardedState(State):
             claim(self._folder, generation)
         return on_disk, generation
 
-    def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> str:
-        """Loads the newest state, and returns the place where it was, for messages. Collective."""
+    def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
+        """Loads the newest state, and returns its version and the place where it was, for messages. Collective."""
         if self._path is not None and in_memory < on_disk:
             found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
             if found is not None and found[0] > in_memory:
                 self._saved = found[0]
                 where = f"checkpoint {tuple(found[0])}"
                 self._load(Found(found[0], found[1], generation, where))
-                return where
+                return found[0], where
         if self._peers is None or in_memory == NONE:
-            return "the beginning"
+            return NONE, "the beginning"
         self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, "memory"), from_memory=True)
-        return "memory"
+        return in_memory, "memory"
 
     def _load(self, found: Found, *, from_memory: bool = False) -> None:
         self._from_memory = from_memory
