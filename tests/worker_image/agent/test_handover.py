@@ -79,7 +79,7 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     for _ in range(2):
         assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
-    assert server.wished == [None, {"kind": "change", "round": 3, "orderly": True}]
+    assert server.wished == [None, {"kind": "change", "round": 3, "orderly": True, "leaves": False}]
     server.on_message(7, {"kind": "parked", "step": 12})
     assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
     server.on_message(7, {"kind": "left"})
@@ -121,7 +121,7 @@ def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
     for moment[0], number, orderly in ((0.0, 3, True), (20.0, 3, True), (20.0, 4, False), (20.9, 4, False), (21.1, 4, False)):
         ways.append(handover.way([7], newer_round=number, orderly=orderly))
     assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
-    assert server.wished[-1] == {"kind": "change", "round": 4, "orderly": False}
+    assert server.wished[-1] == {"kind": "change", "round": 4, "orderly": False, "leaves": False}
 
 
 def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
@@ -133,7 +133,7 @@ def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
         server.on_message(worker, {"kind": "cooperates", "inProcess": True})
     server.on_message(7, {"kind": "lostPeer", "message": "RuntimeError: reset"})
     assert handover.way([7, 8], newer_round=None, orderly=True) is Way.WAIT
-    assert server.wished[-1] == {"kind": "change", "round": 0, "orderly": False}
+    assert server.wished[-1] == {"kind": "change", "round": 0, "orderly": False, "leaves": False}
 
 
 def test_change_that_sends_nobody_away_may_take_its_time() -> None:

@@ -25,6 +25,7 @@ PYTHONS_OWN = {
     "_Environ",  # of os.environ
     "_config",  # multiprocessing's, of a process
     "_forkserver_address",
+    "_getframe",
     "_current_frames",
     "_exit",
     "_exit_function",
