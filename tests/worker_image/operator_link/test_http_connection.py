@@ -10,7 +10,8 @@ from pathlib import Path
 
 import certifi
 import pytest
-from elastic_pytorch.operator_link.http_connection import OperatorConnection
+from elastic_pytorch.operator_link import http_connection
+from elastic_pytorch.operator_link.http_connection import OperatorConnection, addresses_of
 
 PATH = "/v1/agent"
 
@@ -67,11 +68,13 @@ class Network:
     def __init__(self, port: int) -> None:
         self.names_resolved = 0
         self.sockets: list[socket.socket] = []
+        self.hosts: list[str] = []
         self.answers = True
         self._port = port
 
     def open_socket(self, place: tuple[str, int], seconds: float) -> socket.socket:
         host, _ = place
+        self.hosts.append(host)
         self.names_resolved += host == "operator"
         if not self.answers:
             raise TimeoutError("no operator answers")
@@ -94,6 +97,50 @@ def test_name_of_the_operator_is_resolved_once(network: Network) -> None:
     with pytest.raises(TimeoutError):
         connection.open_stream(PATH)
     assert network.names_resolved == 1, "the cluster's DNS may be gone with the operator's node"
+
+
+def test_addresses_are_those_of_the_system() -> None:
+    assert "127.0.0.1" in addresses_of("127.0.0.1")
+    with pytest.raises(OSError):
+        addresses_of("no-such-host.invalid")
+
+
+def fail_for_long(connection: OperatorConnection, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a connection find its operator once, and then miss it until it asks for the name again."""
+    monkeypatch.setattr(http_connection, "RESOLVE_AGAIN_SECONDS", 0.0)
+    connection.open_stream(PATH).close()
+    network.answers = False
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            connection.open_stream(PATH)
+    network.answers = True
+
+
+def test_name_server_that_does_not_answer_keeps_no_agent_from_an_operator_that_is_back(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def resolve(_: str) -> list[str]:
+        answered.wait()
+        raise socket.gaierror("no server could be reached")
+
+    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket, resolve=resolve)
+    try:
+        fail_for_long(connection, network, monkeypatch)
+        connection.open_stream(PATH).close()
+    finally:
+        answered.set()
+    assert network.hosts == ["operator", "127.0.0.1", "127.0.0.1", "127.0.0.1"]
+
+
+def test_operator_is_found_at_another_address(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket, resolve=lambda _: ["127.0.0.9"])
+    fail_for_long(connection, network, monkeypatch)
+    assert connection._resolver is not None
+    connection._resolver.join()
+    connection.open_stream(PATH).close()
+    assert network.hosts[-1] == "127.0.0.9"
 
 
 def test_kernel_gives_up_a_connection_whose_other_end_is_dead(network: Network) -> None:

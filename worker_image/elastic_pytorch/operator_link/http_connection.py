@@ -1,7 +1,10 @@
 """Connections to the operator, which leads now and may be another one later."""
 
+import contextlib
+import random
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +21,20 @@ RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another
 DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 
 
+def addresses_of(name: str) -> list[str]:
+    """Returns the addresses of a name.
+
+    Raises:
+        OSError: it has none that is known.
+    """
+    return [str(place[0]) for *_, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+
+
 class OperatorConnection:
     """Opens one connection after the other, from one thread.
 
-    The name is resolved once: the cluster's DNS may have lost a server together with the operator.
+    The name is resolved once: the cluster's DNS may have lost a server together with the operator. After failures of some seconds it is
+    resolved again, in another thread: a look-up may wait for minutes, and the operator come back at its old address meanwhile.
 
     Thousands of agents may look for a new leader together. If each gave up as early as one alone, and came again at once, the operator
     would work on connections that have just been given up. So the times double while an operator that can be reached is too slow.
@@ -32,6 +45,7 @@ class OperatorConnection:
         token_file: read again each time, as the kubelet renews the token; empty: no token is sent.
         authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is used.
         open_socket: connects to a host, given by name or address, and a port within the given seconds.
+        resolve: returns the addresses of a name; raises an OSError if it has none that is known.
 
     Attributes:
         patience: by how much times are longer than usual, 1 to 4: it doubles each time the operator can be reached and does not answer
@@ -45,13 +59,16 @@ class OperatorConnection:
         token_file: str,
         authorities: str = "",
         open_socket: Callable[[tuple[str, int], float], socket.socket] = connect_first,
+        resolve: Callable[[str], list[str]] = addresses_of,
     ) -> None:
         self._tls = ssl.create_default_context(cadata=authorities) if authorities else None
         self._host = host
         self._port = port
         self._token_file = token_file
         self._open_socket = open_socket
-        self._address = ""  # where the operator was found last
+        self._resolve = resolve
+        self._resolver: threading.Thread | None = None
+        self._address = ""  # where the operator was found last, or may be now
         self._failing_since: float | None = None
         self.patience = 1
 
@@ -78,11 +95,20 @@ class OperatorConnection:
         except OSError:
             now = time.monotonic()
             self._failing_since = self._failing_since or now
-            if now - self._failing_since > RESOLVE_AGAIN_SECONDS:
-                self._address = ""
+            if self._address and now - self._failing_since > RESOLVE_AGAIN_SECONDS:
+                self._look_up()
             raise
         self._failing_since = None
         return found
+
+    def _look_up(self) -> None:
+        if self._resolver is None or not self._resolver.is_alive():
+            self._resolver = threading.Thread(target=self._find_address, name="operator_address", daemon=True)
+            self._resolver.start()
+
+    def _find_address(self) -> None:
+        with contextlib.suppress(OSError):
+            self._address = random.choice(self._resolve(self._host))
 
     def _open(self) -> socket.socket:
         found = self._open_socket((self._address or self._host, self._port), CONNECT_TIMEOUT_SECONDS)
