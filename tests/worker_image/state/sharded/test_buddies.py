@@ -1,7 +1,7 @@
 """Who keeps a copy of whose shards, and who takes them over from a pod that leaves."""
 
 import pytest
-from elastic_pytorch.state.sharded.buddies import Place, buddies, refuges
+from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,4 +72,4 @@ def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(nodes: list[str]
     ids=["none", "one", "half", "most", "all", "a replica", "both replicas"],
 )
 def test_shards_of_leaving_pods_go_to_those_that_stay(leaving: list[int], replicas: int, to: dict[int, int] | None) -> None:
-    assert refuges([rank in leaving for rank in range(4)], places("abcd", replicas=replicas)) == to
+    assert receivers_of_leaving([rank in leaving for rank in range(4)], places("abcd", replicas=replicas)) == to

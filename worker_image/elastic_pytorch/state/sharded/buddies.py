@@ -51,7 +51,7 @@ def buddies(places: Sequence[Place]) -> list[int | None]:
     return [target(rank, place) for rank, place in enumerate(places)]
 
 
-def refuges(leaves: Sequence[bool], places: Sequence[Place]) -> dict[int, int] | None:
+def receivers_of_leaving(leaves: Sequence[bool], places: Sequence[Place]) -> dict[int, int] | None:
     """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all.
 
     Args:

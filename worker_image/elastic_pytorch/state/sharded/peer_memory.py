@@ -14,7 +14,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.restore import TorchGroup
-from elastic_pytorch.state.sharded.buddies import Place, buddies, refuges
+from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
 from elastic_pytorch.state.sharded.regions import local_part, region_of
@@ -202,7 +202,7 @@ class PeerMemory:
             RuntimeError: a peer is lost.
         """
         ranks = TorchGroup(self._group)
-        to = refuges([bool(each[0]) for each in ranks.gather([leaves])], self._places)
+        to = receivers_of_leaving([bool(each[0]) for each in ranks.gather([leaves])], self._places)
         if to is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
