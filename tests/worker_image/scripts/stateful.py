@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from events import event
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -69,6 +68,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
 sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
 if options.sharded:
+    from torch.distributed.fsdp import fully_shard  # takes a second, and not every torch has it
+
     dist.init_process_group(options.backend)
     for layer in model:
         fully_shard(layer)
