@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
+
+from tests.worker_image.agents import descendants
 
 LEAST_SECONDS = 15.0  # with less time left, a measurement is not begun
 END_SECONDS = 5.0  # for a program to end what it has started, when its time is over
@@ -22,21 +23,6 @@ def allot(wanted: float, left: float) -> float:
     return may if may >= LEAST_SECONDS else 0.0
 
 
-def family(pid: int) -> list[int]:
-    """The descendants of a process, whatever sessions they are in."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
-    found, waiting = list[int](), [pid]
-    while waiting:
-        known = children.get(waiting.pop(), [])
-        found += known
-        waiting += known
-    return found
-
-
 def run_within(command: list[str], seconds: float, environment: dict[str, str]) -> tuple[str, str, int]:
     """Runs a command, and ends it with all of its descendants when its time is over.
 
@@ -49,12 +35,12 @@ def run_within(command: list[str], seconds: float, environment: dict[str, str]) 
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            others = family(process.pid)
+            others = descendants(process.pid)
             process.terminate()
             deadline = time.monotonic() + END_SECONDS
             while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.05)
-            for pid in {*others, *family(process.pid), process.pid}:
+            for pid in {*others, *descendants(process.pid), process.pid}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             out, err = process.communicate()

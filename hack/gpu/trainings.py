@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gpu.pauses import Pause, pause_of, steps_after
 from tests.worker_image.agents import Agent, Events
@@ -45,13 +45,29 @@ class Options:
         return (SCRIPT, *what, "--set-up-seconds", self.set_up_seconds, "--checkpoint", folder / "checkpoint")
 
 
-class Job(Protocol):
-    """A training; workers are called w0, w1 and so on."""
+class Job:
+    """A training; workers are called w0, w1 and so on.
 
-    events: Events
+    Args:
+        folder: an empty one.
+        options: of all measurements.
+        mode: of the script.
+    """
 
-    def add(self, worker: str) -> None: ...
-    def kill(self, worker: str) -> None: ...
+    def __init__(self, folder: Path, options: Options, mode: str) -> None:
+        self.events = Events(folder / "events")
+        self.agents: dict[str, Agent] = {}
+        self._folder, self._arguments = folder, options.arguments(mode, folder)
+
+    def kill(self, worker: str) -> None:
+        """Ends a pod or a node without a word."""
+        self.agents[worker].kill()
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
 
 
 def steps_of(job: Job, worker: str) -> list[dict[str, Any]]:
@@ -85,13 +101,12 @@ def kill_process(job: Job, worker: str) -> None:
     os.kill(steps_of(job, worker)[-1]["pid"], signal.SIGKILL)
 
 
-class Rounds:
+class Rounds(Job):
     """A training of agents; the rounds are declared here, as soon as what they follow is known."""
 
     def __init__(self, folder: Path, options: Options, mode: str, *, prepare: bool = False) -> None:
-        self.operator, self.events = ScriptedOperator(), Events(folder / "events")
-        self.agents: dict[str, Agent] = {}
-        self._folder, self._arguments = folder, options.arguments(mode, folder)
+        super().__init__(folder, options, mode)
+        self.operator = ScriptedOperator()
         self._environment = ENVIRONMENT | ({"ELASTIC_PYTORCH_PREPARE_SECONDS": 300} if prepare else {})
 
     def add(self, worker: str) -> None:
@@ -116,24 +131,16 @@ class Rounds:
         self.operator.declare(*workers, orderly=orderly)
         return measure(self, "w1", before, len(workers))
 
-    def kill(self, worker: str) -> None:
-        """Ends a pod without a word."""
-        self.agents[worker].kill()
-
     def close(self) -> None:
-        for agent in self.agents.values():
-            agent.kill()
-            agent.wait()
+        super().close()
         self.operator.go_away()
 
 
-class Stock:
+class Stock(Job):
     """A training of stock torchrun: c10d, two or three nodes, each a torchrun of this machine."""
 
     def __init__(self, folder: Path, options: Options) -> None:
-        self.events = Events(folder / "events")
-        self.agents: dict[str, Agent] = {}
-        self._folder, self._arguments = folder, options.arguments("stock", folder)
+        super().__init__(folder, options, "stock")
         with socket.create_server(("127.0.0.1", 0)) as server:
             self._endpoint = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -150,18 +157,9 @@ class Stock:
             self.add(worker)
         wait_for_steps(self, "w1", len(workers))
 
-    def kill(self, worker: str) -> None:
-        """Ends a node without a word."""
-        self.agents[worker].kill()
-
-    def close(self) -> None:
-        for agent in self.agents.values():
-            agent.kill()
-            agent.wait()
-
 
 @contextmanager
-def closing(job: "Rounds | Stock") -> Iterator[None]:
+def closing(job: Job) -> Iterator[None]:
     """Ends a training, and on an error tells the last lines of its workers' logs."""
     try:
         yield
@@ -171,6 +169,6 @@ def closing(job: "Rounds | Stock") -> Iterator[None]:
         job.close()
 
 
-def _last_words(job: "Rounds | Stock") -> str:
+def _last_words(job: Job) -> str:
     lines = (line for agent in job.agents.values() for line in agent.text().splitlines()[-200:])
     return " ".join([line for line in lines if "Error" in line][-3:])

@@ -80,7 +80,7 @@ class Agent:
 
     def kill(self) -> None:
         """Ends the agent as a lost node would: nothing is said any more, and nobody is left, whatever session it is in."""
-        family = _descendants(self.process.pid)
+        family = descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         for pid in family:
@@ -95,8 +95,9 @@ class Agent:
         return self.log.read_text(errors="replace")
 
 
-def _descendants(pid: int) -> list[int]:
-    return [descendant for child in children(pid) for descendant in (child, *_descendants(child))]
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and theirs, whatever sessions they are in."""
+    return [descendant for child in children(pid) for descendant in (child, *descendants(child))]
 
 
 class Events:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from gpu.__main__ import RUN_SECONDS, measured, parse_options
-from gpu.budget import allot, family, run_within
+from gpu.budget import allot, run_within
 from gpu.measurements import FIT, MEASUREMENTS
+
+from tests.worker_image.agents import descendants
 
 pytestmark = pytest.mark.process
 
@@ -44,8 +46,8 @@ def test_all_that_a_program_has_started_ends_with_it() -> None:
     assert not [pid for pid in map(int, out.splitlines()) if lives(pid)]  # none if the machine was too busy to start it in time
 
 
-def test_family_has_whole_generations() -> None:
-    assert os.getpid() in family(os.getppid())
+def test_descendants_have_whole_generations() -> None:
+    assert os.getpid() in descendants(os.getppid())
 
 
 def test_measurement_without_time_has_a_row() -> None:
