@@ -108,12 +108,21 @@ class PodMemory:
             os.close(descriptor)
 
 
+def workers_of_pod() -> int:
+    """Returns how many workers each pod of the group has."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def number_in_pod() -> int:
+    """Returns which of its pod's workers this process is. Not LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
+    return int(os.environ.get("RANK", "0")) % workers_of_pod()
+
+
 def writes_for_its_pod() -> bool:
-    """Whether this process keeps the state for its pod. Not by LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
-    variables = os.environ
-    return int(variables.get("RANK", "0")) % int(variables.get("LOCAL_WORLD_SIZE", "1")) == 0
+    """Whether this process keeps the state for its pod."""
+    return number_in_pod() == 0
 
 
 def pod_number() -> int:
     """Returns the number of this process's pod in the group: all pods have the same number of workers."""
-    return int(os.environ.get("RANK", "0")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return int(os.environ.get("RANK", "0")) // workers_of_pod()

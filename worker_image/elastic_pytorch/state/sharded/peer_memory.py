@@ -1,6 +1,5 @@
 """What the ranks of a group keep of a sharded state for each other: in their own pods' memory, and as copies in another pod's."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +10,9 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.memory.pod_memory import Client, pod_number
+from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state.restore import TorchGroup
+from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
@@ -21,11 +20,11 @@ from elastic_pytorch.state.sharded.regions import local_part, region_of
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
+from elastic_pytorch.state.values.alike import digest_number
 from elastic_pytorch.state_format.state_version import StateVersion
 
 NODE = "ELASTIC_PYTORCH_NODE"
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-NONE = StateVersion(0, 0)
 
 
 class PeerMemory:
@@ -49,6 +48,8 @@ class PeerMemory:
         self._copies: PeerCopies | None = None
         self._group: dist.ProcessGroup | None = None
         self._places: list[Place] = []
+        self._to: list[int | None] = []  # where each rank sends the copy of its shards
+        self._source: int | None = None  # the rank whose copy comes here
         self._chosen: Chosen | None = None
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
         self._on_its_way: StateVersion | None = None
@@ -70,9 +71,11 @@ class PeerMemory:
         """
         self._group = group
         ranks = TorchGroup(group)
-        shards = _digest(repr([(name, region_of(each)) for name, each in _sharded_parameters(objects)]))
-        told = ranks.gather([pod_number(), _digest(_node()), shards])
+        shards = digest_number(repr([(name, region_of(each)) for name, each in _sharded_parameters(objects)]))
+        told = ranks.gather([pod_number(), digest_number(_node()), shards])
         self._places = [Place(*each) for each in told]
+        self._to = buddies(self._places)
+        self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
         held: list[Any] = [None] * len(told)
         dist.all_gather_object(held, self._memory.held(ranks.rank), group=group)
         everything: list[Held] = [each for of_rank in held for each in of_rank]
@@ -108,12 +111,10 @@ class PeerMemory:
         own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
         ranks = TorchGroup(self._group)
         sizes = [each[0] for each in ranks.gather([own])]
-        to = buddies(self._places)
-        source = to.index(ranks.rank) if ranks.rank in to else None
-        needed = 2 * own + (2 * sizes[source] if source is not None else 0)
+        needed = 2 * own + (2 * sizes[self._source] if self._source is not None else 0)
         room = _room()
         held = _taken(self._memory.own) + _taken(self._memory.copies)
-        rank_needs = max(0, needed - held) * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        rank_needs = max(0, needed - held) * workers_of_pod()
         short = ranks.gather([int(room is not None and rank_needs > room), needed, room or 0])
         if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
             raise RuntimeError(
@@ -125,13 +126,11 @@ class PeerMemory:
 
     def begin_copies(self, version: StateVersion) -> None:
         """Starts to copy the state that the group goes on from, which all ranks have just committed."""
-        rank = dist.get_rank(self._group)
-        to = buddies(self._places)
-        source = to.index(rank) if rank in to else None
         self._begun = 0
         self._copies = None
-        if any(each is not None for each in to):
-            self._copies = PeerCopies(self._memory.own, self._memory.copies, to[rank], source, self._group)
+        if any(each is not None for each in self._to):
+            to = self._to[dist.get_rank(self._group)]
+            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group)
             self.plan_copies(version)
             self.start_copies()
         else:
@@ -232,10 +231,6 @@ def _sharded_parameters(objects: Mapping[str, Any]) -> list[tuple[str, DTensor]]
 def _node() -> str:
     """Returns what is the same for all pods of a node, and for no other one."""
     return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def _room() -> int | None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.distributed.tensor import DTensor
 
-Keys = tuple[Any, ...]  # the keys that lead to a tensor in a state
+from elastic_pytorch.state.sharded.trees import Keys, name_of
 
 
 class Region(NamedTuple):
@@ -92,6 +92,6 @@ def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Regi
         overlaps = [(part, other, region.overlap(other)) for other, part in there.get(keys, {}).items()]
         own = [Piece(keys, part, box.within(other), box.within(region)) for part, other, box in overlaps if box is not None]
         if sum(piece.source.elements for piece in own) != region.elements:
-            raise Uncovered(f"{'.'.join(map(str, keys))} is not there as a whole")
+            raise Uncovered(f"{name_of(keys)} is not there as a whole")
         found += own
     return found

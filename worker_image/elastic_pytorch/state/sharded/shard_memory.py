@@ -1,6 +1,5 @@
 """A rank's shards in its pod's memory, beside the copy of another rank's, and the restoration of a state from all ranks' memories."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,11 @@ from torch.distributed.tensor import DTensor
 from elastic_pytorch.group.broadcast import broadcast_tree
 from elastic_pytorch.group.exchange import exchange
 from elastic_pytorch.memory.mapped_state import MappedState
-from elastic_pytorch.memory.pod_memory import Client, PodMemory, pod_number
+from elastic_pytorch.memory.pod_memory import Client, PodMemory, number_in_pod, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held
-from elastic_pytorch.state.sharded.regions import Keys, Piece, Region, Uncovered, local_part, pieces, region_of
-from elastic_pytorch.state.sharded.trees import Tree, insert, look_up, name_of, taken_apart
+from elastic_pytorch.state.sharded.regions import Piece, Region, Uncovered, local_part, pieces, region_of
+from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 
 LAYOUT = 1
 SLOTS = 2  # the version that has a copy, and the newest one
@@ -31,7 +30,7 @@ class ShardMemory:
     """
 
     def __init__(self, name: str, client: Client) -> None:
-        local = int(os.environ.get("RANK", "0")) % int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        local = number_in_pod()
         self._names = (f"{name}-shards-{local}", f"{name}-copies-{local}")
         self._client = client
         self.own, self.copies = (self._open(each) for each in self._names)

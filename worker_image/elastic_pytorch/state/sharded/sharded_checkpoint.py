@@ -22,9 +22,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.state.sharded.regions import Keys
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
-from elastic_pytorch.state.sharded.trees import Tree, insert, name_of, taken_apart
+from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load

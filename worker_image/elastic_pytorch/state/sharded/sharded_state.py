@@ -13,7 +13,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
-from elastic_pytorch.state.restore import Found, TorchGroup, claim, cpu_group
+from elastic_pytorch.state.restore import NONE, Found, TorchGroup, claim, cpu_group
 from elastic_pytorch.state.sharded.peer_memory import PeerMemory
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
@@ -29,14 +29,13 @@ from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import refuse_states_of_their_own
 from elastic_pytorch.state.values.per_rank import exchange_all
-from elastic_pytorch.state.values.registered import describe, model_of, refuse_foreign_sharding, refuse_unlike
+from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
-NONE = StateVersion(0, 0)
 
 
 class ShardedState(State):
@@ -110,7 +109,7 @@ class ShardedState(State):
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         refuse_foreign_sharding(self._objects)
-        if (part := next((name for name, each in self._objects.items() if model_of(each) is not each), None)) is not None:
+        if (part := self._first_trained()) is not None:
             raise RuntimeError(f"{part}: elastic.Trained is for State; register the whole model with ShardedState")
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()

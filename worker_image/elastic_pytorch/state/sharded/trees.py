@@ -4,8 +4,7 @@ from typing import Any
 
 from torch.distributed.tensor import DTensor
 
-from elastic_pytorch.state.sharded.regions import Keys
-
+Keys = tuple[Any, ...]  # the keys that lead to a value in a tree
 Tree = dict[Any, Any]
 
 

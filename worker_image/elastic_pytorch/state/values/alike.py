@@ -31,7 +31,7 @@ def refuse_states_of_their_own(group: RankGroup, name: str, objects: dict[str, A
     """
     begins = None if name in _loaded else _beginnings(objects)
     _loaded.add(name)
-    told = [numbers[0] for numbers in group.gather([0 if begins is None else _number(repr(sorted(begins.items())))])]
+    told = [numbers[0] for numbers in group.gather([0 if begins is None else digest_number(repr(sorted(begins.items())))])]
     other = next((rank for rank, its in enumerate(told) if its != told[0]), None)
     if other is None or 0 in told:
         return
@@ -81,5 +81,6 @@ def _canonical(node: Any, tensors: Iterator[torch.Tensor]) -> str:
     return f"[{tag},{','.join(sorted(texts) if tag in ('{', 's', 'f') else texts)}]"
 
 
-def _number(text: str) -> int:
+def digest_number(text: str) -> int:
+    """Returns a number that ranks compare instead of a text: positive, in 63 bits."""
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1) | 1

@@ -66,6 +66,10 @@ class Registered:
         """Whether an object is registered; a model may have been wrapped or compiled since."""
         return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
 
+    def _first_trained(self) -> str | None:
+        """The name of an object of which only the trained part is committed; None: there is none."""
+        return next((name for name, each in self._objects.items() if model_of(each) is not each), None)
+
     def _refuse_initial(self, initial: object) -> None:
         if initial is None:
             return
@@ -73,7 +77,7 @@ class Registered:
             raise ValueError(
                 "initial must be a function without arguments that loads the weights, as in lambda: model.load_state_dict(pretrained())"
             )
-        if (part := next((name for name, each in self._objects.items() if model_of(each) is not each), None)) is not None:
+        if (part := self._first_trained()) is not None:
             raise ValueError(
                 f"{part}: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks before "
                 "restore()"
