@@ -37,7 +37,7 @@ MEGABYTES = (100, 1000)
 
 
 def build(rows: int) -> nn.Module:
-    """A model of tensors with so many rows, which the ranks share as `torch.chunk` does."""
+    """A model of tensors with a number of rows, which the ranks share as `torch.chunk` does."""
     rank, world = dist.get_rank(), dist.get_world_size()
     mesh, size = init_device_mesh("cpu", (world,)), -(-rows // world)
     mine = max(0, min(size, rows - rank * size))
@@ -92,7 +92,7 @@ def restore(rows: int) -> float:
 
 
 def measure(megabytes: int, count: int) -> dict[str, float]:
-    """All figures of a state with so many bytes a rank."""
+    """All figures of a state, given its megabytes on each rank."""
     rows = megabytes * 1_000_000 // (4 * COLUMNS * TENSORS) * count
     with tempfile.TemporaryDirectory() as folder, pods(count) as servers, pods(2) as new:
         found: dict[str, float] = run_pods(servers, 1, commits, rows, folder)[0]

@@ -1,4 +1,4 @@
-"""What workers must show that set themselves up before they join: their failures disturb nobody else, and spares replace. Pure."""
+"""What workers must show that set themselves up before they join: their failures disturb no other worker, and spares replace. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ def held(version: StateVersion, part: int, holder: int, *, own: bool = True, sha
     [
         ([], None, {}),
         ([held(V1, 0, 0), held(V1, 1, 1), held(V1, 2, 2)], V1, {0: 0, 1: 1, 2: 2}),
-        # Rank 1's pod is lost: of the newest version nobody else has its part.
+        # Rank 1's pod is lost: of the newest version no other pod has its part.
         (
             [held(V1, 0, 0), held(V2, 0, 0), held(V1, 2, 1), held(V2, 2, 1), held(V1, 1, 1, own=False)],
             V1,
