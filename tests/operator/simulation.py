@@ -20,6 +20,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.sizes import unit_indices
 
 from tests.operator.builders import TIME, a_failure, a_job
 
@@ -148,6 +149,9 @@ class Simulation:
     def _check_round(self, round_: Round) -> None:
         indices = [member.index for member in round_.members]
         assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
+        for first in range(0, len(indices), self.job.unit_replicas):
+            unit = list(unit_indices(indices[first], self.job.unit_replicas))
+            assert indices[first : first + self.job.unit_replicas] == unit, f"a unit is torn: {round_}"
         assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, f"outside min..max: {round_}"
         assert round_.number > (self.round.number if self.round else 0), "round numbers must grow"
         for worker in round_.workers:

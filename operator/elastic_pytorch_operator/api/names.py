@@ -22,6 +22,7 @@ LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_JOB_NAME: Final = f"{GROUP}/job-name"
 LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
+LABEL_UNIT: Final = f"{GROUP}/unit"
 LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 LABEL_WORKLOAD_NUMBER: Final = f"{GROUP}/workload-number"  # on a Workload of Kueue

@@ -7,6 +7,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest, copied
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.manifests.building import building
+from elastic_pytorch_operator.manifests.unit_affinity import place_in_unit
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
@@ -144,6 +145,8 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
         pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
     if action.apart:
         spec["affinity"] = _prefer_alone(spec.get("affinity") or {}, job)
+    if job.unit_replicas > 1:
+        place_in_unit(pod, job, action.index)
     return pod
 
 
@@ -243,6 +246,7 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
         {"name": "ELASTIC_PYTORCH_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
         {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
+        *([{"name": "ELASTIC_PYTORCH_UNIT_REPLICAS", "value": str(job.unit_replicas)}] if job.unit_replicas > 1 else []),
         *([{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}] if job.checkpoint_path else []),
         *([{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}] if job.prepare_seconds else []),
         *([{"name": "ELASTIC_PYTORCH_CHECK_FIRST", "value": "1"}] if job.prepare_seconds and job.preflight else []),

@@ -53,7 +53,7 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
     assert job.queue is not None
     template = _pod_template(job, flavor_labels)
     pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
-    if request := _topology_request(template["metadata"].get("annotations") or {}, base=action.number == BASE):
+    if request := _topology_request(job, template["metadata"].get("annotations") or {}, base=action.number == BASE):
         pods["topologyRequest"] = request
     metadata: MutableManifest = {
         "name": workload_name(job, action.number),
@@ -93,9 +93,13 @@ def _request_limits(container: MutableManifest) -> None:
         container["resources"] = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
 
 
-def _topology_request(annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
-    """The topology that a template's annotations ask for. Within a Workload only: extras may be placed anywhere."""
+def _topology_request(job: Job, annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
+    """The topology that a template's annotations ask for, or a unit's. Within a Workload only: extras may be placed anywhere."""
     request: MutableManifest = {}
+    unit = job.scheduling.unit_topology
+    if unit is not None and unit.required and annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS):
+        request = {"podSetSliceRequiredTopology": unit.key, "podSetSliceSize": job.unit_replicas}
+        return request | {"podIndexLabel": names.LABEL_WORKER_INDEX} if base else request
     if required := annotations.get(kueue.TOPOLOGY_REQUIRED):
         request["required"] = required
     elif preferred := annotations.get(kueue.TOPOLOGY_PREFERRED):

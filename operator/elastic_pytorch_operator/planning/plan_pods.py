@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.plan_workers import WorkerPlan
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.avoided_nodes import nodes_to_avoid
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
+from elastic_pytorch_operator.planning.workers.worker_pods import free_indices
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
@@ -24,7 +25,7 @@ def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -
     pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
     if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
         return gang.actions
-    missing = [index for index in range(target.pods) if index not in taken][: max(0, target.pods - len(taken))]
+    missing = free_indices(taken, target.pods - len(taken), job.unit_replicas)
     apart = missing[max(0, target.size - len(taken)) :]
     restarts = group_restarts(job)
     return (*gang.actions, *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing))

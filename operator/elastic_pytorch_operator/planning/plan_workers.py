@@ -83,6 +83,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
             displaced,
             evacuation,
             target.pods - target.size,
+            job.unit_replicas,
         ),
         schedule,
         observed,

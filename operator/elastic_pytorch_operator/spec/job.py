@@ -50,6 +50,7 @@ class Job:
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
         spares: how many pods beyond the wanted workers wait to take over.
+        unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They are in a group all or not at all.
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
@@ -74,6 +75,7 @@ class Job:
     requested: int = 0
     allowed: tuple[int, ...] = ()
     spares: int = 0
+    unit_replicas: int = 1
     suspend: bool = False
     managed_by: str = ""
     nproc_per_node: str = "1"
@@ -122,6 +124,11 @@ class Job:
         """The sizes that its group may have, rising, up to the wanted one."""
         sizes = range(self.minimum, self.wanted + 1)
         return [size for size in self.allowed if size in sizes] if self.allowed else sizes
+
+    @property
+    def rounded_by(self) -> str:
+        """The field, without `spec.`, that says why fewer workers are wanted than are requested."""
+        return "unitReplicas" if self.requested % self.unit_replicas else "resizePolicy.allowedReplicas"
 
     @property
     def checks_members(self) -> bool:
@@ -199,6 +206,7 @@ def parse_job(manifest: Manifest) -> Job:
         requested=sizes.requested,
         allowed=sizes.allowed,
         spares=sizes.spares,
+        unit_replicas=sizes.unit,
         suspend=suspend,
         managed_by=str(spec.get("managedBy") or ""),
         nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),

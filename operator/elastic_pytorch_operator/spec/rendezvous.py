@@ -15,6 +15,7 @@ OWN = (
     "preflight",
     "prepare",
     "spares",
+    "unitReplicas",
     "scheduling.scheduleTimeoutSeconds",
     "resizePolicy.allowedReplicas",
     "resizePolicy.autoscale",
@@ -61,7 +62,8 @@ def _find_own(spec: Mapping[str, Any]) -> str | None:
     for path in OWN:
         parent, _, name = path.rpartition(".")
         value = (read_object(spec, parent) if parent else spec).get(name)
-        if value is not None and value not in (0, "", []):  # which say as much as nothing
+        nothing: tuple[object, ...] = (1,) if path == "unitReplicas" else (0, "", [])
+        if value is not None and value not in nothing:
             return path
     rules = read_object(spec, "failurePolicy").get("rules")
     asked = isinstance(rules, list) and any(

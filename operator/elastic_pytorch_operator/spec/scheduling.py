@@ -1,4 +1,4 @@
-"""`spec.scheduling`: the gang that a job's pods form, how long places are held below the minimum, and whether autoscalers may take one."""
+"""`spec.scheduling`: the gang of a job's pods, where units are placed, how long places are held, and whether autoscalers may take one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,20 @@ from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_
 PATH = "spec.scheduling"
 GANG = f"{PATH}.gang"
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
+REQUIRED, PREFERRED = "DoNotSchedule", "ScheduleAnyway"  # unitTopology.whenUnsatisfiable
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTopology:
+    """Where the pods of a unit are placed.
+
+    Attributes:
+        key: the label of nodes that has one value for all of them.
+        required: a pod waits if there is no room beside its unit; else it is placed elsewhere.
+    """
+
+    key: str
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +36,14 @@ class Scheduling:
         queue: of that scheduler; empty: its default one, or it has none.
         timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
         disruption: whether an autoscaler may take a worker's node away to save cost.
+        unit_topology: where the pods of a unit are placed; None: like others.
     """
 
     gang: GangScheduler | None = None
     queue: str = ""
     timeout_seconds: int | None = None
     disruption: str = FORBID
+    unit_topology: UnitTopology | None = None
 
 
 NO_SCHEDULING = Scheduling()
@@ -50,7 +66,21 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
     if disruption not in (ALLOW, FORBID):
         raise InvalidJob(f"{PATH}.disruption", f"must be {ALLOW} or {FORBID}, not {disruption}")
-    return Scheduling(gang, queue, timeout_seconds, disruption)
+    return Scheduling(gang, queue, timeout_seconds, disruption, _read_unit_topology(spec, fields))
+
+
+def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> UnitTopology | None:
+    if fields.get("unitTopology") is None:
+        return None
+    path, topology = f"{PATH}.unitTopology", read_object(fields, "unitTopology", PATH)
+    if (spec.get("unitReplicas") or 1) == 1:
+        raise InvalidJob(path, "may not be set unless unitReplicas is greater than 1: a unit of one worker is always together")
+    key, policy = topology.get("topologyKey"), topology.get("whenUnsatisfiable") or REQUIRED
+    if not isinstance(key, str) or not key:
+        raise InvalidJob(f"{path}.topologyKey", "must be set: the label of nodes that are together")
+    if policy not in (REQUIRED, PREFERRED):
+        raise InvalidJob(f"{path}.whenUnsatisfiable", f"must be {REQUIRED} or {PREFERRED}, not {policy!r}")
+    return UnitTopology(key, policy == REQUIRED)
 
 
 def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> tuple[GangScheduler, str]:

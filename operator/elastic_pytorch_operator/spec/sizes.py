@@ -1,12 +1,13 @@
-"""How many workers a job has: `replicas`, its bounds, `spares`, `resizePolicy.allowedReplicas`, and `resizePolicy.autoscale`."""
+"""How many workers a job has: `replicas`, its bounds, `unitReplicas`, `spares`, `resizePolicy.allowedReplicas` and `autoscale`."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
-MAX_WORKERS, MAX_SPARES = 4096, 64  # as the schema has it
+MAX_WORKERS, MAX_SPARES, MAX_UNIT = 4096, 64, 512  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
 AUTOSCALE = "spec.resizePolicy.autoscale"
 DEFAULT_EFFICIENCY, LEAST_EFFICIENCY, MOST_EFFICIENCY = 70, 10, 95  # percent
@@ -22,6 +23,7 @@ class Sizes:
         maximum: the most workers that may be requested.
         allowed: the sizes that a group may have, rising; none: any.
         spares: pods beyond the wanted workers.
+        unit: how many workers hold one replica of the model; all sizes and spares are multiples of it.
     """
 
     requested: int
@@ -29,6 +31,7 @@ class Sizes:
     maximum: int
     allowed: tuple[int, ...] = ()
     spares: int = 0
+    unit: int = 1
 
     @property
     def wanted(self) -> int:
@@ -75,15 +78,40 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
         )
         raise InvalidJob("spec.replicas", problem)
     spares = read_integer(spec, "spares", 0, least=0, most=MAX_SPARES) or 0
+    unit = read_integer(spec, "unitReplicas", 1, most=MAX_UNIT) or 1
+    counts = {"minReplicas": minimum, "maxReplicas": maximum, "spares": spares}
+    _refuse_torn_units(unit, counts if minimum is not None else {"replicas": requested, **counts}, allowed)
     if minimum is None:
-        return Sizes(requested, requested, requested, spares=spares)
+        return Sizes(requested, requested, requested, spares=spares, unit=unit)
     bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
-    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares)
+    if unit > 1 and not allowed:
+        allowed = tuple(range(minimum, bound + 1, unit))
+    return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares, unit)
+
+
+def _refuse_torn_units(unit: int, counts: Mapping[str, int | None], allowed: Sequence[int]) -> None:
+    """Refuses numbers of workers that are not whole units. `replicas` of an elastic job is rounded down: anybody may scale it."""
+    paths = [(f"spec.{name}", count) for name, count in counts.items()]
+    for path, count in [*paths, *(("spec.resizePolicy.allowedReplicas", size) for size in allowed)]:
+        if count is not None and count % unit:
+            raise InvalidJob(path, f"must be a multiple of unitReplicas ({unit}), not {count}: units are whole or do not train")
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:
     """The largest group that a number of workers can form: all of them, or the largest allowed size; 0: none."""
     return max((size for size in allowed if size <= count), default=0) if allowed else count
+
+
+def unit_indices(index: int, unit: int) -> range:
+    """The indices of the workers that are of one unit with that of an index."""
+    first = index - index % unit
+    return range(first, first + unit)
+
+
+def in_whole_units(indices: Collection[int], unit: int) -> int:
+    """How many workers, by their different indices, are of units that are whole."""
+    counts = Counter(index // unit for index in indices)
+    return sum(count for count in counts.values() if count == unit)
 
 
 def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | None) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
 
 The rules are asserted by the simulation after every plan: the size is within min..max, no two workers of a round have one index,
-round numbers grow, no ended pod is a member.
+units are whole and in order, round numbers grow, no ended pod is a member.
 """
 
 from dataclasses import replace
@@ -75,9 +75,10 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
         case "delete" if names:
             simulation.delete_pod(names[number % len(names)])
         case "scale":
-            simulation.scale(number)
+            simulation.scale(number * simulation.job.unit_replicas)
         case "spares":
-            simulation.job = replace(simulation.job, spares=number, generation=simulation.job.generation + 1)
+            spares = number * simulation.job.unit_replicas
+            simulation.job = replace(simulation.job, spares=spares, generation=simulation.job.generation + 1)
         case "hang node":
             simulation.hung_nodes.add(node)
         case "node back":
@@ -117,12 +118,16 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
     simulation.reconcile()
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("unit", [1, 2])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
-def test_converges_and_never_breaks_a_rule(events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int) -> None:
+def test_converges_and_never_breaks_a_rule(
+    unit: int, events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int
+) -> None:
     growth = {"minSecondsBetweenGrowths": 10 if pauses else 0}
-    job = a_job(replicas=3, minimum=2, maximum=5, spares=spares, failurePolicy=POLICY, resizePolicy=growth)
-    simulation = Simulation(job, sidecars=sidecars, pods_per_node=3)
+    sizes = {"replicas": 3 * unit, "minimum": 2 * unit, "maximum": 5 * unit, "spares": spares * unit, "unitReplicas": unit}
+    job = a_job(**sizes, failurePolicy=POLICY, resizePolicy=growth)
+    simulation = Simulation(job, sidecars=sidecars, pods_per_node=3 * unit)
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)

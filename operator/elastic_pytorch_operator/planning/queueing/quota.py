@@ -97,7 +97,10 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     if not base_size or base is None:
         lack = _lack_of_base(job.queue.name, base) if wanted else None
         return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
-    counts = (*extra_counts(job, wanted, _base_to_be(job, base_size)), *(1 for _ in range(job.spares)))
+    counts = (
+        *extra_counts(job, wanted, _base_to_be(job, base_size)),
+        *(job.unit_replicas for _ in range(job.spares // job.unit_replicas)),
+    )
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
     evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)

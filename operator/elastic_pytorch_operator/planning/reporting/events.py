@@ -81,9 +81,9 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     new_spec = job.generation != job.status.get("observedGeneration")
     allowed = largest_allowed(job.requested, job.allowed)
     if new_spec and not job.suspend and job.requested != allowed:
-        sizes = ", ".join(str(size) for size in job.allowed)
-        note = f"{job.requested} workers are not one of resizePolicy.allowedReplicas ({sizes}): {allowed} are wanted"
-        events.append(_with_status(names.SCALE_REFUSED, note))
+        events.append(
+            _with_status(names.SCALE_REFUSED, f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted")
+        )
     events += record_refusals(news.refusals)
     if news.scaling.advice:
         events.append(RecordEvent(names.SCALING_MEASURED, _sentence(str(news.scaling.advice))))
@@ -155,6 +155,13 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
         note = f"No pair shows which node is at fault, so none is left out: {named}"
         events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
     return events
+
+
+def _allowed(job: Job) -> str:
+    """What the requested workers are not."""
+    if job.requested % job.unit_replicas:
+        return f"a multiple of {job.rounded_by} ({job.unit_replicas})"
+    return f"one of {job.rounded_by} ({', '.join(str(size) for size in job.allowed)})"
 
 
 def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:

@@ -23,6 +23,7 @@ def explain_shortage(
     refusal: str = "",
     starts: FailedStarts = NONE_FAILED,
     preparing: Container[str] = (),
+    torn: Container[str] = (),
 ) -> str:
     """One clause a cause, the most frequent first, and no more than a few.
 
@@ -32,6 +33,7 @@ def explain_shortage(
         refusal: what came of the writes that the API server does not take.
         starts: the pods that have failed to start.
         preparing: names of the pods whose scripts set themselves up.
+        torn: names of the pods that are ready, and wait for others of their unit.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
@@ -39,6 +41,9 @@ def explain_shortage(
             continue
         if pod.name in preparing:
             groups["its script sets itself up (spec.prepare)"] += 1
+            continue
+        if pod.name in torn:
+            groups["ready, and waits for the other workers of its unit (spec.unitReplicas)"] += 1
             continue
         if pod.name in speaking:
             continue

@@ -39,6 +39,7 @@ from elastic_pytorch_operator.planning.reporting.waits import (
 )
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
+from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -110,7 +111,8 @@ def describe_job(
     budget, interruption, ending = findings.budget, findings.interruption, findings.ending
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
-    ready = [c for c in live if c.liveness is Liveness.READY]
+    torn = torn_workers(live, job.unit_replicas)
+    ready = [c for c in live if c.liveness is Liveness.READY and c.worker not in torn]
     ready_spares = count_spares(job, findings.target, len(ready))
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
@@ -212,7 +214,8 @@ def _conditions(
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
-    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts, preparing)
+    torn = torn_workers(live, job.unit_replicas)
+    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts, preparing, torn)
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
     shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
     running = _running(job, observed, live, size, findings, shortage)
@@ -220,7 +223,7 @@ def _conditions(
     if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
         whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
     elif whole and job.requested != target.worth:
-        whole += f"; {job.requested} were asked for, which resizePolicy.allowedReplicas rounds down"
+        whole += f"; {job.requested} were asked for, which {job.rounded_by} rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and size != target.worth:
@@ -265,7 +268,7 @@ def _running(
     if findings.preflight.state.stage is not None:
         text = f"{findings.preflight.text} before training starts (spec.preflight)"
         return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
-    ready = sum(c.liveness is Liveness.READY for c in live)
+    ready = sum(c.liveness is Liveness.READY for c in live) - len(torn_workers(live, job.unit_replicas))
     ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
     text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"

@@ -13,6 +13,7 @@ from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
@@ -42,7 +43,8 @@ def describe_workers(
     left_out = "Spare" if job.spares and whole else "Ready"
     processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
-    states = {c.worker: _state(c, observed, round_, left_out) for c in there}
+    torn = torn_workers(there, job.unit_replicas)
+    states = {c.worker: _state(c, observed, round_, "Ready" if c.worker in torn else left_out) for c in there}
     if len(there) <= MAX_LISTED:
         return {"workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there]}, ""
     newest = _newest_by_index(there, observed)

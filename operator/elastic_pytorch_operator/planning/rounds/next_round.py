@@ -10,12 +10,13 @@ The rules (docs/rounds.md describes them in full):
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight`, and no `spec.prepare`, a loss makes an empty round first, so that the nodes of the others are checked;
+- **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
 - **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,12 +24,12 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
+from elastic_pytorch_operator.planning.rounds.membership import assign_ranks, choose_group
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 FAULTS = (names.WORKER_LOST, names.WORKER_FAILED, names.PROGRESS_STALLED)  # a node may be at fault, also one of the others
 
@@ -71,6 +72,7 @@ class GroupPolicy:
         preflight: after a loss all stop, and their nodes are checked.
         prepares: new processes set themselves up before they join.
         fit: why the minimum may be higher than the spec says.
+        unit: how many workers, of consecutive indices, are in a group all or not at all.
     """
 
     wanted: int
@@ -82,6 +84,7 @@ class GroupPolicy:
     preflight: bool = False
     prepares: bool = False
     fit: MemoryFit = ANY_SIZE
+    unit: int = 1
 
 
 def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -> GroupPolicy:
@@ -96,6 +99,7 @@ def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -
         job.checks_members,
         job.prepare_seconds > 0,
         fit,
+        job.unit_replicas,
     )
 
 
@@ -150,14 +154,13 @@ def next_round(
         if candidate.worker not in members and ready and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
-    chosen = (stay + joiners)[: policy.wanted]
-    chosen = chosen[: largest_allowed(len(chosen), policy.allowed)]
+    chosen = choose_group(stay, joiners, policy.wanted, policy.allowed, policy.unit)
     number = max(current.number if current else 0, state.last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         if policy.preflight and reason in FAULTS:
             group, cause = (), f"{cause}; the nodes are checked first"
-        ranked = assign_ranks(members, group, current.store_port if current else 0)
+        ranked = assign_ranks(members, group, current.store_port if current else 0, policy.unit)
         port = (ranked[0].port if ranked else 0) or policy.port
         order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or state.finishing)
         return Decision(
@@ -216,7 +219,7 @@ def next_round(
         return declare(names.PROCESSES_DIFFER, cause, chosen)
     if len(stay) > policy.wanted:  # the pods that go are spares
         return declare(names.SCALED_DOWN, f"{policy.wanted} workers are wanted", chosen)
-    if not (newcomers := chosen[len(stay) :]):
+    if not (newcomers := [candidate for candidate in chosen if candidate.worker not in members]):
         return Decision(recheck_at=recheck)
     settled = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
     arrived = tuple(candidate.worker for candidate in newcomers)
@@ -240,8 +243,7 @@ def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], pol
     going_on = [candidate for candidate in stay if not candidate.at_fault]
     if not (policy.prepares and going_on) or not all(candidate.keeps_processes for candidate in going_on):
         return []
-    group = [*going_on, *joiners][: policy.wanted]
-    group = group[: largest_allowed(len(group), policy.allowed)]
+    group = choose_group(going_on, joiners, policy.wanted, policy.allowed, policy.unit)
     return group if len(group) >= policy.minimum else []
 
 
@@ -254,32 +256,6 @@ def _may_train_unheard(
         return bool(state.last_number and unheard)
     missing = current.size - len(present)
     return 0 < missing == current.size - len(current.members) <= unheard and not any(c.failed for c in present)
-
-
-def assign_ranks(before: Mapping[str, int], group: Sequence[Candidate], store_port: int = 0) -> list[Candidate]:
-    """Puts a group in rank order.
-
-    A member of the round before keeps its rank if that is below the group's size; the others fill the gaps by index. Rank 0 changes its
-    place with rank 1 if its agent has not told its next port yet: new processes of the others might reach the store that is about to end.
-
-    Args:
-        before: the ranks of the round before, by worker.
-        group: the new group, in any order.
-        store_port: of the round before; 0: there was none.
-    """
-    ranks: list[Candidate | None] = [None] * len(group)
-    rest = []
-    for candidate in group:
-        rank = before.get(candidate.worker)
-        if rank is not None and rank < len(group):
-            ranks[rank] = candidate
-        else:
-            rest.append(candidate)
-    newcomers = iter(sorted(rest, key=lambda candidate: (candidate.index, candidate.worker)))
-    ranked = [candidate if candidate is not None else next(newcomers) for candidate in ranks]
-    if len(ranked) > 1 and before.get(ranked[0].worker) == 0 and ranked[0].port == store_port:
-        ranked[:2] = reversed(ranked[:2])
-    return ranked
 
 
 def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import largest_allowed
+from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
 REPLACE_AHEAD_SECONDS = 600.0  # of an end at a known time: a new node and its images take minutes
 TOGETHER_SECONDS = 30.0  # workers that would have to leave so soon after the first one leave with it, in one round
@@ -82,7 +82,7 @@ def plan_evacuation(
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(len(others), job.allowed) >= min(size, target.size)
+    whole = largest_allowed(in_whole_units(others, job.unit_replicas), job.allowed) >= min(size, target.size)
     members = sorted(
         (worker for worker in why if worker in observed.ranks), key=lambda worker: observed.pods_by_name[worker].index
     )

@@ -1,8 +1,11 @@
 """Which worker pods should exist: as many as are wanted, and the spares, each with its own index; and which go when there are too many.
 
+Pods of one unit come and go together: a unit that lacks a worker does not train (planning/rounds/membership.py).
+
 A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a member without a write.
 """
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +14,7 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.suspect_nodes import avoids_in_vain
+from elastic_pytorch_operator.spec.sizes import unit_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ def plan_replicas(
     displaced: Collection[str] = (),
     evacuation: Evacuation = NO_EVACUATION,
     spares: int = 0,
+    unit: int = 1,
 ) -> Replicas:
     """Compares the pods there are with the number wanted, and that of the spares beyond it.
 
@@ -74,13 +79,12 @@ def plan_replicas(
     misplaced = {pod.name for pod in misled}
     live = [pod for pod in serving if pod.name not in misplaced]
     members = round_.ranks if round_ else {}
-    victims = _choose_victims(live, nodes, liveness_of, members, wanted, spares)
+    victims = _choose_victims(live, nodes, liveness_of, members, wanted, spares, unit)
     succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
     done = {pod.name for pod in pods if pod.succeeded and pod.name in members and pod.name in succeeded}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
-    free = [index for index in range(wanted + spares + len(kept)) if index not in taken]
-    create = () if replaced else tuple(free[: max(0, wanted + spares - len(kept))])
+    create = () if replaced else free_indices(taken, wanted + spares - len(kept), unit)
     silent = tuple(
         pod
         for pod in pods
@@ -95,6 +99,20 @@ def plan_replicas(
     )
 
 
+def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
+    """Returns as many indices for new pods: first those that make whole the units of the pods there are, then the lowest.
+
+    Args:
+        taken: the indices that have a pod.
+        count: of new pods.
+        unit: how many workers a unit has.
+    """
+    begun = {index - index % unit for index in taken}
+    lacking = (index for first in sorted(begun) for index in unit_indices(first, unit) if index not in taken)
+    fresh = (index for index in itertools.count() if index - index % unit not in begun)
+    return tuple(itertools.islice(itertools.chain(lacking, fresh), max(0, count)))
+
+
 def _choose_victims(
     live: Sequence[PodView],
     nodes: Mapping[str, NodeView],
@@ -102,30 +120,33 @@ def _choose_victims(
     members: Mapping[str, int],
     wanted: int,
     spares: int,
+    unit: int,
 ) -> set[str]:
-    """The pods to remove: duplicates of an index, members beyond the wanted ones, and what is beyond the spares.
+    """The pods to remove: duplicates of an index, units of members beyond the wanted ones, and units beyond the spares.
 
-    Those outside of the round go first, then those that serve least or whose nodes may end, then the highest indices.
+    Units outside of the round go first, then those that serve least or whose nodes may end, then those of the highest indices.
     """
 
-    def worth(pod: PodView) -> tuple[bool, bool, bool, bool, int]:
+    def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
         node = nodes.get(pod.node)
-        return (
-            pod.name not in members,
-            not pod.node,
-            liveness_of.get(pod.name) is not Liveness.READY,
-            node is not None and node.end is not None,
-            pod.index,
-        )
+        ready = liveness_of.get(pod.name) is Liveness.READY
+        return pod.name not in members, not pod.node, not ready, node is not None and node.end is not None
+
+    def unit_worth(pods: Sequence[PodView]) -> tuple[int, ...]:
+        return *(sum(flags) + unit - len(pods) for flags in zip(*map(worth, pods), strict=True)), pods[0].index // unit
 
     victims: set[str] = set()
-    indices: set[int] = set()
+    units: dict[int, dict[int, PodView]] = {}
     for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
-        room = wanted if pod.name in members else wanted + spares
-        if pod.index in indices or len(indices) >= room:
+        if units.setdefault(pod.index // unit, {}).setdefault(pod.index, pod) is not pod:
             victims.add(pod.name)
+    kept = 0
+    for pods in sorted((list(by_index.values()) for by_index in units.values()), key=unit_worth):
+        room = wanted if any(pod.name in members for pod in pods) else wanted + spares
+        if kept + unit > room:
+            victims |= {pod.name for pod in pods}
         else:
-            indices.add(pod.index)
+            kept += unit
     return victims
 
 

@@ -9,7 +9,6 @@ from elastic_pytorch_operator.planning.rounds.next_round import (
     Decision,
     GroupPolicy,
     GroupState,
-    assign_ranks,
     next_round,
 )
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -216,21 +215,6 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
     silent = decide(None, [candidate(0, port=0), candidate(1), candidate(2)]).round
     assert silent is not None
     assert silent.store_port == 29500
-
-
-@pytest.mark.parametrize(
-    ("members", "group", "expected"),
-    [
-        ([], [2, 0, 1], [0, 1, 2]),
-        (["w0", "w1", "w2"], [0, 1, 2, 3], [0, 1, 2, 3]),
-        (["w0", "w1", "w2"], [1, 2], [2, 1]),
-        (["w2", "w1"], [0, 1, 2], [2, 1, 0]),
-        (["w0", "w1", "w2", "w3"], [3], [3]),
-        (["w0", "w1"], [2, 3], [2, 3]),
-    ],
-)
-def test_survivors_keep_their_ranks(members: list[str], group: list[int], expected: list[int]) -> None:
-    assert [c.index for c in assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group))] == expected
 
 
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
