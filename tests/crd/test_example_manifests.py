@@ -36,6 +36,7 @@ BEYOND_JSON_SCHEMA = (
     "must be set with",
     "must be set unless",
     "must contain ",
+    "must divide",
     "must have exactly one",
     "Duplicate value",
 )

@@ -28,6 +28,7 @@ ALSO_IN_PODS = {
     "maxReplicas",
     "failurePolicy.maxFailures",
     "scheduling.disruption",
+    "scheduling.unitTopology",
     "resizePolicy.settleSeconds",
 }
 
@@ -41,10 +42,11 @@ OTHER_VALUES: dict[str, Any] = {
     "preflight": {"seconds": 20, "maxSlowdownPercent": 200},
     "prepare": {"timeoutSeconds": 60},
     "ttlSecondsAfterFinished": 1,
-    "replicas": 2,
-    "minReplicas": 1,
-    "maxReplicas": 5,
-    "spares": 2,
+    "replicas": 4,
+    "minReplicas": 2,
+    "maxReplicas": 12,
+    "spares": 8,
+    "unitReplicas": 4,
     "nprocPerNode": 4,
     "sharedMemorySize": "1Gi",
     "sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {}}],
@@ -55,20 +57,21 @@ OTHER_VALUES: dict[str, Any] = {
     "failurePolicy.rules": [],
     "resizePolicy.settleSeconds": 9,
     "resizePolicy.minSecondsBetweenGrowths": 60,
-    "resizePolicy.allowedReplicas": [2, 3, 4],
+    "resizePolicy.allowedReplicas": [4, 6, 8],
     "resizePolicy.autoscale": {"minEfficiencyPercent": 70},
     "resizePolicy.checkpointWaitSeconds": 20,
     "resizePolicy.checkpointPath": "/data/other",
     "scheduling.disruption": "Allow",
     "scheduling.gang": {"scheduler": "Kai", "queue": "team-a"},
     "scheduling.scheduleTimeoutSeconds": 60,
+    "scheduling.unitTopology": {"topologyKey": "topology.kubernetes.io/zone"},
     "rendezvous": {"backend": "operator", "port": 29700},
     "injectAgent": True,
     "torchrun": {"startMethod": "fork"},
     "cleanPodPolicy": "All",
     "template": {"spec": {"containers": [{"name": "pytorch", "image": "other"}]}},
 }
-NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds")
+NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds", "scheduling.unitTopology")
 
 
 def rules_of(name: str) -> set[str]:
@@ -113,7 +116,7 @@ def test_table_has_another_value_for_each_field() -> None:
 def test_what_pods_are_made_from_changes_only_while_there_are_none(name: str) -> None:
     differ = made_from(FULL) != made_from(changed(FULL, name))
     if name not in NOT_WITH_STOCK_TORCHRUN:
-        stock = a_manifest(rendezvous={"backend": "c10d"}, minReplicas=2, maxReplicas=6)
+        stock = a_manifest(rendezvous={"backend": "c10d"}, minReplicas=1, maxReplicas=8)
         differ |= made_from(stock) != made_from(changed(stock, name))
     if name in ALSO_IN_PODS:
         assert differ

@@ -59,6 +59,13 @@ _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
     {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "preflight": {}, "spares": 2},
+    {
+        "replicas": 4,
+        "minReplicas": 2,
+        "maxReplicas": 6,
+        "unitReplicas": 2,
+        "scheduling": {"unitTopology": {"topologyKey": "rack"}},
+    },
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]

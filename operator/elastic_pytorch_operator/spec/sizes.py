@@ -79,22 +79,16 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
         raise InvalidJob("spec.replicas", problem)
     spares = read_integer(spec, "spares", 0, least=0, most=MAX_SPARES) or 0
     unit = read_integer(spec, "unitReplicas", 1, most=MAX_UNIT) or 1
-    counts = {"minReplicas": minimum, "maxReplicas": maximum, "spares": spares}
-    _refuse_torn_units(unit, counts if minimum is not None else {"replicas": requested, **counts}, allowed)
+    counts = {"replicas": requested} if minimum is None else {"minReplicas": minimum, "maxReplicas": maximum or 0}
+    for name, count in [*counts.items(), ("spares", spares), *(("resizePolicy.allowedReplicas", size) for size in allowed)]:
+        if count % unit:  # `replicas` of an elastic job is rounded down: anybody may scale it
+            raise InvalidJob("spec.unitReplicas", f"must divide {name} ({count}): a unit trains as a whole")
     if minimum is None:
         return Sizes(requested, requested, requested, spares=spares, unit=unit)
     bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
     if unit > 1 and not allowed:
         allowed = tuple(range(minimum, bound + 1, unit))
     return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares, unit)
-
-
-def _refuse_torn_units(unit: int, counts: Mapping[str, int | None], allowed: Sequence[int]) -> None:
-    """Refuses numbers of workers that are not whole units. `replicas` of an elastic job is rounded down: anybody may scale it."""
-    paths = [(f"spec.{name}", count) for name, count in counts.items()]
-    for path, count in [*paths, *(("spec.resizePolicy.allowedReplicas", size) for size in allowed)]:
-        if count is not None and count % unit:
-            raise InvalidJob(path, f"must be a multiple of unitReplicas ({unit}), not {count}: units are whole or do not train")
 
 
 def largest_allowed(count: int, allowed: Sequence[int]) -> int:

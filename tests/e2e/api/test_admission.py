@@ -131,6 +131,7 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
     assert stored == {
         "replicas": 1,
         "spares": 0,
+        "unitReplicas": 1,
         "suspend": False,
         "sharedVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
         "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},

@@ -8,12 +8,14 @@ from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
 
-from tests.operator.builders import a_queued_job
+from tests.operator.builders import a_job, a_queued_job
 
 CLASSES: dict[str, dict[str, Any]] = {
     "mine": {"metadata": {"name": "mine"}, "value": 7},
     "usual": {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True},
 }
+
+UNIT = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}
 
 
 def a_job_with(annotations: dict[str, str] | None = None, **pod: Any) -> Job:
@@ -64,6 +66,29 @@ def test_topology_of_the_template_is_requested_and_its_order_in_the_base_only() 
     assert base["topologyRequest"] == {"required": "rack", "podIndexLabel": "elasticpytorch.dev/worker-index"}
     assert extra["topologyRequest"] == {"required": "rack"}
     assert "topologyRequest" not in workload(a_job_with(), CreateWorkload(0, 2), {}, {})["spec"]["podSets"][0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotations", "base", "extra"),
+    [
+        ("DoNotSchedule", {}, {**UNIT, "podIndexLabel": "elasticpytorch.dev/worker-index"}, UNIT),
+        ("ScheduleAnyway", {}, None, None),
+        (
+            "DoNotSchedule",
+            {kueue.TOPOLOGY_REQUIRED: "block"},
+            {"required": "block", "podIndexLabel": "elasticpytorch.dev/worker-index"},
+            {"required": "block"},
+        ),
+    ],
+)
+def test_topology_of_units_is_requested_unless_the_template_asks_for_another(
+    policy: str, annotations: dict[str, str], base: dict[str, Any] | None, extra: dict[str, Any] | None
+) -> None:
+    topology = {"unitTopology": {"topologyKey": "rack", "whenUnsatisfiable": policy}}
+    plain = a_job(replicas=4, minimum=2, maximum=4, unitReplicas=2, scheduling=topology)
+    job = replace(a_job_with(annotations), scheduling=plain.scheduling, unit_replicas=2)
+    sets = [workload(job, CreateWorkload(n, 2), {}, {})["spec"]["podSets"][0] for n in (0, 1)]
+    assert [pods.get("topologyRequest") for pods in sets] == [base, extra]
 
 
 @pytest.mark.parametrize(("size", "asked"), [("2", 2), ("²", None), ("9" * 5000, None), ("-1", None)])

@@ -6,7 +6,7 @@ import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, VOLCANO
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
-from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
+from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, UnitTopology, read_scheduling
 
 from tests.operator.builders import a_manifest
 
@@ -21,10 +21,15 @@ from tests.operator.builders import a_manifest
         ({"gang": {"scheduler": "Volcano", "queue": "team-a"}}, Scheduling(VOLCANO, "team-a")),
         ({"gang": {"scheduler": "Kai", "queue": "team-a"}, "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
         ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
+        ({"unitTopology": {"topologyKey": "rack"}}, Scheduling(unit_topology=UnitTopology("rack"))),
+        (
+            {"unitTopology": {"topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}},
+            Scheduling(unit_topology=UnitTopology("rack", required=False)),
+        ),
     ],
 )
 def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Scheduling) -> None:
-    assert read_scheduling({"scheduling": fields}) == scheduling
+    assert read_scheduling({"scheduling": fields, "unitReplicas": 2}) == scheduling
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,7 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
     [
         ("volcano", "", "must be an object"),
         ({"gang": "Volcano"}, ".gang", "must be an object"),
+        ({"unitTopology": {"topologyKey": "rack"}}, ".unitTopology", "may not be set unless unitReplicas is greater than 1"),
         ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
         ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
         ({"gang": {"queue": "team-a"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),

@@ -55,6 +55,12 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
     assert (found is NO_LIMIT) == (not held)
 
 
+def test_units_are_asked_for_and_spared_as_a_whole() -> None:
+    job = a_job(replicas=6, minimum=2, maximum=6, unitReplicas=2, spares=2)
+    fields = {"wanted": 6, "minimum": 2, "allowed": job.allowed, "unit_replicas": 2, "spares": 2}
+    assert quota(a_workload(count=2), **fields).counts == (2, 2, 2)
+
+
 def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
     found = find_quota(a_queued_job(), 4, observed())
     assert (found.limited, found.size, found.lack) == (True, 0, QuotaLack.UNSUPPORTED)

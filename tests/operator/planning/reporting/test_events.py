@@ -46,6 +46,9 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
             [],
             id="a size that is not allowed, told",
         ),
+        pytest.param(
+            {"replicas": 3, "minimum": 2, "unitReplicas": 2}, {}, [("ScaleRefused", False, True)], id="a torn unit is asked for"
+        ),
         pytest.param({}, {"refusals": ["no", "never"]}, [("RefusedByApiServer", True, False)] * 2, id="refused writes"),
         pytest.param(
             {}, {"waited": WaitEnd(WaitEndReason.TOO_LONG, 60.0)}, [("CheckpointWaitEnded", False, False)], id="a wait is over"

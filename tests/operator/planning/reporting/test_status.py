@@ -255,6 +255,14 @@ def test_situation(
             "all 3 wanted workers train; 4 were asked for, which resizePolicy.allowedReplicas rounds down",
             id="allowed size",
         ),
+        pytest.param(
+            TWO,
+            {"replicas": 3, "minimum": 2, "unitReplicas": 2},
+            {},
+            "Resizing",
+            "all 2 wanted workers train; 3 were asked for, which unitReplicas rounds down",
+            id="whole units",
+        ),
         pytest.param(TWO, {}, {}, "Resizing", "growing from 2 to 3 workers", id="grows"),
         pytest.param(TWO, {"replicas": 1}, {}, "Resizing", "shrinking from 2 to 1 workers", id="shrinks"),
         pytest.param(
