@@ -49,6 +49,7 @@ class Sort:
         set_up_seconds: of its script; if there are any, workers run it before they join (`spec.prepare`).
         set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
         spares: `spec.spares`; a job with spares has a fixed size.
+        unit: `spec.unitReplicas`.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Sort:
     set_up_seconds: float = 0
     set_up_fails: float = 0
     spares: int = 0
+    unit: int = 1
 
     @property
     def option(self) -> tuple[bool, int, bool]:
@@ -72,7 +74,7 @@ class Sort:
     @property
     def minimum(self) -> int:
         """Workers of a group, at least."""
-        return self.replicas if self.spares else 1
+        return self.replicas if self.spares else self.unit
 
 
 SORTS = {
@@ -88,6 +90,7 @@ SORTS = {
         Sort("prepared", set_up_seconds=20),
         Sort("spare", maximum=2, set_up_seconds=10, spares=1),
         Sort("newcomers-fail", set_up_seconds=5, set_up_fails=0.3),
+        Sort("units", replicas=4, maximum=6, unit=2),
     )
 }
 
@@ -113,7 +116,7 @@ def expected(sort: Sort, seconds: float) -> Expected:
     epochs = epochs_of(sort, seconds)
     counted = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
     total = epochs * STEPS_PER_EPOCH
-    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, **counted)  # type: ignore[arg-type]
+    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, unit=sort.unit, **counted)  # type: ignore[arg-type]
 
 
 def scripts() -> dict[str, Any]:
@@ -141,6 +144,8 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
         spec["spares"] = sort.spares
     else:
         spec |= {"minReplicas": sort.minimum, "maxReplicas": sort.maximum}
+    if sort.unit > 1:
+        spec["unitReplicas"] = sort.unit
     if sort.set_up_seconds:
         spec["prepare"] = {"timeoutSeconds": PREPARE_SECONDS}
     if sort.processes > 1:

@@ -69,6 +69,7 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     if seen.states.get(job) != "Complete":
         yield Violation("every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}")
     yield from training.check_groups(expected, steps)
+    yield from training.check_units(expected, steps)
     yield from training.check_repeats(expected, steps, seen.hits)
     yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
     if expected.epochs:

@@ -213,6 +213,10 @@ def without_pod_group(job: JobView) -> JobView:
             lambda job: replace(job, allowed=(1, 2, 4)),
             ["replicas is 3, which is not among resizePolicy.allowedReplicas (1, 2, 4)", "resize char-lm 2"],
         ),
+        (
+            lambda job: replace(job, minimum=2, maximum=4, unit=2),
+            ["replicas is 3, which is not a multiple of unitReplicas (2)", "resize char-lm 2"],
+        ),
     ],
 )
 def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines: list[str]) -> None:

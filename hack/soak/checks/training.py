@@ -26,6 +26,7 @@ class Expected:
         commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
         repeated: steps between two checkpoints of a script that keeps none in memory.
         spares: pods that wait for a loss.
+        unit: workers that are in a group all or not at all.
     """
 
     job: str
@@ -38,6 +39,7 @@ class Expected:
     commits: bool = False
     repeated: int = 10
     spares: int = 0
+    unit: int = 1
 
 
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
@@ -54,6 +56,23 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
             text = f"group {group.number} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
             yield Violation("groups within minReplicas and maxReplicas", expected.job, group.first_at, text)
+
+
+def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
+    """Every `unit` consecutive ranks of a group are workers of one unit, in the order of their indices."""
+    units: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for step in steps if expected.unit > 1 else ():
+        rank = step.rank // expected.processes
+        if (index := INDEX.search(step.pod)) and int(index[1]) % expected.unit == rank % expected.unit:
+            units[step.group, rank // expected.unit].add(int(index[1]) // expected.unit)
+        else:
+            yield Violation("units in order", expected.job, step.at, f"{step.pod} is rank {rank} of group {step.group}")
+            return
+    for (group, place), found in units.items():
+        if len(found) > 1:
+            yield Violation(
+                "whole units", expected.job, steps[0].at, f"place {place} of group {group} has workers of units {found}"
+            )
 
 
 def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:

@@ -185,8 +185,8 @@ def _plan_scale(job: JobView, manifest: Mapping[str, Any]) -> PlannedFault:
         return planned.skip("the job has a fixed size (no minReplicas)")
     if (manifest["spec"].get("resizePolicy") or {}).get("autoscale") is not None:
         return planned.skip("resizePolicy.autoscale decides on the size")
-    more = next((size for size in _sizes(job) if size > job.wanted), None)
-    fewer = next((size for size in reversed(_sizes(job)) if size < job.wanted), None)
+    more = next((size for size in job.sizes if size > job.wanted), None)
+    fewer = next((size for size in reversed(job.sizes) if size < job.wanted), None)
     replicas = more if more is not None else fewer
     if replicas is None:
         return planned.skip("minReplicas, maxReplicas and allowedReplicas allow no other size")
@@ -199,18 +199,13 @@ def _plan_scale(job: JobView, manifest: Mapping[str, Any]) -> PlannedFault:
     )
 
 
-def _sizes(job: JobView) -> Sequence[int]:
-    """The sizes that the job may have, in their order."""
-    return job.allowed or range(job.minimum, job.maximum + 1)
-
-
 def _no_room(job: JobView, lost: int) -> str:
     """Why the job cannot train without some of its workers; empty: it can."""
     if not job.elastic:
         return FIXED_SIZE
-    if any(job.minimum <= size <= job.size - lost for size in _sizes(job)):
+    if any(job.minimum <= size <= job.size - lost for size in job.sizes):
         return ""
-    smallest = min((size for size in _sizes(job) if size >= job.minimum), default=job.minimum)
+    smallest = min((size for size in job.sizes if size >= job.minimum), default=job.minimum)
     left = job.size - lost
     return f"the job trains with {smallest} workers at least, and {left} would be left"
 

@@ -295,11 +295,12 @@ def _node_ending(job: JobView) -> Iterable[Finding]:
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    if job.allowed and job.wanted not in job.allowed:
-        smaller = max((size for size in job.allowed if size < job.wanted), default=job.allowed[0])
-        sizes = ", ".join(map(str, job.allowed))
+    if job.wanted not in job.sizes:
+        smaller = max((size for size in job.sizes if size < job.wanted), default=job.sizes[0])
+        among = f"among resizePolicy.allowedReplicas ({', '.join(map(str, job.allowed))})"
+        allowed = f"a multiple of unitReplicas ({job.unit})" if job.wanted % job.unit else among
         yield Finding(
-            f"replicas is {job.wanted}, which is not among resizePolicy.allowedReplicas ({sizes}): the next smaller size is used.",
+            f"replicas is {job.wanted}, which is not {allowed}: the next smaller size is used.",
             f"Set one of them:\n  kubectl epj resize {job.name} {smaller}",
         )
     unready = {node.name for node in evidence.nodes or () if not node.ready}

@@ -1,6 +1,6 @@
 """A job as its manifest tells it: parsed once, so that what shows or judges it need not know the API's shapes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -174,6 +174,7 @@ class JobView:
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
         spares: `spec.spares`, pods that are to be ready to take over.
         ready_spares: `status.readySpares`, those that are.
+        unit: `spec.unitReplicas`.
     """
 
     name: str
@@ -212,6 +213,7 @@ class JobView:
     left_out_nodes: tuple[LeftOutNode, ...] = ()
     spares: int = 0
     ready_spares: int = 0
+    unit: int = 1
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -259,6 +261,11 @@ class JobView:
     def size(self) -> int:
         """The number of workers of the current group, with those that are known only by their indexes."""
         return len(self.members) + len(self.unlisted.get(RUNNING, ()))
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The sizes that the group may have, rising."""
+        return self.allowed or range(self.minimum, self.maximum + 1, self.unit)
 
     @property
     def described_spares(self) -> str:
@@ -359,6 +366,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         left_out_nodes=_view_left_out_nodes(status),
         spares=int(spec.get("spares", 0)),
         ready_spares=int(status.get("readySpares", 0)),
+        unit=int(spec.get("unitReplicas", 1)),
     )
 
 

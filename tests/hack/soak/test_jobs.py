@@ -13,7 +13,16 @@ def test_jobs_are_valid(sort: object) -> None:
 
 def test_each_job_of_the_library_has_an_undisturbed_one_and_equal_ones_share_it() -> None:
     found = undisturbed(list(SORTS.values()))
-    assert set(found) == {"library", "micro-batches", "two-processes", "suspended", "prepared", "spare", "newcomers-fail"}
+    assert set(found) == {
+        "library",
+        "micro-batches",
+        "two-processes",
+        "suspended",
+        "prepared",
+        "spare",
+        "newcomers-fail",
+        "units",
+    }
     assert found["library"] is found["two-processes"]
     assert found["library"] is found["spare"]
     assert found["library"] is not found["micro-batches"]
@@ -26,6 +35,12 @@ def test_job_with_a_spare_has_a_fixed_size() -> None:
     assert (spec["replicas"], spec["spares"]) == (2, 1)
     assert not {"minReplicas", "maxReplicas"} & set(spec)
     assert (expected(SORTS["spare"], 180).minimum, expected(SORTS["spare"], 180).maximum) == (2, 2)
+
+
+def test_job_of_units_has_whole_ones_at_least() -> None:
+    spec = manifest(SORTS["units"], 180, "folder")["spec"]
+    assert (spec["unitReplicas"], spec["minReplicas"], spec["maxReplicas"]) == (2, 2, 6)
+    assert expected(SORTS["units"], 180).unit == 2
 
 
 def test_workers_with_a_set_up_prepare() -> None:

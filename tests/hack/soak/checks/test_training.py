@@ -9,6 +9,7 @@ from soak.checks.training import (
     check_groups,
     check_repeats,
     check_samples,
+    check_units,
     longest_pause,
 )
 from soak.timeline import Done, Hit, Step, read_training
@@ -49,6 +50,23 @@ def test_groups(steps: list[Step], rules: list[str]) -> None:
 def test_a_group_of_two_processes_a_worker_is_counted_in_workers() -> None:
     expected = Expected("job", minimum=1, maximum=2, processes=2, total=6, commits=True)
     assert not list(check_groups(expected, group(1, 1, 3, A, A, B, B)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "rules"),
+    [
+        ((0, 1, 2, 3), []),
+        ((2, 3, 0, 1), []),
+        ((1, 0), ["units in order"]),
+        ((0, 3), ["whole units"]),
+        ((0, 2, 3, 1), ["units in order"]),
+    ],
+)
+def test_units(pods: tuple[int, ...], rules: list[str]) -> None:
+    expected = Expected("job", minimum=2, maximum=6, processes=1, total=6, commits=True, unit=2)
+    steps = group(1, 1, 2, *(f"job-worker-{index}-aaaaa" for index in pods))
+    assert [violation.rule for violation in check_units(expected, steps)] == rules
+    assert not list(check_units(LIBRARY, steps))
 
 
 AGAIN, LEFT_OUT = "no step done twice", "no step left out"
