@@ -44,7 +44,7 @@ def until_copied(state: ShardedState) -> None:
 
 def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: float = 600.0) -> tuple[int, list[list[float]]]:
     """Where it began, and what it has after each step, that one first."""
-    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     model, optimizer = build()
     state = ShardedState(folder, every=1, flush_seconds=flush_seconds, model=model, optimizer=optimizer)
     begun = state.restore()
@@ -77,7 +77,7 @@ def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> N
 
 
 def train_in_units(unit_replicas: int, steps: int) -> tuple[int, list[list[float]]]:
-    os.environ["ELASTIC_PYTORCH_UNIT_REPLICAS"] = str(unit_replicas)
+    os.environ |= {"ELASTIC_PYTORCH_UNIT_REPLICAS": str(unit_replicas), "ELASTIC_PYTORCH_NODE": "the same for all"}
     return train(None, steps)
 
 
