@@ -1,4 +1,4 @@
-"""What a process that goes on in another group is told of it: the variables that torchrun and the agent give to one that starts."""
+"""The variables that depend on the group, for a process that goes on in another one: those that torchrun and the agent give at a start."""
 
 from typing import Protocol
 

@@ -9,7 +9,7 @@ UNIT_VARIABLES = (UNIT, UNITS, UNIT_RANK)
 
 
 def unit_variables(rank: int, world_size: int, unit_processes: int) -> dict[str, str]:
-    """Returns what a process is told of its unit. Consecutive ranks make a unit.
+    """Returns the variables by which a process knows its unit. Consecutive ranks make a unit.
 
     Args:
         rank: of the process in its group.
