@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from elastic_pytorch.training.learning_rate import scale_learning_rate
     from elastic_pytorch.training.sampler import ElasticSampler, Part
     from elastic_pytorch.training.training_loop import Step, steps
+    from elastic_pytorch.training.unit_mesh import unit_mesh
     from elastic_pytorch.training.work_timer import WorkTimer
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "report",
     "scale_learning_rate",
     "steps",
+    "unit_mesh",
 ]
 
 _MODULES = {
@@ -47,6 +49,7 @@ _MODULES = {
     "in_process": "elastic_pytorch.group.in_process",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
     "steps": "elastic_pytorch.training.training_loop",
+    "unit_mesh": "elastic_pytorch.training.unit_mesh",
 }
 _ADAPTERS = ("lightning",)  # to frameworks that this package does not depend on
 

@@ -19,6 +19,8 @@ def test_the_environment_is_read() -> None:
     assert settings.checkpoint_path is None
     watching = read_settings(ENVIRON | {"ELASTIC_PYTORCH_CHECKPOINT_PATH": "/checkpoints"})
     assert watching.checkpoint_path == Path("/checkpoints")
+    assert settings.unit_replicas == 1
+    assert read_settings(ENVIRON | {"ELASTIC_PYTORCH_UNIT_REPLICAS": "4"}).unit_replicas == 4
 
 
 @pytest.mark.parametrize(("grace", "stop"), [("0", 0), ("1", 0.75), ("2", 1.5), ("600", 599)])
@@ -40,6 +42,9 @@ def test_what_is_missing_is_named(name: str) -> None:
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "soon"),
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "nan"),
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "-1"),
+        ("ELASTIC_PYTORCH_UNIT_REPLICAS", "0"),
+        ("ELASTIC_PYTORCH_UNIT_REPLICAS", "1.5"),
+        ("ELASTIC_PYTORCH_UNIT_REPLICAS", "all"),
     ],
 )
 def test_what_is_malformed_is_named(name: str, value: str) -> None:

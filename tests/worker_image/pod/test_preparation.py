@@ -47,6 +47,7 @@ def needs(module: str) -> pytest.MarkDecorator:
     [
         "os.environ.get('RANK')",
         "'WORLD_SIZE' in os.environ",
+        "os.environ.get('ELASTIC_PYTORCH_UNIT')",
         "os.environ['MASTER_ADDR'] = '127.0.0.1'",
         "list(os.environ)",
         "os.environ.copy()",

@@ -69,6 +69,9 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
             "TORCHELASTIC_USE_AGENT_STORE": "False",
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
             "OMP_NUM_THREADS": "1",
+            "ELASTIC_PYTORCH_UNIT": str(pod),
+            "ELASTIC_PYTORCH_UNITS": "2",
+            "ELASTIC_PYTORCH_UNIT_RANK": str(local_rank),
         }
         assert event["argv"] == [str(SCRIPTS / "env.py"), str(local_rank) if pod == 0 else "1", "a b"]
         assert event["torch"] == (pod == 0)

@@ -42,7 +42,8 @@ state = elastic.State(None, every=1, model=model, optimizer=optimizer)
 
 def train() -> None:
     dist.init_process_group("gloo")
-    event("group", size=dist.get_world_size())
+    units = [int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")]
+    event("group", size=dist.get_world_size(), units=units)
     state.restore()
     ddp = DistributedDataParallel(model)
     while state.step < options.steps or dist.get_world_size() < options.world:

@@ -163,6 +163,10 @@ def not_for_this_rank(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:
     return sharded_and_cut(mesh)[0], DeviceMesh("cpu", [(dist.get_rank() + 1) % 4], _init_backend=False)
 
 
+def with_the_whole_mesh(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:
+    return sharded_and_cut(mesh)[0], elastic.unit_mesh(("pp", "tp"), (1, 2))
+
+
 def replicated_shards(mesh: DeviceMesh) -> tuple[nn.Module, None]:
     return fully_shard(new_model(), mesh=mesh), None
 
@@ -183,6 +187,7 @@ CASES: dict[Callable[[DeviceMesh], Any], str] = {
     with_the_other_mesh: "give both the same mesh",
     reduced_over_the_other_mesh: "give both the same mesh",
     not_for_this_rank: "this rank is not in",
+    with_the_whole_mesh: "ranks along pp and tp compute one sample together",
     replicated_shards: "",
     compiled: "",
     context_parallel: "",

@@ -16,6 +16,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, Worker, Worker
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from elastic_pytorch.agent.group_environment import group_environment
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.preparation import Preparation, PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
@@ -246,21 +247,17 @@ class ElasticAgent(LocalElasticAgent):
         for worker in worker_group.workers:
             worker.id = pids[worker.local_rank]
         taken = self._rendezvous_handler.taken
-        store = {"MASTER_ADDR": taken.store_address, "MASTER_PORT": str(taken.store_port)}
-        self._handover.keep_processes(
-            {
-                worker.id: {
-                    **store,
-                    "RANK": str(worker.global_rank),
-                    "ROLE_RANK": str(worker.role_rank),
-                    "GROUP_RANK": str(worker_group.group_rank),
-                    "WORLD_SIZE": str(worker.world_size),
-                    "ROLE_WORLD_SIZE": str(worker.role_world_size),
-                    "GROUP_WORLD_SIZE": str(worker_group.group_world_size),
-                }
-                for worker in worker_group.workers
-            }
-        )
+        environments = {
+            worker.id: group_environment(
+                worker,
+                group_rank=worker_group.group_rank,
+                group_world_size=worker_group.group_world_size,
+                store=(taken.store_address, taken.store_port),
+                unit_replicas=self._logs.unit_replicas,
+            )
+            for worker in worker_group.workers
+        }
+        self._handover.keep_processes(environments)
         self._rendezvous_handler.note_started()
         logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
 

@@ -131,7 +131,7 @@ def launch(
     )
     agent = ElasticAgent(
         spec,
-        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm),
+        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm, unit_replicas=settings.unit_replicas),
         handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds),
         rendezvous=rendezvous,
         client=client,

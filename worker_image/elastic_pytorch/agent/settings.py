@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.pod.units import UNIT_REPLICAS
 
 REST_SECONDS = 1.0
 GRACE_MARGIN_SECONDS = 1.0  # reserved from the pod's grace period for the agent's own end
@@ -36,6 +37,7 @@ class Settings:
         checkpoint_path: the folder to watch for checkpoints; None: none.
         prepare_seconds: how long workers may prepare before they are ready to join a group; None: they start when their group exists.
         check_first: the operator checks the node before workers start.
+        unit_replicas: how many pods a unit has.
         termination_log: the file whose content Kubernetes shows as the container's termination message.
     """
 
@@ -53,6 +55,7 @@ class Settings:
     checkpoint_path: Path | None = None
     prepare_seconds: float | None = None
     check_first: bool = False
+    unit_replicas: int = 1
 
     @property
     def stop_seconds(self) -> float:
@@ -82,6 +85,12 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             raise SettingsError(f"{name} is {text!r}, which is not a number of at least 0")
         return value
 
+    def count(name: str) -> int:
+        text = environ.get(name) or "1"
+        if not text.isdecimal() or not int(text):
+            raise SettingsError(f"{name} is {text!r}, which is not a whole number of at least 1")
+        return int(text)
+
     url = required("ELASTIC_PYTORCH_OPERATOR_URL")
     try:
         parts = urlsplit(url)
@@ -105,6 +114,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         check_first=bool(environ.get("ELASTIC_PYTORCH_CHECK_FIRST")),
+        unit_replicas=count(UNIT_REPLICAS),
         checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
     )
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.pod.planned_stop import script_end
+from elastic_pytorch.pod.units import UNIT_VARIABLES
 
 PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process that has no group yet
-# What torchrun says of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
+# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
 GROUP_VARIABLES = frozenset(
     {
         "RANK",
@@ -25,6 +26,7 @@ GROUP_VARIABLES = frozenset(
         "ROLE_WORLD_SIZE",
         "MASTER_ADDR",
         "MASTER_PORT",
+        *UNIT_VARIABLES,
     }
 )
 # What reads or lists the environment on behalf of no group: for settings of its own, or for a compiler that it starts. Lightning's does

@@ -6,6 +6,7 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing import LogsSpecs
 
 from elastic_pytorch.pod.preparation import GROUP_VARIABLES, PREPARING
+from elastic_pytorch.pod.units import unit_variables
 from elastic_pytorch.processes.stderr_tail import STDERR, StderrTails
 from elastic_pytorch.stopping.stacks import COLD_START
 
@@ -17,22 +18,27 @@ class WorkerLogs(LogsSpecs):
         specs: the output that torchrun's options ask for.
         tails: where stderr goes.
         warm: whether workers are forked, or start as a new interpreter.
+        unit_replicas: how many pods a unit has.
 
     Attributes:
         tails: where stderr goes.
+        unit_replicas: how many pods a unit has.
         preparing: the workers start before their group exists.
     """
 
-    def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool) -> None:
+    def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1) -> None:
         self._specs = specs
         self.tails = tails
         self._warm = warm
+        self.unit_replicas = unit_replicas
         self.preparing = False
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
         """Returns torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
         destinations = self._specs.reify(envs)
         for local_rank, environment in envs.items():
+            unit_processes = self.unit_replicas * int(environment["LOCAL_WORLD_SIZE"])
+            environment.update(unit_variables(int(environment["RANK"]), int(environment["WORLD_SIZE"]), unit_processes))
             if self.preparing:
                 for name in GROUP_VARIABLES:
                     environment.pop(name, None)

@@ -71,7 +71,7 @@ class ElasticSampler(Sampler[list[int]]):
 
     Raises:
         TypeError: the data has no length, or a size is not a whole number.
-        ValueError: a size is invalid; or this rank is not in the mesh.
+        ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only data-parallel.
     """
 
     def __init__(

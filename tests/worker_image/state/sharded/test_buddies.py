@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def places(nodes: str, per_pod: int = 1, replicas: int = 1) -> list[Place]:
-    """A pod for each letter, on the node of that name."""
+def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[Place]:
+    """A pod for each letter, on the node of that name; a unit for so many of them."""
     ranks = [(pod, ord(node)) for pod, node in enumerate(nodes) for _ in range(per_pod)]
-    return [Place(pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
+    return [Place(pod // unit, pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,16 @@ def places(nodes: str, per_pod: int = 1, replicas: int = 1) -> list[Place]:
         (places("abab", replicas=2), [1, 0, 3, 2]),
         (places("aabb", replicas=2), [None] * 4),
         (places("aaaa", replicas=2), [None] * 4),
+        (places("abcd", unit=2), [2, 3, 0, 1]),
+        (places("abcdef", unit=2), [2, 3, 4, 5, 0, 1]),
+        (places("aabb", per_pod=2, unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
+        (places("aaaabbbb", unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
+        (places("abcd", unit=4), [1, 2, 3, 0]),
+        (places("abcd", replicas=2, unit=2), [None] * 4),
+        (places("abab", unit=2), [2, 3, 0, 1]),
+        (places("abab", replicas=2, unit=2), [None] * 4),
+        (places("aaaabbbb", replicas=4, unit=2), [None] * 8),
+        (places("aaaabb", replicas=3, unit=2), [None] * 6),
     ],
     ids=[
         "one pod",
@@ -39,10 +49,30 @@ def places(nodes: str, per_pod: int = 1, replicas: int = 1) -> list[Place]:
         "replica beside",
         "replica",
         "near",
+        "units",
+        "three units",
+        "units on nodes",
+        "units beside each other",
+        "one unit",
+        "replicated units",
+        "units across nodes",
+        "replicas across nodes",
+        "replicas on two nodes",
+        "more on one node",
     ],
 )
 def test_copies_are_on_another_node(group: list[Place], to: list[int | None]) -> None:
     assert buddies(group) == to
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=4, max_size=12), st.integers(2, 3), st.integers(1, 3))
+def test_no_copy_is_in_the_same_unit(nodes: list[str], unit: int, per_pod: int) -> None:
+    group = places("".join(nodes[: len(nodes) // unit * unit]), per_pod, unit=unit)
+    to = buddies(group)
+    receivers = [each for each in to if each is not None]
+    assert len(set(receivers)) == len(receivers) == len(group), "each keeps one copy"
+    several = group[-1].unit > 0
+    assert all(group[buddy].unit != group[rank].unit or not several for rank, buddy in enumerate(to) if buddy is not None)
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=2, max_size=12), st.integers(1, 3))

@@ -44,7 +44,7 @@ def until_copied(state: ShardedState) -> None:
 
 def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: float = 600.0) -> tuple[int, list[list[float]]]:
     """Where it began, and what it has after each step, that one first."""
-    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     model, optimizer = build()
     state = ShardedState(folder, every=1, flush_seconds=flush_seconds, model=model, optimizer=optimizer)
     begun = state.restore()
@@ -74,6 +74,20 @@ def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> N
         for each, outcomes in run_pods(servers, 1, train, None, 12):
             assert each == 6
             torch.testing.assert_close(outcomes, undisturbed[each:])
+
+
+def train_in_units(unit_replicas: int, steps: int) -> tuple[int, list[list[float]]]:
+    os.environ |= {"ELASTIC_PYTORCH_UNIT_REPLICAS": str(unit_replicas), "ELASTIC_PYTORCH_NODE": "the same for all"}
+    return train(None, steps)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_shards_of_a_whole_unit_are_in_another_one(lost: int) -> None:
+    """A pod is lost, and the next group has no place for the others of its unit."""
+    with pods(4) as servers:
+        [(_, outcomes), *_] = run_pods(servers, 1, train_in_units, 2, 6)
+        del servers[2 * lost : 2 * lost + 2]
+        assert run_pods(servers, 1, train_in_units, 2, 6) == [(6, outcomes[6:])] * 2
 
 
 @pytest.mark.parametrize(("pods_before", "lost", "pods_after"), [(2, 0, 1), (2, 1, 3), (4, 2, 3), (4, 0, 5)])

@@ -1,5 +1,6 @@
-"""Which rank keeps a copy of another one's shards: one of another pod, on another node where there is one."""
+"""Which rank keeps a copy of another one's shards: one of another unit of pods, on another node where there is one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,47 +9,51 @@ class Place(NamedTuple):
     """Where a rank is, and what it has.
 
     Attributes:
+        unit: the number of its unit, whose pods leave the group together.
         pod: the number of its pod.
         node: a number of the node that the pod is on.
         shards: of the model: ranks with the same number have the same shards.
     """
 
+    unit: int
     pod: int
     node: int
     shards: int
 
 
 def buddies(places: Sequence[Place]) -> list[int | None]:
-    """Returns to which rank each rank sends a copy of its shards; None: a rank of another pod has them, or there is no other pod.
+    """Returns to which rank each rank sends a copy of its shards; None: a rank of another unit has them, or there is no other pod.
 
-    Each rank receives one copy at most. The pods are sorted by node, and each sends to the one that follows at a distance of the most
-    pods that a node has: that one is on another node, unless a single node has more than half of the pods.
+    Each rank receives one copy at most. The units are sorted by node, and each sends to the one that follows at a distance of the most
+    units that a node has: that one is on another node, unless a single node has more than half of the units. In a group of one unit the
+    pods do so among themselves: it goes on when the pod that is lost has been replaced.
     """
-    pods = sorted({(place.node, place.pod) for place in places})
-    if len(pods) < 2:
-        return [None] * len(places)
-    nodes = [node for node, _ in pods]
-    distance = max(nodes.count(node) for node in set(nodes)) % len(pods) or 1
-    number = {pod: at for at, (_, pod) in enumerate(pods)}
+    several_units = len({place.unit for place in places}) > 1
+    lost_together = [place.unit if several_units else place.pod for place in places]
+    nodes: dict[int, set[int]] = {}
     ranks: dict[int, list[int]] = {}
-    for rank, place in enumerate(places):
-        ranks.setdefault(place.pod, []).append(rank)
-    alike: dict[int, set[tuple[int, int]]] = {}  # where the same shards are: node and pod
-    for place in places:
-        alike.setdefault(place.shards, set()).add((place.node, place.pod))
-    several_nodes = len(set(nodes)) > 1
+    alike: dict[int, set[int]] = {}  # who has the same shards
+    for rank, (one, place) in enumerate(zip(lost_together, places, strict=True)):
+        nodes.setdefault(one, set()).add(place.node)
+        ranks.setdefault(one, []).append(rank)
+        alike.setdefault(place.shards, set()).add(one)
+    if len(nodes) < 2:
+        return [None] * len(places)
+    order = sorted(nodes, key=lambda one: (min(nodes[one]), one))
+    first_nodes = Counter(min(each) for each in nodes.values())
+    distance = max(first_nodes.values()) % len(order) or 1
+    follows = {one: order[(at + distance) % len(order)] for at, one in enumerate(order)}
 
-    def is_safe(place: Place) -> bool:
-        others = alike[place.shards] - {(place.node, place.pod)}
-        return any(node != place.node for node, _ in others) if several_nodes else bool(others)
-
-    def target(rank: int, place: Place) -> int | None:
-        if is_safe(place):
+    def target(rank: int) -> int | None:
+        one = lost_together[rank]
+        others = alike[places[rank].shards] - {one}
+        if any(nodes[one].isdisjoint(nodes[other]) for other in others):
             return None
-        _, pod = pods[(number[place.pod] + distance) % len(pods)]
-        return ranks[pod][ranks[place.pod].index(rank)]
+        if others and not nodes[one].isdisjoint(nodes[follows[one]]):
+            return None  # a copy would be as near
+        return ranks[follows[one]][ranks[one].index(rank)]
 
-    return [target(rank, place) for rank, place in enumerate(places)]
+    return [target(rank) for rank in range(len(places))]
 
 
 def receivers_of_leaving(leaves: Sequence[bool], places: Sequence[Place]) -> dict[int, int] | None:

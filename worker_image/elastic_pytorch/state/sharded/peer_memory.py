@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.pod.units import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
@@ -72,7 +73,7 @@ class PeerMemory:
         self._group = group
         ranks = TorchGroup(group)
         shards = digest_number(repr([(name, region_of(each)) for name, each in _sharded_parameters(objects)]))
-        told = ranks.gather([pod_number(), digest_number(_node()), shards])
+        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards])
         self._places = [Place(*each) for each in told]
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None

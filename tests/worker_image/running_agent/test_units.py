@@ -1,0 +1,117 @@
+"""Groups of units of several pods: what the processes are told of them as units join and leave, and what becomes of a training."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+
+import elastic_pytorch as elastic
+import pytest
+from torch.optim import AdamW
+
+from tests.torch_features import FSDP2, FSDP2_REASON
+from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.running_agent.test_state_changes import lineage
+from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, texts
+
+pytestmark = [pytest.mark.torch, pytest.mark.process]
+
+Agents = Callable[..., Agent]
+needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
+ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
+
+
+EPOCHS, BATCH = 6, 12
+STEPS = EPOCHS * -(-SAMPLES // BATCH)
+
+
+def start(agents: Agents, *workers: str, step_seconds: float = 0.05) -> list[Agent]:
+    script = (SCRIPTS / "units.py", "--epochs", EPOCHS, "--step-seconds", step_seconds)
+    return [agents(worker, *script, **ENVIRONMENT) for worker in workers]
+
+
+def finish(operator: ScriptedOperator, events: Events, *workers: str) -> None:
+    """Waits for the end, and checks that the parameters are those of one process that has seen each sample once in an epoch."""
+    operator.wait_for("succeeded", *workers)
+    operator.end("complete")
+    parameters = plain_training()
+    for done in events.wait(len(workers), what="done"):
+        assert done["parameters"] == pytest.approx(parameters, rel=1e-8, abs=1e-10)
+    steps = lineage(events)
+    assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
+    seen: Counter[tuple[int, int]] = Counter()
+    for ranks in steps.values():
+        first, second = ({event["UNIT"]: event for event in ranks if event["UNIT_RANK"] == number} for number in (0, 1))
+        assert len(first) == len(second) == first[0]["UNITS"]
+        assert all(first[unit]["samples"] == second[unit]["samples"] for unit in first), "a unit computes one share"
+        seen.update((event["epoch"], sample) for event in first.values() for sample in event["samples"])
+    assert seen == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
+
+
+def plain_training() -> list[float]:
+    model, data = new_model(), texts()
+    optimizer = AdamW(model.parameters(), lr=1e-2)
+    sampler = elastic.ElasticSampler(data, BATCH, seed=3)
+    for _ in sampler.epochs(EPOCHS):
+        order = list(chain.from_iterable(sampler))
+        for begin in range(0, SAMPLES, BATCH):
+            inputs, targets, _ = data[order[begin : begin + BATCH]]
+            loss_of(model, inputs, targets).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        sampler.load_state_dict(sampler.state_dict() | {"epoch": sampler.epoch + 1})
+    return [number for parameter in model.parameters() for number in parameter.flatten().tolist()]
+
+
+@needs_fsdp2
+def test_units_leave_and_join_and_train_what_one_process_does(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
+    start(agents, "w0", "w1", "w2", "w3", "w4", "w5")
+    operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
+    operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
+    events.until_step(5, 6, 60.0)
+    operator.declare("w0", "w1", "w4", "w5", orderly=True)
+    events.until_step(20, 4, 60.0)
+    operator.declare("w2", "w3", "w0", "w1", "w4", "w5", orderly=True)
+    finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
+    computed = Counter(event["step"] for event in events.all(what="step", worker="w0"))
+    assert set(computed.values()) == {1}, "every step was computed once"
+
+
+@needs_fsdp2
+def test_a_lost_pod_takes_its_unit_along_and_its_shards_are_in_another_one(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
+    lost, *_ = start(agents, "w2", "w3", "w0", "w1", "w4", "w5", step_seconds=0.15)
+    operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
+    operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
+    events.until_step(20, 6, 60.0)
+    lost.kill()
+    operator.declare("w0", "w1", "w4", "w5")
+    events.wait(2, what="restored", worker="w0")
+    start(agents, "w6", step_seconds=0.15)
+    events.until_step(40, 4, 60.0)
+    operator.wait_for("ready", "w3", "w6")
+    operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
+    finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3")
+    first, after_loss, _ = events.all(what="restored", worker="w0")
+    assert first["step"] == 0
+    assert after_loss["step"] > 0, "the state was in the memory of the units that are left"
+
+
+def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    """They join with `in_process`, and have been prepared."""
+    for worker in ("w0", "w1", "w2", "w3"):
+        script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4)
+        agents(worker, *script, **ENVIRONMENT, ELASTIC_PYTORCH_PREPARE_SECONDS=600)
+    operator.wait_for("ready", "w0", "w1", "w2", "w3")
+    operator.declare("w0", "w1")
+    events.until_step(3, 2, 60.0)
+    operator.declare("w2", "w3", "w0", "w1", orderly=True)
+    events.wait(4, what="group", size=4)
+    told = {size: {event["worker"]: event["units"] for event in events.all(what="group", size=size)} for size in (2, 4)}
+    assert told == {
+        2: {"w0": [0, 1, 0], "w1": [0, 1, 1]},
+        4: {"w2": [0, 2, 0], "w3": [0, 2, 1], "w0": [1, 2, 0], "w1": [1, 2, 1]},
+    }
