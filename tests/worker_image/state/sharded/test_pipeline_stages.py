@@ -5,6 +5,7 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 # isort: split
 
 import os
+from collections import OrderedDict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW
+from torch.utils.data import DataLoader
 
 from tests.worker_image.state.sharded.test_sharded_memory import until_copied
 from tests.worker_image.state.test_state_memory import pods, run_pods
@@ -125,6 +127,12 @@ def told_of_all() -> dict[str, str]:
     mesh = elastic.unit_mesh(("pp",), (2,))["replicate"]
     tied = nn.ModuleDict({"table": nn.Linear(3, 3), str(number): nn.Linear(2, 2)})
     other_shape = nn.ModuleDict({str(number): nn.Linear(2 + replica, 2)})
+    stage = fully_shard(nn.Sequential(OrderedDict({str(number): nn.Linear(2, 2)})), mesh=mesh)
+    optimizer, sampler = AdamW(stage.parameters()), elastic.ElasticSampler(8, 2, mesh=mesh)
+    state = ShardedState(None, name="steps", memory=False, model=stage, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    with pytest.raises(RuntimeError, match=r"the model is a stage of a pipeline.*sampler\.part"):
+        elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, optimizer, max_steps=1)  # type: ignore[arg-type]
     return {
         "tied": words_for(tied, "tied"),
         "other shape": words_for(other_shape, "shape"),

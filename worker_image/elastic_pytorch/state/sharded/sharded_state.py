@@ -145,6 +145,11 @@ class ShardedState(State):
         self._begin_steps()
         return self._step
 
+    @property
+    def has_stages(self) -> bool:
+        """Whether the ranks have the stages of a pipeline, as `restore` has found."""
+        return len(set(self._stages)) > 1
+
     def flush(self, timeout_seconds: float = 0.0) -> bool:
         """Writes the last step to the disk if it is not there yet. To be called by all ranks; not needed with `total_steps`.
 
