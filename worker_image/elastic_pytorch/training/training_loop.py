@@ -112,7 +112,7 @@ def steps(
     Raises:
         TypeError: the loader has no ElasticSampler.
         ValueError: there is no end.
-        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients; the
+        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients. Or the
             model's mesh and the sampler's do not fit; or the model is a stage of a pipeline.
     """
     if epochs is None and max_steps is None:
