@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
+from torch import Tensor, nn
 from torch.optim import AdamW
 
 from tests.torch_features import FSDP2, FSDP2_REASON
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.running_agent.test_state_changes import lineage
 from tests.worker_image.scripted_operator import ScriptedOperator
-from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, texts
+from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, texts, whole_loss
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
@@ -25,18 +27,16 @@ EPOCHS, BATCH = 6, 12
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
-def start(agents: Agents, *workers: str, step_seconds: float = 0.05) -> list[Agent]:
-    script = (SCRIPTS / "units.py", "--epochs", EPOCHS, "--step-seconds", step_seconds)
-    return [agents(worker, *script, **ENVIRONMENT) for worker in workers]
+def start(agents: Agents, *workers: str, script: str = "units.py", step_seconds: float = 0.05) -> list[Agent]:
+    options = ("--epochs", EPOCHS, "--step-seconds", step_seconds)
+    return [agents(worker, SCRIPTS / script, *options, **ENVIRONMENT) for worker in workers]
 
 
-def finish(operator: ScriptedOperator, events: Events, *workers: str) -> None:
-    """Waits for the end, and checks that the parameters are those of one process that has seen each sample once in an epoch."""
+def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, list[float]]:
+    """Waits for the end, and checks that each sample was computed once in an epoch. Returns the parameters of each worker."""
     operator.wait_for("succeeded", *workers)
     operator.end("complete")
-    parameters = plain_training()
-    for done in events.wait(len(workers), what="done"):
-        assert done["parameters"] == pytest.approx(parameters, rel=1e-8, abs=1e-10)
+    done = {event["worker"]: event["parameters"] for event in events.wait(len(workers), what="done")}
     steps = lineage(events)
     assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
     seen: Counter[tuple[int, int]] = Counter()
@@ -46,9 +46,12 @@ def finish(operator: ScriptedOperator, events: Events, *workers: str) -> None:
         assert all(first[unit]["samples"] == second[unit]["samples"] for unit in first), "a unit computes one share"
         seen.update((event["epoch"], sample) for event in first.values() for sample in event["samples"])
     assert seen == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
+    assert done.keys() == set(workers)
+    return done
 
 
-def plain_training() -> list[float]:
+def plain_training(loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of) -> Any:
+    """The parameters of one process that trains without interruption, within what the order of sums may change."""
     model, data = new_model(), texts()
     optimizer = AdamW(model.parameters(), lr=1e-2)
     sampler = elastic.ElasticSampler(data, BATCH, seed=3)
@@ -56,27 +59,41 @@ def plain_training() -> list[float]:
         order = list(chain.from_iterable(sampler))
         for begin in range(0, SAMPLES, BATCH):
             inputs, targets, _ = data[order[begin : begin + BATCH]]
-            loss_of(model, inputs, targets).backward()
+            loss(model, inputs, targets).backward()
             optimizer.step()
             optimizer.zero_grad()
         sampler.load_state_dict(sampler.state_dict() | {"epoch": sampler.epoch + 1})
-    return [number for parameter in model.parameters() for number in parameter.flatten().tolist()]
+    parameters = [number for parameter in model.parameters() for number in parameter.flatten().tolist()]
+    return pytest.approx(parameters, rel=1e-8, abs=1e-10)
 
 
-@needs_fsdp2
-def test_units_leave_and_join_and_train_what_one_process_does(
-    operator: ScriptedOperator, events: Events, agents: Agents
-) -> None:
-    start(agents, "w0", "w1", "w2", "w3", "w4", "w5")
+def change_units(operator: ScriptedOperator, events: Events, agents: Agents, script: str) -> dict[str, list[float]]:
+    """Trains with three units, two, and three again; returns the parameters of each worker."""
+    start(agents, "w0", "w1", "w2", "w3", "w4", "w5", script=script)
     operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
     operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
     events.until_step(5, 6, 60.0)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
     events.until_step(20, 4, 60.0)
     operator.declare("w2", "w3", "w0", "w1", "w4", "w5", orderly=True)
-    finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
+    done = finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
     computed = Counter(event["step"] for event in events.all(what="step", worker="w0"))
     assert set(computed.values()) == {1}, "every step was computed once"
+    return done
+
+
+@needs_fsdp2
+def test_tensor_parallel_units_train_what_one_process_does(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    parameters = plain_training()
+    assert all(each == parameters for each in change_units(operator, events, agents, "units.py").values())
+
+
+@needs_fsdp2
+def test_pipelines_train_what_one_process_does(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+    done = change_units(operator, events, agents, "pipeline.py")
+    parameters = plain_training(lambda model, inputs, targets: whole_loss(model(inputs), targets))
+    for first, second in (("w2", "w3"), ("w0", "w1"), ("w4", "w5")):
+        assert done[first] + done[second] == parameters
 
 
 @needs_fsdp2
@@ -94,7 +111,8 @@ def test_a_lost_pod_takes_its_unit_along_and_its_shards_are_in_another_one(
     events.until_step(40, 4, 60.0)
     operator.wait_for("ready", "w3", "w6")
     operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
-    finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3")
+    parameters = plain_training()
+    assert all(each == parameters for each in finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3").values())
     first, after_loss, _ = events.all(what="restored", worker="w0")
     assert first["step"] == 0
     assert after_loss["step"] > 0, "the state was in the memory of the units that are left"

@@ -23,6 +23,11 @@ def new_model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
 
 
+def whole_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean over all tokens, of which each sample has equally many."""
+    return cross_entropy(outputs.flatten(0, 1), targets.clamp(min=0).flatten())
+
+
 def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """The mean over the tokens that count."""
     return cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)

@@ -250,9 +250,8 @@ class ElasticAgent(LocalElasticAgent):
         environments = {
             worker.id: group_environment(
                 worker,
-                group_rank=worker_group.group_rank,
-                group_world_size=worker_group.group_world_size,
                 store=(taken.store_address, taken.store_port),
+                local_world_size=worker_group.spec.local_world_size,
                 unit_replicas=self._logs.unit_replicas,
             )
             for worker in worker_group.workers

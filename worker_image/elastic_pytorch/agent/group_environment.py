@@ -15,27 +15,25 @@ class GroupWorker(Protocol):
 
 
 def group_environment(
-    worker: GroupWorker, *, group_rank: int, group_world_size: int, store: tuple[str, int], unit_replicas: int
+    worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
 ) -> dict[str, str]:
     """Returns the variables that depend on the group.
 
     Args:
         worker: the process.
-        group_rank: of its pod.
-        group_world_size: how many pods the group has.
         store: the address and the port of the group's store.
+        local_world_size: how many processes a pod has.
         unit_replicas: how many pods a unit has.
     """
     address, port = store
-    unit_processes = unit_replicas * worker.world_size // group_world_size
     return {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "RANK": str(worker.global_rank),
         "ROLE_RANK": str(worker.role_rank),
-        "GROUP_RANK": str(group_rank),
+        "GROUP_RANK": str(worker.global_rank // local_world_size),
         "WORLD_SIZE": str(worker.world_size),
         "ROLE_WORLD_SIZE": str(worker.role_world_size),
-        "GROUP_WORLD_SIZE": str(group_world_size),
-        **unit_variables(worker.global_rank, worker.world_size, unit_processes),
+        "GROUP_WORLD_SIZE": str(worker.world_size // local_world_size),
+        **unit_variables(worker.global_rank, worker.world_size, unit_replicas * local_world_size),
     }

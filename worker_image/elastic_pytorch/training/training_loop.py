@@ -112,8 +112,8 @@ def steps(
     Raises:
         TypeError: the loader has no ElasticSampler.
         ValueError: there is no end.
-        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients; or the
-            model's mesh and the sampler's do not fit.
+        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients. Or the
+            model's mesh and the sampler's do not fit; or the model is a stage of a pipeline.
     """
     if epochs is None and max_steps is None:
         raise ValueError("say when to end: epochs=, or max_steps=, or both")
@@ -124,6 +124,11 @@ def steps(
     if missing:
         raise RuntimeError(
             f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
+        )
+    if getattr(state, "has_stages", False):
+        raise RuntimeError(
+            "the model is a stage of a pipeline: its backward pass takes a schedule, and the loss only the last stage. Write the loop with "
+            "sampler.part, in which all ranks read part.weight"
         )
     ranks = sampler.data_parallel
     ranks.check(model)

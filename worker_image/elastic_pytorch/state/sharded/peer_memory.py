@@ -1,13 +1,11 @@
 """What the ranks of a group keep of a sharded state for each other: in their own pods' memory, and as copies in another pod's."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
@@ -17,9 +15,10 @@ from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
-from elastic_pytorch.state.sharded.regions import local_part, region_of
+from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
+from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.values.alike import digest_number
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -48,6 +47,7 @@ class PeerMemory:
         self._memory = ShardMemory(name, client)
         self._copies: PeerCopies | None = None
         self._group: dist.ProcessGroup | None = None
+        self._stages: Sequence[int] = ()
         self._places: list[Place] = []
         self._to: list[int | None] = []  # where each rank sends the copy of its shards
         self._source: int | None = None  # the rank whose copy comes here
@@ -63,17 +63,17 @@ class PeerMemory:
         """What this rank commits to."""
         return self._memory.own
 
-    def form(self, objects: Mapping[str, Any], group: dist.ProcessGroup | None) -> StateVersion:
+    def form(self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None) -> StateVersion:
         """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective.
 
         Args:
             objects: what is registered.
+            stages: of the pipeline, a number for each rank.
             group: of a backend that sends CPU tensors; None: the default group.
         """
-        self._group = group
+        self._group, self._stages = group, stages
         ranks = TorchGroup(group)
-        shards = digest_number(repr([(name, region_of(each)) for name, each in _sharded_parameters(objects)]))
-        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards])
+        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards_number(objects, stages[ranks.rank])])
         self._places = [Place(*each) for each in told]
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
@@ -97,11 +97,12 @@ class PeerMemory:
         assert self._chosen is not None
         states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
         template = {"objects": {name: each.state_dict() for name, each in objects.items()}}
-        return read_state(self._chosen, self._memory, template, group)
+        return read_state(self._chosen, self._memory, template, self._stages, group)
 
     def payload(self, tree: Tree) -> Tree:
         """Returns what this rank keeps of a state."""
-        return payload(tree, dist.get_rank(self._group), [place.shards for place in self._places])
+        rank = dist.get_rank(self._group)
+        return payload(tree, rank, [place.shards for place in self._places], self._stages[rank])
 
     def check_room(self, tree: Tree) -> None:
         """Makes sure that the container has the memory for all that is kept. Collective.
@@ -217,16 +218,6 @@ class PeerMemory:
     def _seal(self) -> None:
         self.copying = False
         self._memory.keep(self._on_its_way)
-
-
-def _sharded_parameters(objects: Mapping[str, Any]) -> list[tuple[str, DTensor]]:
-    return [
-        (f"{name}.{path}", parameter)
-        for name, each in objects.items()
-        if isinstance(each, torch.nn.Module)
-        for path, parameter in each.named_parameters()
-        if isinstance(parameter, DTensor)
-    ]
 
 
 def _node() -> str:

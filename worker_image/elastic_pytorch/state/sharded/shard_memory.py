@@ -16,7 +16,7 @@ from elastic_pytorch.state.sharded.held_parts import Chosen, Held
 from elastic_pytorch.state.sharded.regions import Piece, Region, Uncovered, local_part, pieces, region_of
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 
-LAYOUT = 1
+LAYOUT = 2
 SLOTS = 2  # the version that has a copy, and the newest one
 TAG = 4712
 
@@ -70,18 +70,20 @@ class ShardMemory:
             snapshot.close()
 
 
-def payload(tree: Tree, part: int, shards_of: Sequence[int]) -> Tree:
+def payload(tree: Tree, part: int, shards_of: Sequence[int], stage: int) -> Tree:
     """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is.
 
     Args:
         tree: the state.
         part: the rank.
         shards_of: what each rank has of the model, see `Held`.
+        stage: of the pipeline.
     """
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
         "part": part,
+        "stage": stage,
         "shards_of": list(shards_of),
         "shards": [_encoded(keys, tensor) for keys, tensor in shards.items()],
         "rest": rest,
@@ -93,13 +95,16 @@ def _encoded(keys: Keys, tensor: DTensor) -> list[Any]:
     return [keys, list(tensor.shape), list(region.offset), local_part(tensor).contiguous()]
 
 
-def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: dist.ProcessGroup | None) -> Tree:
-    """Puts a state together from what the group's ranks hold of it. Collective.
+def read_state(
+    chosen: Chosen, memory: ShardMemory, template: Tree, stages: Sequence[int], group: dist.ProcessGroup | None
+) -> Tree:
+    """Puts a state together from what the group's ranks hold of it: for each stage from what its ranks have committed. Collective.
 
     Args:
         chosen: which version, and where its parts are.
         memory: of this rank.
         template: the state of the objects that are restored, with the sharded tensors that are filled.
+        stages: of the ranks.
         group: of a backend that sends CPU tensors; None: the default group.
 
     Returns:
@@ -112,14 +117,22 @@ def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: dist.
     of_part = {**chosen.others, **chosen.parts}
     mapped = {part: memory.mapped(held) for part, held in of_part.items() if held.holder == rank}
     told: list[Any] = [None] * size
-    mine = {part: _description(mapped[part].tree) for part in mapped if part in chosen.parts}
+    mine = {part: (mapped[part].tree["stage"], _description(mapped[part].tree)) for part in mapped if part in chosen.parts}
     random = {part: mapped[part].tree["rest"]["random"] for part in mapped}
     dist.all_gather_object(told, (mine, random), group=group)
     described: dict[int, dict[Keys, tuple[tuple[int, ...], str, Region]]] = {}
+    firsts: dict[int, int] = {}  # the first part of each stage
     randoms: dict[int, Any] = {}
     for parts, generators in told:
-        described.update(parts)
+        for part, (stage, description) in parts.items():
+            firsts[stage] = min(part, firsts.get(stage, part))
+            if stage == stages[rank]:
+                described[part] = description
         randoms.update(generators)
+    if firsts.keys() != set(stages):
+        raise RuntimeError(
+            f"the state in memory does not fit this script: it is cut into {len(firsts)} stages of other parameters"
+        )
     targets = _targets(described, template)
     wanted = {keys: region_of(tensor) for keys, tensor in targets.items()}
     held = {part: {keys: region for keys, (_, _, region) in regions.items()} for part, regions in described.items()}
@@ -129,8 +142,11 @@ def read_state(chosen: Chosen, memory: ShardMemory, template: Tree, group: dist.
         raise RuntimeError(f"the state in memory does not fit this script: {error}") from error
     sources = {part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]} for part, each in mapped.items()}
     _fill(plan, {part: each.holder for part, each in chosen.parts.items()}, sources, targets, group)
-    first = min(chosen.parts)
-    rest = _rest_of(mapped[first].tree if first in mapped else None, chosen.parts[first].holder, group)
+    rests = {
+        stage: _rest_of(mapped[part].tree if part in mapped else None, chosen.parts[part].holder, group)
+        for stage, part in sorted(firsts.items())
+    }
+    rest, first = rests[stages[rank]], firsts[stages[rank]]
     rest["random"] = randoms.get(rank, randoms[first]) if chosen.world_size == size else randoms[first]
     for keys, tensor in targets.items():
         insert(rest, keys, tensor)

@@ -6,7 +6,7 @@ must share the folder. Torch reads its own metadata file with pickle: load only 
 
 import errno
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,7 +102,14 @@ def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
 
 
 def save_sharded(
-    folder: Path, version: StateVersion, tree: Tree, keep: int, *, group: Any = None, engine: Engine | None = None
+    folder: Path,
+    version: StateVersion,
+    tree: Tree,
+    keep: int,
+    *,
+    stages: Sequence[int] = (),
+    group: Any = None,
+    engine: Engine | None = None,
 ) -> None:
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
@@ -111,6 +118,7 @@ def save_sharded(
         version: of the state.
         tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
         keep: how many checkpoints to leave there.
+        stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
         engine: what writes files of its own beside the tree.
 
@@ -135,7 +143,15 @@ def save_sharded(
             _write_shards(partial, shards, group)
         names = _written_by_engine(engine, partial, group) if engine is not None else []
         gathered: list[Any] = [None] * world_size
-        dist.all_gather_object(gathered, _written_by(rank, partial, names), group=group)
+
+        def write_stage() -> list[str]:
+            if not stages or rank == 0 or stages.index(stages[rank]) < rank:
+                return []
+            content = {"rest": rest, "shards": list(shards)}
+            path = write(_stage_folder(partial, stages[rank]), version, payload_chunks(content), keep=1)
+            return [str(path.relative_to(partial))]
+
+        dist.all_gather_object(gathered, _written_by(rank, partial, names, write_stage), group=group)
         for of_rank in gathered:
             if isinstance(of_rank, OSError):
                 raise of_rank
@@ -146,6 +162,7 @@ def save_sharded(
             if missing:
                 raise OSError(errno.ENOENT, f"{folder} is not one folder for all ranks: rank 0 does not see {missing[0]}")
             content = {"rest": rest, "shards": list(shards), "files": [tuple(file) for file in files]}
+            content["stages"] = list(dict.fromkeys(stages))  # this one's is the first
             write(partial, version, payload_chunks(content), keep=1)
             publish(partial, folder, version, keep)
             return 0
@@ -157,8 +174,16 @@ def save_sharded(
         raise
 
 
-def _written_by(rank: int, partial: Path, of_engine: list[str]) -> list[ShardFile] | OSError:
+def _stage_folder(checkpoint: Path, stage: int) -> Path:
+    """Returns the folder of what is not sharded of a stage; that of rank 0's stage is in the checkpoint's own file."""
+    return checkpoint / f"stage-{stage}"
+
+
+def _written_by(
+    rank: int, partial: Path, of_engine: list[str], write_stage: Callable[[], list[str]]
+) -> list[ShardFile] | OSError:
     try:
+        of_engine = [*of_engine, *write_stage()]
         sync_files(partial, of_engine)
         own = [path.name for mine in (f"__{rank}_*", *([".metadata"] if rank == 0 else [])) for path in partial.glob(mine)]
         return describe_files(partial, [*own, *of_engine])
@@ -196,13 +221,19 @@ def newest_sharded(folder: Path) -> StateVersion | None:
 
 
 def load_sharded(
-    folder: Path, template: Callable[[], Tree], *, group: Any = None, engine: Engine | None = None
+    folder: Path,
+    template: Callable[[], Tree],
+    *,
+    stages: Sequence[int] = (),
+    group: Any = None,
+    engine: Engine | None = None,
 ) -> tuple[StateVersion, Tree] | None:
     """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
     Args:
         folder: of the checkpoints, shared by all ranks.
         template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint.
+        stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
         engine: what reads files of its own beside the tree.
 
@@ -215,6 +246,8 @@ def load_sharded(
     """
     for version, path in _candidates(folder, group):
         content = _content_if_whole(path, version, group)
+        if content is not None and (len(set(stages)) > 1 or len(content.get("stages", ())) > 1):
+            content = _content_of_stage(path, version, content, stages, group)
         if content is None:
             continue
         shards, _ = taken_apart(template())
@@ -275,6 +308,28 @@ def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | N
     if not _whole_for_all(_nothing if rank == 0 else lambda: until_seen(look), path, group):
         return None
     return content if _whole_for_all(check, path, group) else None
+
+
+def _content_of_stage(path: Path, version: StateVersion, content: Tree, stages: Sequence[int], group: Any) -> Tree | None:
+    """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole.
+
+    Raises:
+        RuntimeError: the pipeline had other stages; on all ranks alike.
+    """
+    saved: list[int] = content.get("stages", [])
+    if set(saved) != set(stages):
+        raise RuntimeError(f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other parameters")
+    stage = stages[dist.get_rank(group)]
+    own: Tree | None = content if stage == saved[0] else None
+
+    def look() -> None:
+        nonlocal own
+        file = next(newest(_stage_folder(path, stage)), None)
+        if file is None or file.version != version:
+            raise ValueError("the file of a stage is missing or not whole")
+        own = load(file.path)[1]
+
+    return own if _whole_for_all(look if own is None else _nothing, path, group) else None
 
 
 def _content(path: Path, version: StateVersion) -> Tree:

@@ -15,6 +15,7 @@ from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import NONE, Found, TorchGroup, claim, cpu_group
 from elastic_pytorch.state.sharded.peer_memory import PeerMemory
+from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
     load_sharded,
@@ -24,6 +25,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     states_of,
 )
 from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
+from elastic_pytorch.state.sharded.stages import agree_on_stages, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
@@ -87,6 +89,8 @@ class ShardedState(State):
         self._saves_by_steps = not memory and every is not None
         self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
+        self._stages: list[int] = []  # of the ranks
+        self._compared = False  # whether ranks with the same shards have the same values
         self._saved = NONE
         self._saved_at = time.monotonic()
         self._save_due = False  # as all ranks know it
@@ -114,7 +118,8 @@ class ShardedState(State):
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         group = TorchGroup(self._group)
-        refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
+        refuse_unlike(group, {"State": self._identity.description})
+        self._stages = agree_on_stages(group, describe(self._objects))
         refuse_states_of_their_own(group, self._identity.key, self._objects)
         if self._path is not None:
             refuse_unshared(self._path, self._group)
@@ -122,7 +127,7 @@ class ShardedState(State):
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
-        in_memory = self._peers.form(self._objects, self._group) if self._peers is not None else NONE
+        in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
         on_disk, generation = self._claim(in_memory.generation)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
@@ -139,6 +144,11 @@ class ShardedState(State):
             self._peers.begin_copies(self._version)
         self._begin_steps()
         return self._step
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether the ranks have the stages of a pipeline, as `restore` has found."""
+        return len(set(self._stages)) > 1
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
         """Writes the last step to the disk if it is not there yet. To be called by all ranks; not needed with `total_steps`.
@@ -189,7 +199,9 @@ class ShardedState(State):
     def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
         """Loads the newest state, and returns its version and the place where it was, for messages. Collective."""
         if self._path is not None and in_memory < on_disk:
-            found = load_sharded(self._path, lambda: {"objects": self._states()}, group=self._group, engine=self._engine)
+            found = load_sharded(
+                self._path, lambda: {"objects": self._states()}, stages=self._stages, group=self._group, engine=self._engine
+            )
             if found is not None and found[0] > in_memory:
                 self._saved = found[0]
                 where = f"checkpoint {tuple(found[0])}"
@@ -234,6 +246,10 @@ class ShardedState(State):
 
     def _commit_together(self) -> None:
         """Commits the step, unless a version is being copied, and there is no memory for another one."""
+        if not self._compared:
+            self._compared = True
+            shards = shards_number(self._objects, self._stages[self._rank])
+            refuse_other_values(shards, list(parameters_of(self._objects).values()), self._group)
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:
@@ -275,7 +291,8 @@ class ShardedState(State):
         assert self._path is not None
         self._version = StateVersion(self._version.generation, self._step)
         try:
-            save_sharded(self._path, self._version, self._tree(), self._keep, group=self._group, engine=self._engine)
+            options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
+            save_sharded(self._path, self._version, self._tree(), self._keep, **options)
         except (OSError, Superseded) as error:
             logger.warning("step %d is not saved: %s", self._step, error)
             self._failed_saves += 1

@@ -14,7 +14,13 @@ from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
 class RankGroup(Protocol):
-    """A group of ranks, as far as this needs it."""
+    """A group of ranks, as far as this needs it.
+
+    Attributes:
+        rank: of this process.
+    """
+
+    rank: int
 
     def gather(self, numbers: list[int]) -> list[list[int]]:
         """Returns the numbers of all ranks, in their order."""
@@ -217,14 +223,20 @@ def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
             )
 
 
-def first_difference(first: dict[str, str], other: dict[str, str]) -> str | None:
-    """Returns the first difference between rank 0's and another rank's description, in words; None: there is none."""
+def first_difference(first: dict[str, str], other: dict[str, str], first_rank: int = 0) -> str | None:
+    """Returns the first difference between two ranks' descriptions, in words; None: there is none.
+
+    Args:
+        first: of `first_rank`.
+        other: of the rank that the words call that rank.
+        first_rank: as the words name it.
+    """
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)
         if mine is None or its is None:
-            return f"only {'rank 0' if its is None else 'that rank'} has {path}"
+            return f"only {f'rank {first_rank}' if its is None else 'that rank'} has {path}"
         if mine and its and mine != its:
-            return f"{path} is {mine} on rank 0, and {its} on that rank"
+            return f"{path} is {mine} on rank {first_rank}, and {its} on that rank"
     return None
 
 

@@ -1,0 +1,56 @@
+"""Refuses ranks that have the same parameters by name and place, and other values: of these, only one rank's would be kept."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.state.sharded.regions import local_part
+
+TOLERANCE = 1e-3  # of the norm: ranks that compute the same on devices of two kinds differ by much less
+
+
+def summary_of(parameters: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """Returns the sum and the norm of what this rank has of parameters."""
+    local = [local_part(each) if isinstance(each, DTensor) else each.detach() for each in parameters]
+    if not local:
+        return 0.0, 0.0
+    sums = torch.stack([each.sum(dtype=torch.float64).cpu() for each in local])
+    norms = torch.stack([torch.linalg.vector_norm(each, dtype=torch.float64).cpu() for each in local])
+    return sums.sum().item(), norms.norm().item()
+
+
+def first_unlike(told: Sequence[tuple[int, float, float]]) -> tuple[int, int] | None:
+    """Returns the first two ranks that have other values where they have the same shards; None: there are none.
+
+    Args:
+        told: of each rank: a number of its shards, and their sum and norm.
+    """
+    firsts: dict[int, int] = {}
+    for rank, (shards, total, norm) in enumerate(told):
+        first = firsts.setdefault(shards, rank)
+        if abs(total - told[first][1]) > TOLERANCE * max(norm, told[first][2]):
+            return first, rank
+    return None
+
+
+def refuse_other_values(shards: int, parameters: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
+    """Makes sure that ranks with the same shards have the same values in them. Collective; to be called after a step.
+
+    Args:
+        shards: a number of what this rank has of the model.
+        parameters: of the registered models.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Raises:
+        RuntimeError: on all ranks alike; the message says what to change.
+    """
+    told: list[tuple[int, float, float]] = [(0, 0.0, 0.0)] * dist.get_world_size(group)
+    dist.all_gather_object(told, (shards, *summary_of(parameters)), group=group)
+    if (unlike := first_unlike(told)) is not None:
+        raise RuntimeError(
+            f"ranks {unlike[0]} and {unlike[1]} have the same parameters, by name, shape and place, and other values in them: a new group "
+            "would get those of one. Give the parameters of pipeline stages their names in the whole model, and make the parts of a tensor "
+            "DTensors; or the gradients are not averaged over these ranks"
+        )

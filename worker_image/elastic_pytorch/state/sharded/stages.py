@@ -1,0 +1,67 @@
+"""The stages of a pipeline: ranks of one stage have the same parameters, and ranks of different stages have none in common."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.state.sharded.regions import region_of
+from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.state.values.registered import RankGroup, first_difference, refuse_unlike
+
+
+def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Returns the parameters of the registered models, by name."""
+    models = {name: each for name, each in objects.items() if isinstance(each, torch.nn.Module)}
+    return {f"{name}.{path}": parameter for name, each in models.items() for path, parameter in each.named_parameters()}
+
+
+def shards_number(objects: Mapping[str, Any], stage: int) -> int:
+    """Returns a number of what this rank has of the models: ranks with the same number have the same shards.
+
+    Args:
+        objects: what is registered.
+        stage: of the pipeline.
+    """
+    sharded = ((name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor))
+    return digest_number(repr((stage, [(name, region_of(each)) for name, each in sharded])))
+
+
+def agree_on_stages(group: RankGroup, parameters: dict[str, str]) -> list[int]:
+    """Returns a number of each rank's stage, which depends on the names of its parameters only. Without a pipeline it is 0. Collective.
+
+    Args:
+        group: all ranks.
+        parameters: the types and shapes of this rank's, by their names in the whole model.
+
+    Raises:
+        RuntimeError: on all ranks alike: the ranks have some parameters in common and others not, or they differ.
+    """
+    stages = [each[0] for each in group.gather([digest_number(repr(sorted(parameters)))])]
+    firsts = [stages.index(stage) for stage in dict.fromkeys(stages)]
+    if len(firsts) == 1:
+        refuse_unlike(group, parameters)
+        return [0] * len(stages)
+    descriptions = {rank: group.broadcast(parameters, rank) for rank in firsts}
+    owners: dict[str, int] = {}
+    for rank, its in descriptions.items():
+        if common := [path for path in its if path in owners]:
+            other = owners[common[0]]
+            raise RuntimeError(
+                f"rank {rank} has something else registered than rank {other}: {first_difference(descriptions[other], its, other)}, and "
+                f"both have {common[0]}. Ranks have the same parameters, or as stages of a pipeline none in common: each under its name in "
+                "the whole model"
+            )
+        owners.update(dict.fromkeys(its, rank))
+    first = stages.index(stages[group.rank])
+    wrong = [each[0] for each in group.gather([int(first_difference(descriptions[first], parameters) is not None)])]
+    if any(wrong):
+        rank = wrong.index(1)
+        first = stages.index(stages[rank])
+        its = group.broadcast(parameters, rank)
+        raise RuntimeError(
+            f"rank {rank} has something else registered than rank {first}, which is of the same stage: "
+            f"{first_difference(descriptions[first], its, first)}"
+        )
+    return stages
