@@ -50,7 +50,8 @@ class ShardMemory:
                 mapped = MappedState(snapshot.fd, slot)
                 if mapped.tree.get("layout") == LAYOUT:
                     shards = tuple(mapped.tree["shards_of"])
-                    found.append(Held(slot.version, mapped.tree["part"], shards, rank, own, slot.number))
+                    part, group = mapped.tree["part"], mapped.tree["group"]
+                    found.append(Held(slot.version, group, part, shards, rank, own, slot.number))
                 mapped.release()
         return found
 
@@ -70,17 +71,19 @@ class ShardMemory:
             snapshot.close()
 
 
-def payload(tree: Tree, part: int, shards_of: Sequence[int]) -> Tree:
+def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int]) -> Tree:
     """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is.
 
     Args:
         tree: the state.
+        group: see `Held`.
         part: the rank.
         shards_of: what each rank has of the model, see `Held`.
     """
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
+        "group": group,
         "part": part,
         "shards_of": list(shards_of),
         "shards": [_encoded(keys, tensor) for keys, tensor in shards.items()],

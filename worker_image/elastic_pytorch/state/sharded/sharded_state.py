@@ -123,7 +123,7 @@ class ShardedState(State):
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._group) if self._peers is not None else NONE
-        on_disk, generation = self._claim(in_memory.generation)
+        on_disk, generation = self._claim(self._peers.newest.generation if self._peers is not None else 0)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
@@ -134,9 +134,10 @@ class ShardedState(State):
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
             self._peers.check_room(self._local_tree())
-            self._write()
-            self._commits.settle(wait=True)
-            self._peers.begin_copies(self._version)
+            if found != in_memory or not self._peers.copy_restored():
+                self._write()
+                self._commits.settle(wait=True)
+                self._peers.begin_copies(self._version)
         self._begin_steps()
         return self._step
 
