@@ -61,6 +61,18 @@ class Undisturbed:
         self.weight = nn.Parameter(torch.ones(ROWS, COLUMNS, dtype=torch.float64))
         self.optimizer = AdamW([self.weight], lr=0.01, foreach=False)
 
+    def load(self, path: Path, step: int) -> None:
+        """Goes on from a file, unless that is beyond a step."""
+        if path.exists() and (saved := torch.load(path))["step"] <= step:
+            self.step, self.weight.data = saved["step"], saved["weight"]
+            self.optimizer.load_state_dict(saved["optimizer"])
+
+    def save(self, path: Path) -> None:
+        """Writes a file, which `load` takes."""
+        partial = path.with_suffix(".partial")
+        torch.save({"step": self.step, "weight": self.weight.data, "optimizer": self.optimizer.state_dict()}, partial)
+        partial.rename(path)
+
     def advance(self, step: int) -> None:
         """Computes what is left until a step."""
         while self.step < step:
@@ -98,18 +110,25 @@ class Training:
         self._model.weight = nn.Parameter(self._sharded(torch.ones(ROWS, COLUMNS, dtype=torch.float64)))
         self._optimizer = AdamW(self._model.parameters(), lr=0.01, foreach=False)
         self._undisturbed = Undisturbed()
-        self._records = Records(records)
+        self._records, self._file = Records(records), records / "undisturbed"
+        self._sealed = NONE
         torch.manual_seed(self.rank)
         self.state = ShardedState(folder, model=self._model, optimizer=self._optimizer, seen=0, **options)
 
     def restore(self) -> StateVersion:
         """Returns the version that it has found; all of it, and the generators, must be as that step has left them."""
+        self._records.add("begun", NONE)
+        sealed = self._records.sealed()
         self.state.restore()
+        self._undisturbed.load(self._file, self.state.step)
         peers, from_disk = self.state._peers, self.state._saved != NONE
         found = self.state._saved
         if not from_disk and peers is not None and peers._chosen is not None:
             found = peers._chosen.version
+        assert found >= sealed, f"{found}, although {sealed} has been copied"
         self._check()
+        if self.rank == 0:
+            self._undisturbed.save(self._file)
         if found != NONE:
             self._check_generator(found, from_disk=from_disk)
         self._records.add("drawn", self.state._version, digest(torch.default_generator))
@@ -128,12 +147,16 @@ class Training:
             self._records.add("drawn", (self.state._version.generation, self.state.step + 1), digest(torch.default_generator))
             self.state.commit()
             self._check()
-            self._records.add("sealed", self.sealed())
+            if (sealed := self.sealed()) != self._sealed:
+                self._sealed = sealed
+                self._records.add("sealed", sealed)
 
     def sealed(self) -> StateVersion:
-        """The newest version of which all ranks know that all copies are whole."""
+        """The newest version of which all ranks of this group know that all its copies are whole."""
         peers = self.state._peers
-        return (peers.snapshot.kept if peers is not None else None) or NONE
+        if peers is None or peers.copying or peers.snapshot.kept is None:
+            return self._sealed
+        return peers.snapshot.kept
 
     def _sharded(self, whole: torch.Tensor) -> DTensor:
         own = whole[self._rows].clone()
@@ -153,9 +176,11 @@ class Training:
 
     def _check_generator(self, found: StateVersion, *, from_disk: bool) -> None:
         """The same rank of a group of the same size goes on, and others have a state that follows from the first one's."""
-        drawn = {rank: (value, world) for version, rank, world, value in self._records.all("drawn") if version == found}
-        value, world = drawn[0] if from_disk and self.rank else drawn.get(self.rank, drawn[0])
+        drawn = {(rank, world): value for version, rank, world, value in self._records.all("drawn") if version == found}
+        *_, world = next(reversed([key for key in drawn if key[0] == 0]))
         if world != self.world or (from_disk and self.rank):
-            seed = mixed(drawn[0][0], found.step, self.rank, self.world)
+            seed = mixed(drawn[0, world], found.step, self.rank, self.world)
             value = digest(torch.Generator().manual_seed(seed))
+        else:
+            value = drawn[self.rank, world]
         assert digest(torch.default_generator) == value, f"the generator of rank {self.rank} at {found}"

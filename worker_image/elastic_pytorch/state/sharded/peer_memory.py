@@ -137,9 +137,9 @@ class PeerMemory:
             self._memory.keep(None)
 
     def copy_restored(self) -> bool:
-        """Starts to copy the restored version itself, where it lies. False: it is to be committed once more, and that is copied.
+        """Starts to copy the restored version itself, where it lies. False: it is to be committed again, and that is copied.
 
-        It may have no copies yet. If it were committed once more, in the parts of this group, the version before would be overwritten,
+        It may have no copies yet. If it were committed again, in the parts of this group, the version before would be overwritten,
         which has copies: until the new ones are whole, the loss of one pod would be the loss of both versions.
         """
         chosen = self._chosen
