@@ -131,7 +131,7 @@ class Training:
             self._undisturbed.save(self._file)
         if found != NONE:
             self._check_generator(found, from_disk=from_disk)
-        self._records.add("drawn", self.state._version, digest(torch.default_generator))
+        self._draw_record(self.state.step)
         return found
 
     def steps(self, until: int, seconds: float = 0.0) -> None:
@@ -144,7 +144,7 @@ class Training:
             time.sleep(seconds)
             dist.all_reduce(torch.ones(1))
             self.state.seen += 1
-            self._records.add("drawn", (self.state._version.generation, self.state.step + 1), digest(torch.default_generator))
+            self._draw_record(self.state.step + 1)
             self.state.commit()
             self._check()
             if (sealed := self.sealed()) != self._sealed:
@@ -174,13 +174,23 @@ class Training:
             assert torch.equal(own.detach().to_local(), wanted.detach()[self._rows]), f"step {whole.step}: tensor {number}"
         assert self.state.seen == whole.step
 
+    def _draw_record(self, step: int) -> None:
+        number = self.state._peers._number if self.state._peers is not None else 0
+        version = StateVersion(self.state._version.generation, step)
+        self._records.add("drawn", version, f"{number} {digest(torch.default_generator)}")
+
     def _check_generator(self, found: StateVersion, *, from_disk: bool) -> None:
         """The same rank of a group of the same size goes on, and others have a state that follows from the first one's."""
-        drawn = {(rank, world): value for version, rank, world, value in self._records.all("drawn") if version == found}
-        *_, world = next(reversed([key for key in drawn if key[0] == 0]))
+        peers = self.state._peers
+        group = "" if from_disk or peers is None or peers._chosen is None else f"{peers._chosen.parts[0].group} "
+        drawn = {
+            rank: (value.split()[1], world)
+            for version, rank, world, value in self._records.all("drawn")
+            if version == found and value.startswith(group)
+        }
+        value, world = drawn[0]
         if world != self.world or (from_disk and self.rank):
-            seed = mixed(drawn[0, world], found.step, self.rank, self.world)
-            value = digest(torch.Generator().manual_seed(seed))
+            wanted = digest(torch.Generator().manual_seed(mixed(value, found.step, self.rank, self.world)))
         else:
-            value = drawn[self.rank, world]
-        assert digest(torch.default_generator) == value, f"the generator of rank {self.rank} at {found}"
+            wanted, _ = drawn[self.rank]
+        assert digest(torch.default_generator) == wanted, f"the generator of rank {self.rank} at {found}"
