@@ -125,7 +125,8 @@ class Training:
         found = self.state._saved
         if not from_disk and peers is not None and peers._chosen is not None:
             found = peers._chosen.version
-        assert found >= sealed, f"{found}, although {sealed} has been copied"
+        all_new = peers is None or peers.newest == NONE
+        assert all_new or found >= sealed, f"{found}, although {sealed} has been copied"
         self._check()
         if self.rank == 0:
             self._undisturbed.save(self._file)
@@ -188,6 +189,8 @@ class Training:
             for version, rank, world, value in self._records.all("drawn")
             if version == found and value.startswith(group)
         }
+        if 0 not in drawn or (drawn[0][1] == self.world and self.rank not in drawn):
+            return  # a kill in restore(), behind its commit, came before the record
         value, world = drawn[0]
         if world != self.world or (from_disk and self.rank):
             wanted = digest(torch.Generator().manual_seed(mixed(value, found.step, self.rank, self.world)))

@@ -116,10 +116,10 @@ class PeerMemory:
         kept = max((slot.length for slot in self._memory.own.slots()), default=0)  # in the parts of another group
         sizes = ranks.gather([own, max(own, kept)])
         needed = 2 * own + (sum(sizes[self._source]) if self._source is not None else 0)
-        room = _room()
+        left = room()
         held = _taken(self._memory.own) + _taken(self._memory.copies)
         rank_needs = max(0, needed - held) * workers_of_pod()
-        short = ranks.gather([int(room is not None and rank_needs > room), needed, room or 0])
+        short = ranks.gather([int(left is not None and rank_needs > left), needed, left or 0])
         if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
             raise RuntimeError(
                 f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
@@ -273,7 +273,7 @@ def _node() -> str:
     return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
-def _room() -> int | None:
+def room() -> int | None:
     """Returns how many bytes the container may still take; None: it has no limit that is known."""
     try:
         return int(LIMIT.read_text()) - int(USED.read_text())
