@@ -79,6 +79,23 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_that_is_of_one_step(
     assert found.step == saved > 0
 
 
+def stop_in_save(folder: Path, records: Path) -> bool:
+    """Stops for a planned change while a save is in progress. Whether it is on the disk then."""
+    training = Training(folder, records, every=1, flush_seconds=0.0)
+    training.restore()
+    state = training.state
+    while (version := state._background.version) is None:
+        training.steps(state.step + 1)
+    state._settle_last(stop=True)
+    return sharded_folder.path_of(folder, version).exists()
+
+
+def test_planned_stop_waits_for_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    with pods(2) as servers:
+        assert run_pods(servers, 1, stop_in_save, tmp_path / "folder", tmp_path / "records") == [True, True]
+
+
 def die_in_save(folder: Path, records: Path, death: str) -> None:
     """Dies in the third save."""
     victim, code, event = DEATHS[death]
