@@ -5,7 +5,8 @@ import os
 import pickle
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,42 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, ba
         arguments: of the function.
         backend: of the group.
     """
+    with running_group(world_size, function, *arguments, backend=backend) as group:
+        return group.outcomes()
+
+
+class RunningGroup:
+    """Processes that run a function as a group.
+
+    Attributes:
+        processes: by rank.
+    """
+
+    def __init__(self, folder: Path, processes: list[Any]) -> None:
+        self._folder, self.processes = folder, processes
+
+    def exit_codes(self) -> list[int | None]:
+        """Waits for the ends of all of them; None: it runs on."""
+        for process in self.processes:
+            process.join(LIMIT_SECONDS)
+        return [process.exitcode for process in self.processes]
+
+    def outcomes(self) -> list[Any]:
+        """What the function has returned, by rank; all must have come to their end."""
+        exit_codes = self.exit_codes()
+        assert exit_codes == [0] * len(exit_codes), f"exit codes {exit_codes}; None: it runs on\n{self.errors()}"
+        return [pickle.loads((self._folder / f"rank-{rank}").read_bytes()) for rank in range(len(exit_codes))]
+
+    def errors(self) -> str:
+        """What the processes have raised. The standard error that they share may be that of an earlier test."""
+        return "\n".join(path.read_text() for path in sorted(self._folder.glob("error-*")))
+
+
+@contextmanager
+def running_group(
+    world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo"
+) -> Iterator[RunningGroup]:
+    """A group that runs a function, see `run_group`; at the end of the context, nothing of it is left."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         processes = [
@@ -47,20 +84,11 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, ba
         for process in processes:
             process.start()
         try:
-            for process in processes:
-                process.join(LIMIT_SECONDS)
-            exit_codes = [process.exitcode for process in processes]
-            assert exit_codes == [0] * world_size, f"exit codes {exit_codes}; None: it runs on\n{_errors(folder)}"
-            return [pickle.loads((folder / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
+            yield RunningGroup(folder, processes)
         finally:
             for process in processes:
                 process.kill()
                 process.join()
-
-
-def _errors(folder: Path) -> str:
-    """What the processes have raised. The standard error that they share may be that of an earlier test."""
-    return "\n".join(path.read_text() for path in sorted(folder.glob("error-*")))
 
 
 def _member(

@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from elastic_pytorch.pod.server import MAX_HELD, PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 from torch import nn
 
-from tests.worker_image.torch_group import run_group
+from tests.worker_image.torch_group import RunningGroup, running_group
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 STEPS = 3
@@ -39,8 +39,16 @@ def pods(count: int) -> Iterator[list[PodServer]]:
 
 def run_pods(servers: list[PodServer], workers: int, function: Any, *arguments: Any) -> list[Any]:
     """What a function returns in a group of so many workers in each pod, by rank."""
+    with running_in_pods(servers, workers, function, *arguments) as group:
+        return group.outcomes()
+
+
+def running_in_pods(
+    servers: list[PodServer], workers: int, function: Any, *arguments: Any
+) -> AbstractContextManager[RunningGroup]:
+    """A group of so many workers in each pod that runs a function."""
     paths = [server.path for server in servers]
-    return run_group(len(servers) * workers, in_pod, paths, workers, function, *arguments)
+    return running_group(len(servers) * workers, in_pod, paths, workers, function, *arguments)
 
 
 def in_pod(paths: list[str], workers: int, function: Any, *arguments: Any) -> Any:

@@ -103,3 +103,13 @@ def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(nodes: list[str]
 )
 def test_shards_of_leaving_pods_go_to_those_that_stay(leaving: list[int], replicas: int, to: dict[int, int] | None) -> None:
     assert receivers_of_leaving([rank in leaving for rank in range(4)], places("abcd", replicas=replicas)) == to
+
+
+@pytest.mark.parametrize(
+    ("leaving", "to"),
+    [([3], {}), ([0, 1], {0: 2}), ([0, 1, 2], None), ([1, 3], {})],
+    ids=["one", "half", "most", "every other"],
+)
+def test_shards_that_have_a_copy_in_a_pod_that_stays_are_not_sent(leaving: list[int], to: dict[int, int] | None) -> None:
+    group = places("abcd")
+    assert receivers_of_leaving([rank in leaving for rank in range(4)], group, buddies(group)) == to

@@ -7,8 +7,10 @@ from elastic_pytorch.state_format.state_version import StateVersion
 V1, V2 = StateVersion(1, 10), StateVersion(1, 20)
 
 
-def held(version: StateVersion, part: int, holder: int, *, own: bool = True, shards: tuple[int, ...] = (5, 6, 7)) -> Held:
-    return Held(version, part, shards, holder, own, 0)
+def held(
+    version: StateVersion, part: int, holder: int, *, own: bool = True, shards: tuple[int, ...] = (5, 6, 7), group: int = 1
+) -> Held:
+    return Held(version, group, part, shards, holder, own, 0)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +31,11 @@ def held(version: StateVersion, part: int, holder: int, *, own: bool = True, sha
         ([held(V2, 1, 0, shards=(5, 6, 5, 6)), held(V2, 2, 1, shards=(5, 6, 5, 6))], V2, {1: 0, 2: 1}),
         # Older parts of another size.
         ([held(V1, 0, 0), held(V1, 1, 1), held(V1, 2, 2), held(V2, 0, 0, shards=(8, 9))], V1, {0: 0, 1: 1, 2: 2}),
+        # Two groups that knew nothing of each other have given their states the same version.
+        ([held(V1, 0, 0, group=9), *(held(V1, part, part + 1) for part in range(3))], V1, {0: 1, 1: 2, 2: 3}),
+        ([held(V1, 0, 0, group=9), held(V1, 1, 1), held(V1, 2, 2)], None, {}),
     ],
-    ids=["nothing", "all", "a copy", "no copy", "both", "replicas", "torn"],
+    ids=["nothing", "all", "a copy", "no copy", "both", "replicas", "torn", "two groups", "no group"],
 )
 def test_newest_version_that_is_there_as_a_whole(
     all_held: list[Held], version: StateVersion | None, holders: dict[int, int]

@@ -56,15 +56,19 @@ def buddies(places: Sequence[Place]) -> list[int | None]:
     return [target(rank) for rank in range(len(places))]
 
 
-def receivers_of_leaving(leaves: Sequence[bool], places: Sequence[Place]) -> dict[int, int] | None:
+def receivers_of_leaving(
+    leaves: Sequence[bool], places: Sequence[Place], copies: Sequence[int | None] = ()
+) -> dict[int, int] | None:
     """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all.
 
     Args:
         leaves: whether each rank's pod leaves the group.
         places: of the ranks.
+        copies: which rank has a copy of each rank's shards already, see `buddies`.
     """
     staying = [rank for rank, leaving in enumerate(leaves) if not leaving]
     kept = {places[rank].shards for rank in staying}
+    kept |= {places[rank].shards for rank, holder in enumerate(copies) if holder is not None and not leaves[holder]}
     sending = []
     for rank, leaving in enumerate(leaves):
         if leaving and places[rank].shards not in kept:

@@ -11,6 +11,7 @@ class Held(NamedTuple):
 
     Attributes:
         version: of the state.
+        group: a number that no other group has: groups that know nothing of each other may give their states the same versions.
         part: the rank, in its group, that has committed it.
         shards: what each rank of that group has of the model, by rank: ranks with the same number have the same shards.
         holder: the rank in this group whose pod has it.
@@ -19,6 +20,7 @@ class Held(NamedTuple):
     """
 
     version: StateVersion
+    group: int
     part: int
     shards: tuple[int, ...]
     holder: int
@@ -41,18 +43,23 @@ class Chosen(NamedTuple):
     parts: dict[int, Held]
     others: dict[int, Held]
 
+    @property
+    def all_own(self) -> bool:
+        """Whether each part that is needed lies where it was committed: so no pod is gone that had one."""
+        return all(each.own for each in self.parts.values())
+
 
 def choose(held: Sequence[Held]) -> Chosen | None:
     """Returns the newest version of which all shards are held; None: there is none.
 
     A part is read where it was committed rather than from a copy, as most often its rank needs it again.
     """
-    by_version: dict[StateVersion, list[Held]] = {}
+    alike: dict[tuple[StateVersion, int], list[Held]] = {}
     for each in held:
-        by_version.setdefault(each.version, []).append(each)
-    for version in sorted(by_version, reverse=True):
+        alike.setdefault((each.version, each.group), []).append(each)
+    for version, group in sorted(alike, reverse=True):
         best: dict[int, Held] = {}
-        for each in sorted(by_version[version], key=lambda each: (not each.own, each.holder)):
+        for each in sorted(alike[version, group], key=lambda each: (not each.own, each.holder)):
             best.setdefault(each.part, each)
         shards = next(iter(best.values())).shards
         parts: dict[int, Held] = {}  # by what they have of the model, then by rank

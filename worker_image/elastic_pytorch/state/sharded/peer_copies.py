@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import torch
 import torch.distributed as dist
@@ -56,32 +56,49 @@ class PeerCopies:
         """Whether the next version may be copied, by this rank's measure."""
         return self._whole and self._clock() >= self._rested_at
 
-    def begin(self, version: StateVersion) -> None:
-        """Starts to copy the version, which is the newest one that this rank has committed."""
+    def begin(self, version: StateVersion, parts: Container[int] | None = None) -> None:
+        """Starts to copy a version that is not overwritten.
+
+        Args:
+            version: of the state.
+            parts: the ranks that have a part of it; None: all of them.
+        """
         self.wait()
-        if self._to is None and self._source is None:
+        to = self._to if parts is None or dist.get_rank(self._group) in parts else None
+        source = self._source if parts is None or self._source in parts else None
+        if to is None and source is None:
             return
         self._whole = False
-        self._thread = threading.Thread(target=self._run, args=(version,), name="copies for peers", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(version, to, source), name="copies for peers", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
         """Waits until the copies in progress are complete.
 
         Raises:
-            RuntimeError: a peer is lost.
+            RuntimeError: a peer is lost, or there is no room.
         """
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._problem is not None:
-            raise RuntimeError(f"a peer is lost: {self._problem}") from self._problem
+        self.check()
 
-    def _run(self, version: StateVersion) -> None:
+    def check(self) -> None:
+        """Makes sure that the copies have not failed: without them, nothing else would ever be committed.
+
+        Raises:
+            RuntimeError: a peer is lost, or there is no room.
+        """
+        if self._problem is not None:
+            raise RuntimeError(f"copies for peers: {self._problem}") from self._problem
+
+    def _run(self, version: StateVersion, to: int | None, source: int | None) -> None:
         since = self._clock()
         try:
-            send_part(version, self._own, self._copies, self._to, self._source, self._group)
-        except Exception as error:  # a peer is lost: the group ends, and what is not whole is of no use
+            send_part(version, self._own, self._copies, to, source, self._group)
+        except (
+            Exception
+        ) as error:  # told at the next agreement; of a peer that is lost, the training itself may hear before that
             self._problem = error
             logger.debug("copies for peers: %s", error)
             return

@@ -22,6 +22,7 @@ from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.values.alike import digest_number
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.sharded_folder import new_token
 
 NODE = "ELASTIC_PYTORCH_NODE"
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
@@ -52,6 +53,7 @@ class PeerMemory:
         self._to: list[int | None] = []  # where each rank sends the copy of its shards
         self._source: int | None = None  # the rank whose copy comes here
         self._chosen: Chosen | None = None
+        self._number = 0  # of the group, see `Held`
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
         self._on_its_way: StateVersion | None = None
         self._begun = 0
@@ -73,8 +75,10 @@ class PeerMemory:
         """
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
-        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards_number(objects, stages[ranks.rank])])
-        self._places = [Place(*each) for each in told]
+        shards = shards_number(objects, stages[ranks.rank])
+        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards, new_token()])
+        self._places = [Place(*each) for *each, _ in told]
+        self._number = told[0][-1]
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
         held: list[Any] = [None] * len(told)
@@ -102,7 +106,7 @@ class PeerMemory:
     def payload(self, tree: Tree) -> Tree:
         """Returns what this rank keeps of a state."""
         rank = dist.get_rank(self._group)
-        return payload(tree, rank, [place.shards for place in self._places], self._stages[rank])
+        return payload(tree, self._number, rank, [place.shards for place in self._places], self._stages[rank])
 
     def check_room(self, tree: Tree) -> None:
         """Makes sure that the container has the memory for all that is kept. Collective.
@@ -112,12 +116,13 @@ class PeerMemory:
         """
         own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
         ranks = TorchGroup(self._group)
-        sizes = [each[0] for each in ranks.gather([own])]
-        needed = 2 * own + (2 * sizes[self._source] if self._source is not None else 0)
-        room = _room()
+        kept = max((slot.length for slot in self._memory.own.slots()), default=0)  # in the parts of another group
+        sizes = ranks.gather([own, max(own, kept)])
+        needed = 2 * own + (sum(sizes[self._source]) if self._source is not None else 0)
+        left = room()
         held = _taken(self._memory.own) + _taken(self._memory.copies)
         rank_needs = max(0, needed - held) * workers_of_pod()
-        short = ranks.gather([int(room is not None and rank_needs > room), needed, room or 0])
+        short = ranks.gather([int(left is not None and rank_needs > left), needed, left or 0])
         if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
             raise RuntimeError(
                 f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
@@ -128,15 +133,36 @@ class PeerMemory:
 
     def begin_copies(self, version: StateVersion) -> None:
         """Starts to copy the state that the group goes on from, which all ranks have just committed."""
-        self._begun = 0
-        self._copies = None
-        if any(each is not None for each in self._to):
-            to = self._to[dist.get_rank(self._group)]
-            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group)
+        if self._has_buddies():
             self.plan_copies(version)
             self.start_copies()
         else:
             self._memory.keep(None)
+
+    def copy_restored(self) -> bool:
+        """Starts to copy the restored version itself, where it lies. False: it is to be committed again, and that is copied.
+
+        It may have no copies yet. If it were committed again, in the parts of this group, the version before would be overwritten,
+        which has copies: until the new ones are whole, the loss of one pod would be the loss of both versions.
+        """
+        chosen = self._chosen
+        if chosen is None or not chosen.all_own or not self._has_buddies():
+            return False
+        holders = {each.holder for each in chosen.parts.values()}
+        if any(self._to[holder] is None for holder in holders):
+            return False
+        assert self._copies is not None
+        self.plan_copies(chosen.version)
+        self._copies.begin(chosen.version, holders)
+        self._on_its_way, self._planned = chosen.version, None
+        return True
+
+    def _has_buddies(self) -> bool:
+        self._begun, self._copies = 0, None
+        if any(each is not None for each in self._to):
+            to = self._to[dist.get_rank(self._group)]
+            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group)
+        return self._copies is not None
 
     def plan_copies(self, version: StateVersion) -> None:
         """Has a version copied, which is being committed. To be called by all ranks at the same step."""
@@ -151,7 +177,13 @@ class PeerMemory:
 
     @property
     def copied(self) -> int:
-        """How many versions this rank has copied in this group."""
+        """How many versions this rank has copied in this group.
+
+        Raises:
+            RuntimeError: the copies have failed.
+        """
+        if self._copies is not None:
+            self._copies.check()
         whole = self._planned is None and (self._copies is None or self._copies.whole)
         return self._begun if whole else self._begun - 1
 
@@ -190,7 +222,7 @@ class PeerMemory:
             self._seal()
 
     def leave(self, version: StateVersion, *, leaves: bool) -> bool:
-        """Has the ranks whose pods leave send their shards to ranks that stay. Collective.
+        """Has the ranks that stay keep the shards of those whose pods leave. If any leaves, all shards are copied first. Collective.
 
         Args:
             version: that all ranks have committed last.
@@ -203,7 +235,16 @@ class PeerMemory:
             RuntimeError: a peer is lost.
         """
         ranks = TorchGroup(self._group)
-        to = receivers_of_leaving([bool(each[0]) for each in ranks.gather([leaves])], self._places)
+        leaving = [bool(each[0]) for each in ranks.gather([leaves])]
+        if all(leaving):
+            return False
+        if any(leaving) and self._copies is not None:
+            if self._memory.own.kept != version:
+                self.plan_copies(version)
+                self.finish_copies()
+            to = receivers_of_leaving(leaving, self._places, self._to)
+        else:
+            to = receivers_of_leaving(leaving, self._places)
         if to is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
@@ -225,7 +266,7 @@ def _node() -> str:
     return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
-def _room() -> int | None:
+def room() -> int | None:
     """Returns how many bytes the container may still take; None: it has no limit that is known."""
     try:
         return int(LIMIT.read_text()) - int(USED.read_text())

@@ -50,7 +50,8 @@ class ShardMemory:
                 mapped = MappedState(snapshot.fd, slot)
                 if mapped.tree.get("layout") == LAYOUT:
                     shards = tuple(mapped.tree["shards_of"])
-                    found.append(Held(slot.version, mapped.tree["part"], shards, rank, own, slot.number))
+                    part, group = mapped.tree["part"], mapped.tree["group"]
+                    found.append(Held(slot.version, group, part, shards, rank, own, slot.number))
                 mapped.release()
         return found
 
@@ -70,11 +71,12 @@ class ShardMemory:
             snapshot.close()
 
 
-def payload(tree: Tree, part: int, shards_of: Sequence[int], stage: int) -> Tree:
+def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:
     """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is.
 
     Args:
         tree: the state.
+        group: see `Held`.
         part: the rank.
         shards_of: what each rank has of the model, see `Held`.
         stage: of the pipeline.
@@ -82,6 +84,7 @@ def payload(tree: Tree, part: int, shards_of: Sequence[int], stage: int) -> Tree
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
+        "group": group,
         "part": part,
         "stage": stage,
         "shards_of": list(shards_of),

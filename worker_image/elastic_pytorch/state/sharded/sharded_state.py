@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import NONE, Found, TorchGroup, claim, cpu_group
+from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
 from elastic_pytorch.state.sharded.peer_memory import PeerMemory
 from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
@@ -50,8 +52,9 @@ class ShardedState(State):
     Args:
         folder: of the checkpoints, on a volume that all pods share; None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
-            `memory=False`: steps from one checkpoint to the next.
-        flush_seconds: from one checkpoint to the next, unless steps are given for that. Training waits while one is written.
+            `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
+        flush_seconds: from one checkpoint to the next, unless steps are given for that. Training goes on while one is written, from a copy,
+            if all containers have the memory for that.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         total_steps: at which step training is done, for the progress that is reported.
@@ -95,6 +98,8 @@ class ShardedState(State):
         self._saved_at = time.monotonic()
         self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
+        self._background = BackgroundSave()
+        self._saves_group: Any = None  # for what is saved beside the training
 
     def restore(self) -> int:
         """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
@@ -128,7 +133,7 @@ class ShardedState(State):
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
-        on_disk, generation = self._claim(in_memory.generation)
+        on_disk, generation = self._claim(self._peers.newest.generation if self._peers is not None else 0)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
@@ -139,9 +144,10 @@ class ShardedState(State):
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
             self._peers.check_room(self._local_tree())
-            self._write()
-            self._commits.settle(wait=True)
-            self._peers.begin_copies(self._version)
+            if found != in_memory or not self._peers.copy_restored():
+                self._write()
+                self._commits.settle(wait=True)
+                self._peers.begin_copies(self._version)
         self._begin_steps()
         return self._step
 
@@ -159,6 +165,7 @@ class ShardedState(State):
         del timeout_seconds  # a peer that is lost ends the wait
         if self._path is None:
             return True
+        self._take_saved(wait=True)
         if self._saved.step != self._step:
             exchange_all(self._objects.values(), self._group)
             self._save()
@@ -234,7 +241,8 @@ class ShardedState(State):
 
     def _told(self) -> Sequence[int]:
         peers = self._peers
-        by_time = self._rank == 0 and self._path is not None and not self._saves_by_steps
+        is_saved = self._save_due or self._background.version is not None  # the one that is due begins after this agreement
+        by_time = self._rank == 0 and self._path is not None and not self._saves_by_steps and not is_saved
         save = int(by_time and time.monotonic() - self._saved_at >= self._flush_seconds)
         return (0, 0, save) if peers is None else (-peers.copied, int(not peers.rested), save)
 
@@ -278,31 +286,59 @@ class ShardedState(State):
         return self._tree_of(super()._states())
 
     def _flush(self, *, now: bool) -> None:
-        """Starts the copies of what was committed, and writes a checkpoint if it is time."""
+        """Starts the copies of what was committed, and begins a checkpoint if it is time."""
         del now
         if self._peers is not None and not self._commits.copying:
             self._peers.start_copies()
+        self._take_saved(wait=self._save_due)  # rank 0's was over when it asked for another one
         if self._save_due:
             self._save_due = False
             exchange_all(self._objects.values(), self._group)
-            self._save()
+            if self._uses_memory and self._engine is None and has_room_for_copy(tree := self._tree(), self._group):
+                self._begin_save(tree)
+            else:
+                self._save()
+
+    def _begin_save(self, tree: dict[str, Any]) -> None:
+        """Has the step saved while training goes on, over connections of its own."""
+        if self._saves_group is None:
+            self._saves_group = dist.new_group(backend="gloo")
+        assert self._path is not None
+        version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
+        options: Any = {"stages": self._stages, "group": self._saves_group}
+        self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
+
+    def _take_saved(self, *, wait: bool) -> None:
+        """Learns what has become of the save beside the training.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        if (taken := self._background.take(wait=wait)) is not None:
+            self._end_save(*taken)
 
     def _save(self) -> None:
         assert self._path is not None
-        self._version = StateVersion(self._version.generation, self._step)
+        version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
-            save_sharded(self._path, self._version, self._tree(), self._keep, **options)
+            save_sharded(self._path, version, self._tree(), self._keep, **options)
         except (OSError, Superseded) as error:
-            logger.warning("step %d is not saved: %s", self._step, error)
-            self._failed_saves += 1
-            if self._rank == 0:
-                report_failed_saves(self._failed_saves, f"{error}")
+            problem = error
+        self._end_save(version, problem)
+
+    def _end_save(self, version: StateVersion, problem: Exception | None) -> None:
+        self._saved_at = time.monotonic()
+        if problem is None:
+            self._saved, self._failed_saves = version, 0
+            report(checkpoint_step=version.step)
             return
-        finally:
-            self._saved_at = time.monotonic()
-        self._saved, self._failed_saves = self._version, 0
-        report(checkpoint_step=self._step)
+        if not isinstance(problem, OSError | Superseded):
+            raise problem
+        logger.warning("step %d is not saved: %s", version.step, problem)
+        self._failed_saves += 1
+        if self._rank == 0:
+            report_failed_saves(self._failed_saves, f"{problem}")
 
     def _settle_last(self, *, stop: bool) -> None:
         """Makes the last step safe: in the memory of pods that stay in the group, or on the disk.
@@ -310,6 +346,7 @@ class ShardedState(State):
         Raises:
             OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
         """
+        self._take_saved(wait=True)
         if (peers := self._peers) is not None:
             self._commits.settle(wait=True)
             peers.finish_copies()

@@ -1,0 +1,92 @@
+"""A checkpoint that all ranks write together while training goes on, from a copy of the state."""
+
+import threading
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.memory.pod_memory import workers_of_pod
+from elastic_pytorch.state.last_commits import unfinished
+from elastic_pytorch.state.restore import TorchGroup
+from elastic_pytorch.state.sharded.peer_memory import room
+from elastic_pytorch.state.sharded.regions import local_part
+from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart
+from elastic_pytorch.state_format.state_encoding import flatten, unflatten
+from elastic_pytorch.state_format.state_version import StateVersion
+
+
+class BackgroundSave:
+    """Saves one version after the other, in a thread. All ranks save the same ones.
+
+    Attributes:
+        version: that is being saved, or whose outcome has not been taken; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.version: StateVersion | None = None
+        self._thread = threading.Thread()
+        self._problem: Exception | None = None
+
+    def begin(self, version: StateVersion, save: Callable[[], None]) -> None:
+        """Starts to save a version; the outcome of the one before has been taken."""
+        assert self.version is None
+        self.version, self._problem = version, None
+        # A daemon, so that a process that has failed ends at once.
+        self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
+        unfinished.add(self)
+        self._thread.start()
+
+    def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
+        """Returns which version has been saved, or could not be saved, and why not; None: nothing has come to its end. Returns each once.
+
+        Args:
+            wait: until it comes to its end.
+        """
+        if self.version is None or (self._thread.is_alive() and not wait):
+            return None
+        self._thread.join()
+        unfinished.discard(self)
+        version, self.version = self.version, None
+        return version, self._problem
+
+    def complete_at_exit(self) -> None:
+        """Waits for what is being saved, as the process ends."""
+        if (taken := self.take(wait=True)) is not None and taken[1] is not None:
+            logger.warning("step %d is not saved: %s", taken[0].step, taken[1])
+
+    def _run(self, save: Callable[[], None]) -> None:
+        try:
+            save()
+        except Exception as error:
+            self._problem = error
+
+
+def has_room_for_copy(tree: Tree, group: dist.ProcessGroup | None) -> bool:
+    """Whether the containers of all ranks have the memory for a copy of the state. Collective."""
+    own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
+    left = room()
+    lacks = left is not None and own * workers_of_pod() > left
+    return not any(each[0] for each in TorchGroup(group).gather([int(lacks)]))
+
+
+def copy_on_cpu(tree: Tree) -> Tree:
+    """Returns a state whose tensors have memory of their own, on the CPU; sharded ones stay sharded.
+
+    Raises:
+        UnsupportedValue: something in the state is not plain data.
+    """
+    shards, rest = taken_apart(tree)
+    skeleton, tensors = flatten(rest)
+    copied: Tree = unflatten(skeleton, [_on_cpu(tensor) for tensor in tensors])
+    for keys, tensor in shards.items():
+        # Not `from_local`, which would put it on the mesh's device.
+        sharded = DTensor(_on_cpu(local_part(tensor)), tensor._spec, requires_grad=False)
+        insert(copied, keys, sharded)
+    return copied
+
+
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
