@@ -14,7 +14,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.sharded.same_values import first_unlike
+from elastic_pytorch.state.sharded.same_values import first_unlike, summary_of
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -149,6 +149,17 @@ def test_stages_that_cannot_be_told_apart_are_refused() -> None:
         assert "rank 2 has something else registered than rank 0, which is of the same stage" in words["other shape"]
         assert "ranks 0 and 1 have the same parameters, by name, shape and place, and other values" in words["same names"]
         assert "ranks 0 and 1 have the same parameters" in words["same names, no shards"]
+
+
+def test_a_summary_is_of_all_numbers_that_can_be_added() -> None:
+    parameters = [
+        torch.tensor([3.0, -4.0]),
+        torch.ones(12, dtype=torch.bfloat16),
+        torch.empty(0),
+        torch.ones(2, dtype=torch.int8),
+    ]
+    assert summary_of([]) == (0.0, 0.0)
+    assert summary_of(parameters) == (11.0, pytest.approx(37**0.5))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.state.sharded.regions import local_part
 
+SUMMED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # torch adds up no others, on each device
 TOLERANCE = 1e-3  # of the norm: ranks that compute the same on devices of two kinds differ by much less
 
 
 def summary_of(parameters: Sequence[torch.Tensor]) -> tuple[float, float]:
-    """Returns the sum and the norm of what this rank has of parameters."""
-    local = [local_part(each) if isinstance(each, DTensor) else each.detach() for each in parameters]
+    """Returns the sum and the norm of what this rank has of parameters, those of few bits left out."""
+    known = [each for each in parameters if each.dtype in SUMMED]
+    local = [local_part(each) if isinstance(each, DTensor) else each.detach() for each in known]
     if not local:
         return 0.0, 0.0
     sums = torch.stack([each.sum(dtype=torch.float64).cpu() for each in local])
