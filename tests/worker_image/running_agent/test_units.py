@@ -133,3 +133,5 @@ def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, eve
         2: {"w0": [0, 1, 0], "w1": [0, 1, 1]},
         4: {"w2": [0, 2, 0], "w3": [0, 2, 1], "w0": [1, 2, 0], "w1": [1, 2, 1]},
     }
+    assert [event["mesh"] for event in events.all(what="group", worker="w0")] == [[[0, 1]], [[0, 1], [2, 3]]]
+    operator.wait_for("succeeded", "w0", "w1", "w2", "w3")

@@ -43,7 +43,7 @@ state = elastic.State(None, every=1, model=model, optimizer=optimizer)
 def train() -> None:
     dist.init_process_group("gloo")
     units = [int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")]
-    event("group", size=dist.get_world_size(), units=units)
+    event("group", size=dist.get_world_size(), units=units, mesh=elastic.unit_mesh(("cp",)).mesh.tolist())
     state.restore()
     ddp = DistributedDataParallel(model)
     while state.step < options.steps or dist.get_world_size() < options.world:
