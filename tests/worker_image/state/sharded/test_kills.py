@@ -54,7 +54,8 @@ def test_pods_are_lost_at_random_moments(size: int, kills: int, tmp_path: Path) 
         for _ in range(kills):
             if chance.random() < 0.5:
                 before = len(records.all("begun"))
-                kill(servers, tmp_path, chance, lambda before=before: len(records.all("begun")) > before)
+                all_begun = before + len(servers)  # a rank that still connects to another one would wait for it
+                kill(servers, tmp_path, chance, lambda all_begun=all_begun: len(records.all("begun")) >= all_begun)
             before = len(records.all("sealed"))
             del servers[kill(servers, tmp_path, chance, lambda before=before: len(records.all("sealed")) > before)]
             after = max(1, size + chance.choice((-1, 0, 1)))
