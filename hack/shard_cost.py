@@ -65,7 +65,13 @@ def commits(rows: int, folder: str) -> dict[str, float]:
     state.restore()
     peers = state._peers
     assert peers is not None
-    found: dict[str, list[float]] = {"a commit": [], "the copies": []}
+    found: dict[str, list[float]] = {
+        "a commit": [],
+        "the copies": [],
+        "training stands still as a checkpoint begins": [],
+        "until that is on the disk": [],
+        "a checkpoint for which training waits": [],
+    }
     for _ in range(COMMITS):
         peers.finish_copies()
         while not peers.may_copy:
@@ -75,6 +81,16 @@ def commits(rows: int, folder: str) -> dict[str, float]:
         found["the copies"].append(timed(peers.finish_copies))
     neighbour, other = (dist.get_rank() + 1) % dist.get_world_size(), (dist.get_rank() - 1) % dist.get_world_size()
     received = [torch.empty_like(each) for each in own]
+    saving = ShardedState(f"{folder}/beside", name="saving", every=1, flush_seconds=0.0, model=model)
+    saving.restore()
+    for _ in range(COMMITS):
+        begun = time.perf_counter()
+        saving._begin_save(saving._tree())
+        found["training stands still as a checkpoint begins"].append(
+            time.perf_counter() - begun
+        )  # the other rank need not have come so far
+        found["until that is on the disk"].append(timed(lambda: saving._take_saved(wait=True)))
+        found["a checkpoint for which training waits"].append(timed(saving._save))
     taken = sum(os.fstat(each.fd).st_blocks * 512 for each in (peers._memory.own, peers._memory.copies))
     return {name: statistics.median(seconds) for name, seconds in found.items()} | {
         "a plain copy in memory": timed(lambda: [target.copy_(each) for target, each in zip(received, own, strict=True)]),

@@ -8,6 +8,8 @@ from elastic_pytorch_operator.model.observed import NodeView
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation
 
+pytestmark = pytest.mark.simulation
+
 
 def on_nodes(count: int, *, policy: dict[str, Any] | None = None, **job: Any) -> Simulation:
     """A job on nodes with room for one worker each."""

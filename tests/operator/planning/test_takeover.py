@@ -19,6 +19,8 @@ from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job, a_target
 from tests.operator.simulation import Simulation, running
 
+pytestmark = pytest.mark.simulation
+
 WORKERS, PODS_PER_NODE = 150, 15
 SLOW_START_SECONDS = 30.0  # longer than any leader waits for an agent that has reported before
 CONNECTION_SECONDS = 0.4  # from one agent to the next

@@ -14,6 +14,8 @@ from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController
 from tests.operator.virtual_time import run_in_virtual_time
 
+pytestmark = pytest.mark.simulation
+
 HANG_SECONDS, ANSWER_SECONDS = 30.0, 0.03
 TOO_SLOW = (
     'Internal error occurred: failed calling webhook "images.example.com": failed to call webhook: Post '

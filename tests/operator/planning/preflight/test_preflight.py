@@ -15,6 +15,8 @@ from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECON
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation
 
+pytestmark = pytest.mark.simulation
+
 CHECK_SECONDS = 2.0
 PREFLIGHT = {"preflight": {"seconds": 20}}
 

@@ -10,6 +10,8 @@ from elastic_pytorch_operator.planning.memory import Plan
 from tests.operator.builders import a_job
 from tests.operator.planning.preflight.test_preflight import CheckedNodes
 
+pytestmark = pytest.mark.simulation
+
 SET_UP_SECONDS = 8.0
 
 

@@ -24,6 +24,8 @@ from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
 
+pytestmark = pytest.mark.simulation
+
 WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
