@@ -8,13 +8,13 @@ from torch.utils.data import TensorDataset
 SAMPLES, CLASSES, IGNORED = 130, 4, -100
 
 
-def texts() -> TensorDataset:
+def texts(samples: int = SAMPLES) -> TensorDataset:
     """Inputs, targets, and the number of each sample."""
     dice = torch.Generator().manual_seed(3)
-    inputs = torch.randn(SAMPLES, 6, 5, dtype=torch.float64, generator=dice)
-    targets = torch.randint(CLASSES, (SAMPLES, 6), generator=dice)
-    lengths = torch.randint(1, 7, (SAMPLES, 1), generator=dice)
-    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED), torch.arange(SAMPLES))
+    inputs = torch.randn(samples, 6, 5, dtype=torch.float64, generator=dice)
+    targets = torch.randint(CLASSES, (samples, 6), generator=dice)
+    lengths = torch.randint(1, 7, (samples, 1), generator=dice)
+    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED), torch.arange(samples))
 
 
 def new_model() -> nn.Sequential:

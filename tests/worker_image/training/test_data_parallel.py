@@ -12,34 +12,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tests.worker_image.cpu_fsdp2 import fully_shard
+from tests.worker_image.scripts.small_texts import IGNORED, loss_of, new_model, texts
 from tests.worker_image.torch_group import run_group
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
-SAMPLES, BATCH, CLASSES, IGNORED = 26, 8, 4, -100
-
-
-def texts() -> TensorDataset:
-    dice = torch.Generator().manual_seed(3)
-    inputs = torch.randn(SAMPLES, 6, 5, dtype=torch.float64, generator=dice)
-    targets = torch.randint(CLASSES, (SAMPLES, 6), generator=dice)
-    lengths = torch.randint(1, 7, (SAMPLES, 1), generator=dice)
-    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED), torch.arange(SAMPLES))
-
-
-def new_model() -> nn.Sequential:
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
-
-
-def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+SAMPLES, BATCH = 26, 8
 
 
 def tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
@@ -48,7 +31,7 @@ def tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
 def plain_epoch() -> list[Tensor]:
     """What is to come out: whole batches, one process."""
-    model, data = new_model(), texts()
+    model, data = new_model(), texts(SAMPLES)
     optimizer = SGD(model.parameters(), lr=0.5)
     order = list(chain.from_iterable(elastic.ElasticSampler(data, BATCH, seed=2)))
     for begin in range(0, SAMPLES, BATCH):
@@ -63,7 +46,7 @@ def train(folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, ma
     """Goes on with two tensor-parallel ranks for each data-parallel one; returns the place, the samples that count, and the weights."""
     names = ("replicas", "shards", "tensors")[-len(shape) :]
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
-    data_parallel, model, data = mesh[names[:-1]], new_model(), texts()
+    data_parallel, model, data = mesh[names[:-1]], new_model(), texts(SAMPLES)
     fully_shard(tensor_parallel(model, mesh["tensors"]), mesh=data_parallel)
     optimizer = SGD(model.parameters(), lr=0.5)
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel)
