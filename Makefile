@@ -34,7 +34,7 @@ growth-picture: venv ## Measure a growth with and without spec.prepare, and draw
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)
-	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses auto --dist worksteal --durations 10 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@$(MAKE) --no-print-directory test-fast

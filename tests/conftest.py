@@ -2,9 +2,11 @@
 
 import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +18,8 @@ settings.register_profile("all", max_examples=ALL, deadline=None)
 settings.register_profile("unit", max_examples=UNIT, deadline=None)
 settings.load_profile("all")  # --hypothesis-profile replaces it before any test is imported
 
+MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
+MARK = re.compile(r"pytest\.mark\.(\w+)")
 TEMPORARY_FILES = pytest.StashKey[str]()
 
 
@@ -36,6 +40,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Deletes what tests have left in the folder for temporary files."""
     if folder := config.stash.get(TEMPORARY_FILES, None):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not import a module of which an expression like `-m "not A and not B"` selects no test: many import torch, or take long."""
+    if collection_path.suffix != ".py":
+        return None
+    terms = [term.removeprefix("not ") for term in config.option.markexpr.split(" and ") if term.startswith("not ")]
+    if " and ".join(f"not {term}" for term in terms) != config.option.markexpr:
+        return None
+    marks = MARKS_OF_MODULE.search(collection_path.read_text())
+    return True if marks and not set(terms).isdisjoint(MARK.findall(marks[1])) else None
 
 
 def pytest_collection_finish() -> None:

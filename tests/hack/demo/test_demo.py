@@ -10,6 +10,8 @@ from rich.console import Console
 
 from tests.hack.demo.counting_cluster import CountingCluster
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:

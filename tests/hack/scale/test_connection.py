@@ -11,6 +11,8 @@ import pytest
 from aiohttp import web
 from scale.connection import Connection, RefusedError, Server, in_time
 
+pytestmark = pytest.mark.process
+
 
 class Peer:
     """Answers, and counts connections by the address that they come from."""

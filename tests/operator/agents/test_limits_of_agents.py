@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
@@ -17,6 +18,8 @@ from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
+
+pytestmark = pytest.mark.process
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 FLOOD = 1000

@@ -13,6 +13,8 @@ from elastic_pytorch_operator.model.round import Member, Round
 from tests.operator.agents.served import BEAT, POD, SECONDS, Served, begun, streaming
 from tests.operator.builders import KEY
 
+pytestmark = pytest.mark.process
+
 ROUND = Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
 
 

@@ -22,6 +22,8 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
 from tests.operator.flooder import chunk, stream_opening
 
+pytestmark = pytest.mark.process
+
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 HALF_A_REQUEST = b"POST /v1/agent HTTP/1.1\r\nHost: "
 CLIENT_HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"

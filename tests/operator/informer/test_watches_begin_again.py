@@ -21,6 +21,8 @@ from tests.operator import api_server as stand_in
 from tests.operator.api_server import JOBS, ApiServer, write_kubeconfig
 from tests.operator.builders import a_manifest
 
+pytestmark = pytest.mark.process
+
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError"}
 FAILED = {**STATUS, "code": 500, "message": "unable to decode an object in the watch stream: context canceled"}
 ERROR = json.dumps({"type": "ERROR", "object": FAILED}).encode() + b"\n"

@@ -16,6 +16,8 @@ from elastic_pytorch_operator.runtime.gauges import begin_to_read
 from tests.operator.builders import a_manifest
 from tests.operator.longest_turn import MAX_TURN_SECONDS, longest_turn, without_search_for_garbage
 
+pytestmark = pytest.mark.process
+
 TIME = "2026-01-01T12:00:00Z"
 
 

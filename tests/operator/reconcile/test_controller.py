@@ -364,6 +364,7 @@ async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> Non
     await asyncio.gather(leading, return_exceptions=True)
 
 
+@pytest.mark.process
 async def test_pod_deleted_before_the_watches_began_is_replaced_soon() -> None:
     before = Running()
     async with before.runs():

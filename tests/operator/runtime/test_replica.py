@@ -28,6 +28,8 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 
+pytestmark = pytest.mark.process
+
 SYSTEM = "system"
 SLICE = "elastic-pytorch-operator-ipv4"
 QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)  # for tests that wait for it

@@ -98,6 +98,7 @@ async def test_namespace_that_fails_for_long_does_not_either(monkeypatch: pytest
         await until(serves)
 
 
+@pytest.mark.process
 async def test_it_is_not_ready_while_no_namespace_can_be_listed() -> None:
     cluster = a_cluster("a", "b", a=403, b=403)
     async with running(cluster) as ask:

@@ -11,6 +11,8 @@ from elastic_pytorch.pod.server import PodServer
 
 from tests.waiting import until
 
+pytestmark = pytest.mark.process
+
 ORDERLY = {"kind": "change", "round": 2, "orderly": True}
 BROKEN = {"kind": "change", "round": 3, "orderly": False}
 

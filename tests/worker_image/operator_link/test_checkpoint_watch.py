@@ -160,6 +160,7 @@ class Running:
         until(lambda: self._asked >= asked + 2)
 
 
+@pytest.mark.process
 def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
     told: list[int | None] = []
     running = Running(0)

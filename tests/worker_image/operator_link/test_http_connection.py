@@ -13,6 +13,8 @@ import pytest
 from elastic_pytorch.operator_link import http_connection
 from elastic_pytorch.operator_link.http_connection import OperatorConnection, addresses_of
 
+pytestmark = pytest.mark.process
+
 PATH = "/v1/agent"
 
 

@@ -21,6 +21,8 @@ from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_
 from tests import waiting
 from tests.operator.agents.served import POD, Served, serving
 
+pytestmark = pytest.mark.process
+
 SECONDS = 30.0
 JOB = "uid-lm"
 
