@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -82,10 +83,21 @@ def copy_on_cpu(tree: Tree) -> Tree:
     skeleton, tensors = flatten(rest)
     copied: Tree = unflatten(skeleton, [_on_cpu(tensor) for tensor in tensors])
     for keys, tensor in shards.items():
-        # Not `from_local`, which would put it on the mesh's device.
-        sharded = DTensor(_on_cpu(local_part(tensor)), tensor._spec, requires_grad=False)
-        insert(copied, keys, sharded)
+        insert(copied, keys, _with_local(tensor, _on_cpu(local_part(tensor))))
     return copied
+
+
+def _with_local(tensor: DTensor, local: torch.Tensor) -> DTensor:
+    """Returns a tensor that is sharded like another one. Not by `from_local`, which would put it on the mesh's device.
+
+    By the protocol of tensor subclasses (torch.utils._python_dispatch.is_traceable_wrapper_subclass).
+    """
+    like: Any = tensor.detach()
+    names, spec = like.__tensor_flatten__()
+    parts = {name: getattr(like, name) for name in names}
+    own = {name: local if isinstance(part, torch.Tensor) else part for name, part in parts.items()}
+    made: DTensor = type(like).__tensor_unflatten__(own, spec, like.shape, like.stride())
+    return made
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
