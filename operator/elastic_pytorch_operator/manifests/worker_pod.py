@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest, copied
+from elastic_pytorch_operator.manifests.affinity import keep_away, place_in_unit, prefer_alone, prefer_others
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.manifests.building import building
-from elastic_pytorch_operator.manifests.unit_affinity import place_in_unit
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
@@ -138,13 +138,13 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     if image is not None:
         inject_agent(spec, container, image, own_command=own_command)
     if action.avoid:
-        spec["affinity"] = _keep_away(spec.get("affinity") or {}, action.avoid)
+        spec["affinity"] = keep_away(spec.get("affinity") or {}, action.avoid)
         pod["metadata"]["annotations"][names.ANNOTATION_AVOIDS] = ",".join(action.avoid)
     if action.unwanted:
-        spec["affinity"] = _prefer_others(spec.get("affinity") or {}, action.unwanted)
+        spec["affinity"] = prefer_others(spec.get("affinity") or {}, action.unwanted)
         pod["metadata"]["annotations"][names.ANNOTATION_PREFERS_OTHERS] = ",".join(action.unwanted)
     if action.apart:
-        spec["affinity"] = _prefer_alone(spec.get("affinity") or {}, job)
+        spec["affinity"] = prefer_alone(spec.get("affinity") or {}, job)
     if job.unit_replicas > 1:
         place_in_unit(pod, job, action.index)
     return pod
@@ -276,40 +276,6 @@ def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
     missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
-
-
-def _keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
-    unwanted = _not_among(nodes)
-    node_affinity = affinity.get("nodeAffinity") or {}
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or []), *unwanted]}
-        for term in required.get("nodeSelectorTerms") or [{}]
-    ]
-    required = {**required, "nodeSelectorTerms": terms}
-    return {**affinity, "nodeAffinity": {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def _prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity with the heaviest preference for other nodes than these."""
-    node_affinity = affinity.get("nodeAffinity") or {}
-    preference = {"weight": 100, "preference": {"matchFields": _not_among(nodes)}}
-    preferred = [*(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
-    return {**affinity, "nodeAffinity": {**node_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-
-
-def _prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
-    """The template's affinity with the heaviest preference for nodes without another worker of the job: one loss is not to take both."""
-    pod_affinity = affinity.get("podAntiAffinity") or {}
-    workers = {"matchLabels": {names.LABEL_JOB_NAME: job.key.name, names.LABEL_ROLE: names.ROLE_WORKER}}
-    preference = {"weight": 100, "podAffinityTerm": {"labelSelector": workers, "topologyKey": "kubernetes.io/hostname"}}
-    preferred = [*(pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []), preference]
-    return {**affinity, "podAntiAffinity": {**pod_affinity, "preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-
-
-def _not_among(nodes: Sequence[str]) -> list[MutableManifest]:
-    return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
 
 
 def _token_volume() -> MutableManifest:
