@@ -20,6 +20,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import set_up_seco
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import record_stragglers
+from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.scaling.scaling import Scaling, ScalingNews
 from elastic_pytorch_operator.planning.scaling.scaling_status import write_scaling
 from elastic_pytorch_operator.planning.target import Target
@@ -95,6 +96,7 @@ def _find(job: Job, target: Target, observed: Observed, judged: Judgement, chang
         stragglers=memory.stragglers,
         preflight=workers.preflight,
         fit=memory.fit,
+        torn=torn_workers(workers.candidates, job.unit_replicas),
     )
 
 

@@ -102,10 +102,10 @@ def unit_indices(index: int, unit: int) -> range:
     return range(first, first + unit)
 
 
-def in_whole_units(indices: Collection[int], unit: int) -> int:
-    """How many workers, by their different indices, are of units that are whole."""
+def in_whole_units(indices: Collection[int], unit: int) -> set[int]:
+    """Those of some different indices whose units are whole."""
     counts = Counter(index // unit for index in indices)
-    return sum(count for count in counts.values() if count == unit)
+    return {index for index in indices if counts[index // unit] == unit}
 
 
 def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | None) -> tuple[int, ...]:

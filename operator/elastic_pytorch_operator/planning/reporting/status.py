@@ -1,6 +1,6 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +39,6 @@ from elastic_pytorch_operator.planning.reporting.waits import (
 )
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
-from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -76,6 +75,7 @@ class Findings:
         stragglers: the ranks that are slow.
         preflight: which nodes are checked, and which are left out.
         fit: the sizes of the group that have enough memory.
+        torn: the workers that are ready, and wait for others of their unit.
     """
 
     budget: Budget
@@ -94,6 +94,7 @@ class Findings:
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: PreflightStep = NO_CHECKS
     fit: MemoryFit = ANY_SIZE
+    torn: Container[str] = frozenset()
 
 
 def describe_job(
@@ -111,8 +112,7 @@ def describe_job(
     budget, interruption, ending = findings.budget, findings.interruption, findings.ending
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
-    torn = torn_workers(live, job.unit_replicas)
-    ready = [c for c in live if c.liveness is Liveness.READY and c.worker not in torn]
+    ready = [c for c in live if c.liveness is Liveness.READY and c.worker not in findings.torn]
     ready_spares = count_spares(job, findings.target, len(ready))
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
@@ -120,7 +120,7 @@ def describe_job(
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not findings.target.stopped
     trains = (bool(members) and ending is None and not paused) or unheard
-    workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size)
+    workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size, findings.torn)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
     state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time)
     status: Status = {
@@ -214,8 +214,8 @@ def _conditions(
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
-    torn = torn_workers(live, job.unit_replicas)
-    told = explain_shortage((*observed.pods, *observed.stores), speaking, refusal, findings.starts, preparing, torn)
+    pods = (*observed.pods, *observed.stores)
+    told = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
     shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
     running = _running(job, observed, live, size, findings, shortage)
@@ -268,7 +268,7 @@ def _running(
     if findings.preflight.state.stage is not None:
         text = f"{findings.preflight.text} before training starts (spec.preflight)"
         return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
-    ready = sum(c.liveness is Liveness.READY for c in live) - len(torn_workers(live, job.unit_replicas))
+    ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
     text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"

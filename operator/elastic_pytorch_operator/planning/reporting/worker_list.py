@@ -5,7 +5,7 @@ would be a third of the largest object that etcd takes.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
@@ -13,7 +13,6 @@ from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
@@ -24,7 +23,12 @@ CALM_STATES = ("Running", "Spare", "Succeeded")
 
 
 def describe_workers(
-    candidates: Sequence[Candidate], job: Job, observed: Observed, round_: Round | None, wanted: int
+    candidates: Sequence[Candidate],
+    job: Job,
+    observed: Observed,
+    round_: Round | None,
+    wanted: int,
+    torn: Container[str] = frozenset(),
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
 
@@ -38,12 +42,12 @@ def describe_workers(
         observed: their pods and agents.
         round_: the newest; None: there was none.
         wanted: how many workers a whole group has.
+        torn: the workers that are ready, and wait for others of their unit.
     """
     whole = round_ is not None and round_.size >= wanted > 0
     left_out = "Spare" if job.spares and whole else "Ready"
     processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
-    torn = torn_workers(there, job.unit_replicas)
     states = {c.worker: _state(c, observed, round_, "Ready" if c.worker in torn else left_out) for c in there}
     if len(there) <= MAX_LISTED:
         return {"workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there]}, ""

@@ -7,7 +7,7 @@ to the group: its others wait until it is whole again. Most jobs have units of o
 from collections.abc import Iterable, Mapping, Sequence
 
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.spec.sizes import largest_allowed, unit_indices
+from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
 
 def choose_group(
@@ -67,8 +67,8 @@ def torn_workers(candidates: Iterable[Candidate], unit: int) -> frozenset[str]:
     if unit == 1:
         return frozenset()
     ready = [candidate for candidate in candidates if candidate.liveness is Liveness.READY]
-    indices = {candidate.index for candidate in ready}
-    return frozenset(c.worker for c in ready if not indices.issuperset(unit_indices(c.index, unit)))
+    whole = in_whole_units({candidate.index for candidate in ready}, unit)
+    return frozenset(candidate.worker for candidate in ready if candidate.index not in whole)
 
 
 def _units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]]:

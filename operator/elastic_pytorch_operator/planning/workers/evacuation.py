@@ -82,7 +82,7 @@ def plan_evacuation(
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(in_whole_units(others, job.unit_replicas), job.allowed) >= min(size, target.size)
+    whole = largest_allowed(len(in_whole_units(others, job.unit_replicas)), job.allowed) >= min(size, target.size)
     members = sorted(
         (worker for worker in why if worker in observed.ranks), key=lambda worker: observed.pods_by_name[worker].index
     )
