@@ -16,7 +16,6 @@ from torch.distributed.elastic.agent.server.api import RunResult, Worker, Worker
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 
-from elastic_pytorch.agent.group_environment import group_environment
 from elastic_pytorch.agent.handover import Handover, Way
 from elastic_pytorch.agent.preparation import Preparation, PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous
@@ -28,6 +27,7 @@ from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
+from elastic_pytorch.pod.group_variables import group_environment
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.rank_prefixes import follow_ranks
 from elastic_pytorch.processes.temporary_folder import make_temporary_folder_again

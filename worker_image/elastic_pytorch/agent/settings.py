@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.pod.group_variables import UNIT_REPLICAS
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.pod.units import UNIT_REPLICAS
 
 REST_SECONDS = 1.0
 GRACE_MARGIN_SECONDS = 1.0  # reserved from the pod's grace period for the agent's own end

@@ -11,24 +11,10 @@ import threading
 from collections.abc import Iterator
 
 from elastic_pytorch.pod import agent_link
+from elastic_pytorch.pod.group_variables import GROUP_VARIABLES
 from elastic_pytorch.pod.planned_stop import script_end
-from elastic_pytorch.pod.units import UNIT_VARIABLES
 
 PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process that has no group yet
-# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
-GROUP_VARIABLES = frozenset(
-    {
-        "RANK",
-        "WORLD_SIZE",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-        "ROLE_RANK",
-        "ROLE_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        *UNIT_VARIABLES,
-    }
-)
 # What reads or lists the environment on behalf of no group: for settings of its own, or for a compiler that it starts. Lightning's does
 # so when it is imported, for the rank that its messages are of; it is told that later.
 _NEED_NO_GROUP = (

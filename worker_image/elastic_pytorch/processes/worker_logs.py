@@ -5,8 +5,8 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing import LogsSpecs
 
-from elastic_pytorch.pod.preparation import GROUP_VARIABLES, PREPARING
-from elastic_pytorch.pod.units import unit_variables
+from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, unit_variables
+from elastic_pytorch.pod.preparation import PREPARING
 from elastic_pytorch.processes.stderr_tail import STDERR, StderrTails
 from elastic_pytorch.stopping.stacks import COLD_START
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from elastic_pytorch.pod.units import unit_processes
+from elastic_pytorch.pod.group_variables import unit_processes
 
 REPLICATE = "replicate"
 IN_A_JOB = "ELASTIC_PYTORCH_JOB_UID"

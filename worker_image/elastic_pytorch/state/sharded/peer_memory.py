@@ -10,7 +10,7 @@ import torch.distributed as dist
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.units import unit_number
+from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
@@ -114,7 +114,7 @@ class PeerMemory:
         Raises:
             RuntimeError: on all ranks alike: a container has too little; the message says how much is needed.
         """
-        own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
+        own = shard_bytes(tree)
         ranks = TorchGroup(self._group)
         kept = max((slot.length for slot in self._memory.own.slots()), default=0)  # in the parts of another group
         sizes = ranks.gather([own, max(own, kept)])
@@ -264,6 +264,11 @@ class PeerMemory:
 def _node() -> str:
     """Returns what is the same for all pods of a node, and for no other one."""
     return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
+
+
+def shard_bytes(tree: Tree) -> int:
+    """Returns how many bytes this rank has of a state's sharded tensors."""
+    return sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
 
 
 def room() -> int | None:

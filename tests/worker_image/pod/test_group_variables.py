@@ -1,7 +1,9 @@
-"""Which unit a process is of."""
+"""Which unit a process is of, and what it is given when it goes on in another group: as much as one that starts."""
+
+from types import SimpleNamespace
 
 import pytest
-from elastic_pytorch.pod.units import unit_number, unit_processes, unit_variables
+from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, group_environment, unit_number, unit_processes, unit_variables
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,22 @@ def test_a_process_is_told_of_its_unit(rank: int, world_size: int, processes: in
 )
 def test_a_process_knows_its_unit(environ: dict[str, str], processes: int, number: int) -> None:
     assert (unit_processes(environ), unit_number(environ)) == (processes, number)
+
+
+def test_all_that_depends_on_the_group_is_given() -> None:
+    worker = SimpleNamespace(global_rank=7, role_rank=7, world_size=12, role_world_size=12)
+    given = group_environment(worker, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3)
+    assert given == {
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "RANK": "7",
+        "ROLE_RANK": "7",
+        "GROUP_RANK": "3",
+        "WORLD_SIZE": "12",
+        "ROLE_WORLD_SIZE": "12",
+        "GROUP_WORLD_SIZE": "6",
+        "ELASTIC_PYTORCH_UNIT": "1",
+        "ELASTIC_PYTORCH_UNITS": "2",
+        "ELASTIC_PYTORCH_UNIT_RANK": "1",
+    }
+    assert given.keys() == GROUP_VARIABLES, "what a preparing process waits for"

@@ -1,0 +1,80 @@
+"""What a process knows of its group and of its unit, the pods that one replica of the model spans, and which join and leave together."""
+
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+UNIT_REPLICAS = "ELASTIC_PYTORCH_UNIT_REPLICAS"  # set by the operator: how many pods a unit has
+UNIT, UNITS, UNIT_RANK = "ELASTIC_PYTORCH_UNIT", "ELASTIC_PYTORCH_UNITS", "ELASTIC_PYTORCH_UNIT_RANK"
+# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
+GROUP_VARIABLES = frozenset(
+    {
+        "RANK",
+        "WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        UNIT,
+        UNITS,
+        UNIT_RANK,
+    }
+)
+
+
+class GroupWorker(Protocol):
+    """A process of the pod, as torch's agent knows it."""
+
+    global_rank: int
+    role_rank: int
+    world_size: int
+    role_world_size: int
+
+
+def group_environment(
+    worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
+) -> dict[str, str]:
+    """Returns the variables that depend on the group, for a process that goes on in another one: as many as for one that starts.
+
+    Args:
+        worker: the process.
+        store: the address and the port of the group's store.
+        local_world_size: how many processes a pod has.
+        unit_replicas: how many pods a unit has.
+    """
+    address, port = store
+    return {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "RANK": str(worker.global_rank),
+        "ROLE_RANK": str(worker.role_rank),
+        "GROUP_RANK": str(worker.global_rank // local_world_size),
+        "WORLD_SIZE": str(worker.world_size),
+        "ROLE_WORLD_SIZE": str(worker.role_world_size),
+        "GROUP_WORLD_SIZE": str(worker.world_size // local_world_size),
+        **unit_variables(worker.global_rank, worker.world_size, unit_replicas * local_world_size),
+    }
+
+
+def unit_variables(rank: int, world_size: int, unit_processes: int) -> dict[str, str]:
+    """Returns the variables by which a process knows its unit. Consecutive ranks make a unit.
+
+    Args:
+        rank: of the process in its group.
+        world_size: of the group.
+        unit_processes: how many processes a unit has.
+    """
+    unit, unit_rank = divmod(rank, unit_processes)
+    return {UNIT: str(unit), UNITS: str(world_size // unit_processes), UNIT_RANK: str(unit_rank)}
+
+
+def unit_processes(environ: Mapping[str, str] = os.environ) -> int:
+    """Returns how many processes a unit of this job has; without the operator, those of one pod or node."""
+    return int(environ.get(UNIT_REPLICAS) or 1) * int(environ.get("LOCAL_WORLD_SIZE") or 1)
+
+
+def unit_number(environ: Mapping[str, str] = os.environ) -> int:
+    """Returns the number of this process's unit in its group."""
+    return int(environ.get("RANK") or 0) // unit_processes(environ)
