@@ -51,7 +51,7 @@ def run_within(command: list[str], seconds: float, environment: dict[str, str]) 
 
 
 def carriers(mark: str) -> list[int]:
-    """Returns the living processes that have inherited a variable, whoever their parents are by now."""
+    """Returns the living processes that have inherited a variable, with any parent."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's

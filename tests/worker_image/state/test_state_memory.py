@@ -46,7 +46,7 @@ def run_pods(servers: list[PodServer], workers: int, function: Any, *arguments: 
 def running_in_pods(
     servers: list[PodServer], workers: int, function: Any, *arguments: Any
 ) -> AbstractContextManager[RunningGroup]:
-    """A group of so many workers in each pod that runs a function."""
+    """A group of that many workers in each pod, which runs a function."""
     paths = [server.path for server in servers]
     return running_group(len(servers) * workers, in_pod, paths, workers, function, *arguments)
 

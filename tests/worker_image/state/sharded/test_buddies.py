@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 
 def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[Place]:
-    """A pod for each letter, on the node of that name; a unit for so many of them."""
+    """A pod for each letter, on the node of that name; units of that many pods."""
     ranks = [(pod, ord(node)) for pod, node in enumerate(nodes) for _ in range(per_pod)]
     return [Place(pod // unit, pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
 

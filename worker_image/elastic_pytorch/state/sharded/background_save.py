@@ -12,7 +12,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import workers_of_pod
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import TorchGroup
-from elastic_pytorch.state.sharded.peer_memory import room
+from elastic_pytorch.state.sharded.peer_memory import room, shard_bytes
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
@@ -67,9 +67,8 @@ class BackgroundSave:
 
 def has_room_for_copy(tree: Tree, group: dist.ProcessGroup | None) -> bool:
     """Whether the containers of all ranks have the memory for a copy of the state. Collective."""
-    own = sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
     left = room()
-    lacks = left is not None and own * workers_of_pod() > left
+    lacks = left is not None and shard_bytes(tree) * workers_of_pod() > left
     return not any(each[0] for each in TorchGroup(group).gather([int(lacks)]))
 
 
