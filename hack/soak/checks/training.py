@@ -1,7 +1,8 @@
 """What the training itself must show: steps, samples, groups, parameters. Pure: each check returns the promises not kept."""
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -78,6 +79,9 @@ def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation
 def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
     """No step is left out. None is done twice on a planned change, one at most on a loss that a worker survives.
 
+    On a loss the survivors' steps count, which each worker tells before it knows whether the group can complete them. A lost worker whose
+    last messages its peers never got may have been one step ahead of these.
+
     A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that takes no writes.
     Workers on a node that is cut off may train beside the next group: what they do from its first step on is lost, not repeated.
     """
@@ -88,9 +92,11 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
             text = f"group {after.number} began with step {after.first}, the last one before was {done}"
             yield Violation("no step left out", expected.job, after.first_at, text)
         near = hits_near(expected, before, after, hits) if before else []
-        kept = _done_before(after, steps) if any(hit.isolates for hit in near) else done
-        if before and (repeated := kept - after.first + 1) > (allowed := _allowed(expected, before, after, near)):
+        told = _told_before(after, steps)
+        kept, allowed = _kept(expected, before, after, told, near) if before else (done, 0)
+        if (repeated := min(kept, done) - after.first + 1) > allowed:
             text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
+            text += f"; it is of {sorted(after.members)}, and before it they were at {dict(told)}"
             yield Violation("no step done twice", expected.job, after.first_at, text)
         done = max(done, after.last)
 
@@ -104,21 +110,26 @@ def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hi
     ]
 
 
-def _done_before(group: Group, steps: Sequence[Step]) -> int:
-    """The last step that earlier groups had done when a group began."""
-    earlier = (step.number for step in steps if step.group < group.number and step.at <= group.first_at)
-    return max(earlier, default=0)
-
-
-def _allowed(expected: Expected, before: Group, after: Group, near: Sequence[Hit]) -> float:
-    """How many steps a group may do again."""
+def _kept(expected: Expected, before: Group, after: Group, told: Mapping[str, int], near: Sequence[Hit]) -> tuple[float, float]:
+    """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
     if not expected.commits:
-        return expected.repeated + 1
-    lost = any(hit.loses or hit.unsettles for hit in near)
-    if before.members & after.members:
-        return 1 if lost else 0
+        cut_off = any(hit.isolates for hit in near)
+        return max(told.values()) if cut_off else math.inf, expected.repeated + 1
+    together = before.members & after.members
+    if any(hit.loses or hit.unsettles for hit in near):
+        survivors = together.difference(*(hit.pods for hit in near))  # a pod that was hit has lost its memory
+        return (max(told[pod] for pod in survivors), 1) if survivors else (0, 0)
     unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
-    return float("inf") if lost or unsaved else 0  # what was only in the memory of its members
+    return (math.inf, 0) if together or not unsaved else (0, 0)
+
+
+def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:
+    """The last step that each pod had begun in earlier groups when a group began."""
+    last: dict[str, int] = defaultdict(int)
+    for step in steps:
+        if step.group < group.number and step.at <= group.first_at:
+            last[step.pod] = max(last[step.pod], step.number)
+    return last
 
 
 def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:

@@ -29,8 +29,8 @@ def group(number: int, first: int, last: int, *pods: str, at: float | None = Non
     ]
 
 
-def hit(kind: str, at: float, until: float | None = None, *, job: str = "job") -> Hit:
-    return Hit(at, at if until is None else until, kind, kind, frozenset({job}) if job else frozenset())
+def hit(kind: str, at: float, until: float | None = None, *pods: str, job: str = "job") -> Hit:
+    return Hit(at, at if until is None else until, kind, kind, frozenset({job}) if job else frozenset(), frozenset(pods))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,22 @@ AGAIN, LEFT_OUT = "no step done twice", "no step left out"
         (LIBRARY, group(1, 1, 3, A, B) + group(2, 2, 6, C, B2, at=106), [hit("kill-container", 103)], []),
         (LIBRARY, group(1, 1, 3, A, B) + group(2, 3, 6, A, at=106), [hit("kill-container", 103, job="other")], [AGAIN]),
         (LIBRARY, group(1, 1, 3, A, B) + group(2, 3, 6, A, at=106), [hit("kill-container", 20)], [AGAIN]),
+        # the lost worker was a step ahead: its peers never got its last messages
+        (LIBRARY, group(1, 1, 3, A, B) + group(1, 4, 4, C) + group(2, 3, 6, A, B, at=106), [hit("cut-node", 103)], []),
+        (LIBRARY, group(1, 1, 3, A, B) + group(1, 4, 4, C) + group(2, 2, 6, A, B, at=106), [hit("cut-node", 103)], [AGAIN]),
+        (LIBRARY, group(1, 1, 3, A, B) + group(1, 4, 4, C) + group(2, 3, 6, A, C, at=106), [hit("cut-node", 103)], [AGAIN]),
+        (
+            LIBRARY,
+            group(1, 1, 3, A) + group(1, 4, 4, C) + group(2, 3, 6, A, C, at=106),
+            [hit("kill-container", 103, 103, C)],
+            [],
+        ),
+        (
+            LIBRARY,
+            group(1, 1, 3, A) + group(1, 4, 4, C) + group(2, 3, 6, A, C, at=106),
+            [hit("kill-container", 103, 103, A)],
+            [AGAIN],
+        ),
         # a planned change while no operator could plan it
         (
             LIBRARY,
