@@ -10,7 +10,12 @@ from measure.kind_cluster import ROOT
 from soak.checks.training import Expected
 
 NAMESPACE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes: bench.nodes
-SCRIPTS = ("hack/soak/scripts/plain.py", "tests/worker_image/scripts/stateful.py", "tests/worker_image/scripts/events.py")
+SCRIPTS = (
+    "hack/soak/scripts/plain.py",
+    "tests/worker_image/scripts/stateful.py",
+    "tests/worker_image/scripts/sharded_weights.py",
+    "tests/worker_image/scripts/events.py",
+)
 SAMPLES, BATCH = 500, 12
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 STEP_SECONDS = 0.2
@@ -21,6 +26,8 @@ TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods 
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
 PREPARE_SECONDS = 300  # that a set-up may take, on a machine that holds the whole cluster
+SAVED_STEPS = 10  # between two checkpoints of the script without the library
+COPIED_STEPS = 6  # that a loss may cost while copies of the shards are on their way: a second of steps
 SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
@@ -50,6 +57,7 @@ class Sort:
         set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
         spares: `spec.spares`; a job with spares has a fixed size.
         unit: `spec.unitReplicas`.
+        sharded: whether each worker has a part of the weights, and a copy of another's.
     """
 
     name: str
@@ -65,6 +73,7 @@ class Sort:
     set_up_fails: float = 0
     spares: int = 0
     unit: int = 1
+    sharded: bool = False
 
     @property
     def option(self) -> tuple[bool, int, bool]:
@@ -91,6 +100,7 @@ SORTS = {
         Sort("spare", maximum=2, set_up_seconds=10, spares=1),
         Sort("newcomers-fail", set_up_seconds=5, set_up_fails=0.3),
         Sort("units", replicas=4, maximum=6, unit=2),
+        Sort("sharded", replicas=3, maximum=4, sharded=True),
     )
 }
 
@@ -114,9 +124,13 @@ def epochs_of(sort: Sort, seconds: float) -> int:
 def expected(sort: Sort, seconds: float) -> Expected:
     """What the checks hold a job to."""
     epochs = epochs_of(sort, seconds)
-    counted = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    counted: dict[str, Any] = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    if sort.sharded:
+        counted |= {"copies": True, "repeated": COPIED_STEPS}
+    elif not sort.library:
+        counted["repeated"] = SAVED_STEPS + 1
     total = epochs * STEPS_PER_EPOCH
-    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, unit=sort.unit, **counted)  # type: ignore[arg-type]
+    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, unit=sort.unit, **counted)
 
 
 def scripts() -> dict[str, Any]:
@@ -175,7 +189,8 @@ def arguments(sort: Sort, seconds: float) -> Iterator[str]:
     yield from (f"/scripts/{'stateful' if sort.library else 'plain'}.py", "--step-seconds", str(wait))
     yield from ("--folder", f"/checkpoints/{sort.name}")
     if sort.library:
-        yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--in-process", "--double")
+        yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--double")
+        yield "--sharded-weights" if sort.sharded else "--in-process"
         yield from ("--learning-rate", str(LEARNING_RATE))
         yield from ("--set-up-seconds", str(sort.set_up_seconds), "--set-up-fails", str(sort.set_up_fails))
         yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")

@@ -25,7 +25,8 @@ class Expected:
         epochs: 0: its script has no samples.
         samples: of an epoch.
         commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
-        repeated: steps between two checkpoints of a script that keeps none in memory.
+        repeated: steps that may be done again after a loss that a worker survives.
+        copies: whether each worker has a part of the state, of which another one has a copy. Then a loss of two may cost more.
         spares: pods that wait for a loss.
         unit: workers that are in a group all or not at all.
     """
@@ -38,7 +39,8 @@ class Expected:
     epochs: int = 0
     samples: int = 0
     commits: bool = False
-    repeated: int = 10
+    repeated: int = 1
+    copies: bool = False
     spares: int = 0
     unit: int = 1
 
@@ -77,7 +79,7 @@ def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation
 
 
 def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
-    """No step is left out. None is done twice on a planned change, one at most on a loss that a worker survives.
+    """No step is left out. None is done twice on a planned change, and few on a loss that a worker survives.
 
     On a loss the survivors' steps count, which each worker tells before it knows whether the group can complete them. A lost worker whose
     last messages its peers never got may have been one step ahead of these.
@@ -114,11 +116,13 @@ def _kept(expected: Expected, before: Group, after: Group, told: Mapping[str, in
     """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
     if not expected.commits:
         cut_off = any(hit.isolates for hit in near)
-        return max(told.values()) if cut_off else math.inf, expected.repeated + 1
+        return max(told.values()) if cut_off else math.inf, expected.repeated
     together = before.members & after.members
     if any(hit.loses or hit.unsettles for hit in near):
         survivors = together.difference(*(hit.pods for hit in near))  # a pod that was hit has lost its memory
-        return (max(told[pod] for pod in survivors), 1) if survivors else (0, 0)
+        if not survivors or (expected.copies and len(before.members - survivors) > 1):
+            return 0, 0
+        return max(told[pod] for pod in survivors), expected.repeated
     unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
     return (math.inf, 0) if together or not unsaved else (0, 0)
 

@@ -18,18 +18,21 @@ from tests.worker_image.running_agent.test_state_changes import (
 )
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = [pytest.mark.torch, pytest.mark.process, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
+pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 Agents = Callable[..., Agent]
+WAYS = [pytest.param("--sharded", marks=pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)), "--sharded-weights"]
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_orderly_changes_lose_nothing(
+    way: str,
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
 ) -> None:
-    start(agents, operator, 3, "--sharded")
+    start(agents, operator, 3, way)
     until_step(events, 5, 3)
     operator.declare("w0", "w2", orderly=True)
     until_step(events, 20, 2)
@@ -42,13 +45,15 @@ def test_orderly_changes_lose_nothing(
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_lost_pod_s_shards_come_from_another_pod(
+    way: str,
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
 ) -> None:
-    lost, *_ = start(agents, operator, 3, "--sharded", "--step-seconds", 0.2)
+    lost, *_ = start(agents, operator, 3, way, "--step-seconds", 0.2)
     until_step(events, 30, 3)
     lost.kill()
     operator.declare("w1", "w2")

@@ -38,6 +38,9 @@ parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a p
 parser.add_argument("--set-up-fails", type=float, default=0, help="how probably a process ends there, when the job has trained")
 parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
 parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards each pod keeps for itself and for another one")
+parser.add_argument(
+    "--sharded-weights", action="store_true", help="the same, on the CPUs of a torch that lacks FSDP2 for these"
+)
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
@@ -75,10 +78,18 @@ if options.sharded:
         fully_shard(layer)
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-state = (elastic.ShardedState if options.sharded else elastic.State)(
+parts = None
+if options.sharded_weights:
+    from sharded_weights import ShardedWeights  # no file of other jobs
+
+    dist.init_process_group(options.backend)
+    parts = ShardedWeights(model)
+    optimizer = torch.optim.AdamW(parts.parameters(), lr=options.learning_rate, foreach=False)
+sharded = options.sharded or options.sharded_weights
+state = (elastic.ShardedState if sharded else elastic.State)(
     options.folder,
     every=options.every or None,
-    model=model,
+    model=parts or model,
     optimizer=optimizer,
     sampler=sampler,
     flush_seconds=options.flush_seconds,
@@ -89,10 +100,12 @@ state = (elastic.ShardedState if options.sharded else elastic.State)(
 
 
 def train() -> None:
-    if not options.sharded:
+    if not sharded:
         dist.init_process_group(options.backend)
     first = state.restore()
-    ddp = model if options.sharded else DistributedDataParallel(model)
+    if parts is not None:
+        parts.put_together()
+    ddp = model if sharded else DistributedDataParallel(model)
     event("restored", step=first, generation=state._version.generation)
     taken: list[int] = []
     for epoch in sampler.epochs(options.epochs):
@@ -116,12 +129,16 @@ def train() -> None:
                 state.failed = True
                 if dist.get_rank() == dist.get_world_size() - 1:
                     raise ValueError("told to fail")
+            if parts is not None:
+                parts.take_gradients()
             optimizer.step()
+            if parts is not None:
+                parts.put_together()
             optimizer.zero_grad()
             taken = []
             time.sleep(options.step_seconds)
             state.commit(loss=loss)
-    if not options.sharded:
+    if not sharded:
         dist.destroy_process_group()
 
 
@@ -131,5 +148,5 @@ if options.early_group:
 parameters = [p.full_tensor() if options.sharded else p for p in model.parameters()]
 digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
 event("done", digest=digest, parameters=[x for p in parameters for x in p.flatten().tolist()])
-if options.sharded:
+if sharded:
     dist.destroy_process_group()

@@ -1,5 +1,6 @@
 """What counts as a broken promise of the training, and what a fault excuses."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from soak.checks.training import (
 from soak.timeline import Done, Hit, Step, read_training
 
 LIBRARY = Expected("job", minimum=1, maximum=3, processes=1, total=6, epochs=2, samples=6, commits=True)
-PLAIN = Expected("job", minimum=1, maximum=3, processes=1, total=6)
+SHARDED = replace(LIBRARY, repeated=2, copies=True)
+PLAIN = Expected("job", minimum=1, maximum=3, processes=1, total=6, repeated=11)
 A, B, C, A2, B2 = "job-worker-0-aaaaa", "job-worker-1-bbbbb", "job-worker-2-ccccc", "job-worker-0-yyyyy", "job-worker-1-zzzzz"
 
 
@@ -103,6 +105,11 @@ AGAIN, LEFT_OUT = "no step done twice", "no step left out"
             [hit("kill-container", 103, 103, A)],
             [AGAIN],
         ),
+        # of shards, one worker may be lost
+        (SHARDED, group(1, 1, 3, A, B, C) + group(2, 2, 6, A, B, at=106), [hit("delete-pod-now", 103)], []),
+        (SHARDED, group(1, 1, 3, A, B, C) + group(2, 1, 6, A, B, at=106), [hit("delete-pod-now", 103)], [AGAIN]),
+        (SHARDED, group(1, 1, 3, A, B, C) + group(2, 1, 6, A, at=106), [hit("delete-pod-now", 103)], []),
+        (SHARDED, group(1, 1, 3, A, B, C) + group(2, 3, 6, A, at=106), [hit("scale", 103)], [AGAIN]),
         # a planned change while no operator could plan it
         (
             LIBRARY,
