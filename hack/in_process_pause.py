@@ -4,6 +4,7 @@ A script is started again, or uses `in_process`; a new pod sets it up when its g
 
 .venv/bin/python hack/in_process_pause.py gloo         # the set-up takes 5 s
 .venv/bin/python hack/in_process_pause.py gloo 60
+.venv/bin/python hack/in_process_pause.py gloo 5 --sharded
 .venv/bin/python hack/in_process_pause.py nccl_like
 .venv/bin/python hack/in_process_pause.py nccl         # on a GPU, which all workers share
 
@@ -94,8 +95,8 @@ def pauses(*options: str, prepare: bool = False) -> dict[str, str]:
             training.close()
 
 
-def main(backend: str, set_up_seconds: str = "5") -> None:
-    options = ("--backend", backend, "--set-up-seconds", set_up_seconds)
+def main(backend: str, set_up_seconds: str = "5", *more: str) -> None:
+    options = ("--backend", backend, "--set-up-seconds", set_up_seconds, *more)
     columns = {
         "started again": pauses(*options),
         "started again, prepare": pauses(*options, prepare=True),

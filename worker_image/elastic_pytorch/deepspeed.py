@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from deepspeed.checkpoint.ds_to_universal import main as convert
 
+from elastic_pytorch.group import in_process
 from elastic_pytorch.log import logger
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
@@ -41,6 +42,7 @@ class DeepSpeedState(ShardedState):
 
     Raises:
         ValueError: the engine's configuration cannot be resized; the message says what to change.
+        RuntimeError: it is made in a function that `in_process` decorates: DeepSpeed keeps process groups of its own for the whole process.
     """
 
     _LOAD_INSTEAD = "before deepspeed.initialize, which copies them"
@@ -56,6 +58,10 @@ class DeepSpeedState(ShardedState):
         total_steps: int | None = None,
         **registered: Any,
     ) -> None:
+        if in_process.active():
+            raise RuntimeError(
+                "DeepSpeed keeps its process groups for the whole process: leave out in_process, and a new group starts it again"
+            )
         check_engine(engine)
         super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, memory=False, **registered)
         self._engine = ZeroEngine(engine)

@@ -21,18 +21,24 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 Agents = Callable[..., Agent]
-WAYS = [pytest.param("--sharded", marks=pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)), "--sharded-weights"]
+NEEDS_FSDP2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
+WAYS = [
+    pytest.param(("--sharded",), marks=NEEDS_FSDP2),
+    pytest.param(("--sharded", "--in-process"), marks=NEEDS_FSDP2),
+    ("--sharded-weights",),
+    ("--sharded-weights", "--in-process"),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_orderly_changes_lose_nothing(
-    way: str,
+    way: tuple[str, ...],
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
 ) -> None:
-    start(agents, operator, 3, way)
+    start(agents, operator, 3, *way)
     until_step(events, 5, 3)
     operator.declare("w0", "w2", orderly=True)
     until_step(events, 20, 2)
@@ -47,13 +53,13 @@ def test_orderly_changes_lose_nothing(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_lost_pod_s_shards_come_from_another_pod(
-    way: str,
+    way: tuple[str, ...],
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
 ) -> None:
-    lost, *_ = start(agents, operator, 3, way, "--step-seconds", 0.2)
+    lost, *_ = start(agents, operator, 3, *way, "--step-seconds", 0.2)
     until_step(events, 30, 3)
     lost.kill()
     operator.declare("w1", "w2")

@@ -1,7 +1,7 @@
 """Groups of units of several pods: what the processes are told of them as units join and leave, and what becomes of a training."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,9 +27,11 @@ EPOCHS, BATCH = 6, 12
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
-def start(agents: Agents, *workers: str, script: str = "units.py", step_seconds: float = 0.05) -> list[Agent]:
-    options = ("--epochs", EPOCHS, "--step-seconds", step_seconds)
-    return [agents(worker, SCRIPTS / script, *options, **ENVIRONMENT) for worker in workers]
+def start(
+    agents: Agents, *workers: str, script: str = "units.py", step_seconds: float = 0.05, options: Sequence[str] = ()
+) -> list[Agent]:
+    arguments = ("--epochs", EPOCHS, "--step-seconds", step_seconds, *options)
+    return [agents(worker, SCRIPTS / script, *arguments, **ENVIRONMENT) for worker in workers]
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, list[float]]:
@@ -67,9 +69,11 @@ def plain_training(loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of
     return pytest.approx(parameters, rel=1e-8, abs=1e-10)
 
 
-def change_units(operator: ScriptedOperator, events: Events, agents: Agents, script: str) -> dict[str, list[float]]:
-    """Trains with three units, two, and three again; returns the parameters of each worker."""
-    start(agents, "w0", "w1", "w2", "w3", "w4", "w5", script=script)
+def change_units(
+    operator: ScriptedOperator, events: Events, agents: Agents, script: str, *options: str
+) -> dict[str, list[float]]:
+    """Trains with three units, two, and three again in another order; returns the parameters of each worker."""
+    start(agents, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
     operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
     operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
     events.until_step(5, 6, 60.0)
@@ -83,9 +87,14 @@ def change_units(operator: ScriptedOperator, events: Events, agents: Agents, scr
 
 
 @needs_fsdp2
-def test_tensor_parallel_units_train_what_one_process_does(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+@pytest.mark.parametrize("options", [(), ("--in-process",)], ids=["started again", "in_process"])
+def test_tensor_parallel_units_train_what_one_process_does(
+    options: tuple[str, ...], operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
     parameters = plain_training()
-    assert all(each == parameters for each in change_units(operator, events, agents, "units.py").values())
+    assert all(each == parameters for each in change_units(operator, events, agents, "units.py", *options).values())
+    processes = {(event["worker"], event["pid"]) for event in events.all(what="step")}
+    assert len(processes) == (6 if options else 6 + 6 + 4), "in_process keeps them"
 
 
 @needs_fsdp2

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import elastic_pytorch as elastic
 import torch
@@ -66,40 +67,49 @@ if options.double:
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.get_default_dtype())
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
-model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)).to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
-loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
-if options.sharded:
-    from torch.distributed.fsdp import fully_shard  # takes a second, and not every torch has it
-
-    dist.init_process_group(options.backend)
-    for layer in model:
-        fully_shard(layer)
-    fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-parts = None
-if options.sharded_weights:
-    from sharded_weights import ShardedWeights  # no file of other jobs
-
-    dist.init_process_group(options.backend)
-    parts = ShardedWeights(model)
-    optimizer = torch.optim.AdamW(parts.parameters(), lr=options.learning_rate, foreach=False)
 sharded = options.sharded or options.sharded_weights
-state = (elastic.ShardedState if sharded else elastic.State)(
-    options.folder,
-    every=options.every or None,
-    model=parts or model,
-    optimizer=optimizer,
-    sampler=sampler,
-    flush_seconds=options.flush_seconds,
-    total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
-    failed=False,
-    ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
-)
 
 
-def train() -> None:
+def make() -> SimpleNamespace:
+    """Makes what is trained; what is sharded belongs to the process group, which is made here then."""
+    parts, layers = None, [nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)]
+    model = trained = nn.Sequential(*layers).to(device)
+    if sharded:
+        dist.init_process_group(options.backend)
+    if options.sharded:
+        from torch.distributed.fsdp import fully_shard  # takes a second, and not every torch has it
+
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+    if options.sharded_weights:
+        from sharded_weights import ShardedWeights  # no file of other jobs
+
+        parts = trained = ShardedWeights(model)
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=options.learning_rate, foreach=None if parts is None else False)
+    sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
+    state = (elastic.ShardedState if sharded else elastic.State)(
+        options.folder,
+        every=options.every or None,
+        model=trained,
+        optimizer=optimizer,
+        sampler=sampler,
+        flush_seconds=options.flush_seconds,
+        total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
+        failed=False,
+        ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
+    )
+    return SimpleNamespace(model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state)
+
+
+made = None if sharded and options.in_process else make()
+
+
+def train() -> nn.Module:
+    """Trains to the end, and returns the model."""
+    own = made or make()
+    model, parts, optimizer, sampler, state = own.model, own.parts, own.optimizer, own.sampler, own.state
+    loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
     if not sharded:
         dist.init_process_group(options.backend)
     first = state.restore()
@@ -140,11 +150,12 @@ def train() -> None:
             state.commit(loss=loss)
     if not sharded:
         dist.destroy_process_group()
+    return model
 
 
 if options.early_group:
     dist.init_process_group(options.backend)
-(elastic.in_process(train) if options.in_process else train)()
+model = (elastic.in_process(train) if options.in_process else train)()
 parameters = [p.full_tensor() if options.sharded else p for p in model.parameters()]
 digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
 event("done", digest=digest, parameters=[x for p in parameters for x in p.flatten().tolist()])

@@ -16,22 +16,29 @@ from torch.utils.data import DataLoader
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--step-seconds", type=float, default=0.05)
+parser.add_argument("--in-process", action="store_true")
 options = parser.parse_args()
-dist.init_process_group("gloo")
-mesh, data = elastic.unit_mesh(("tp",)), texts()
-model = parallelize_module(new_model(), mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
-fully_shard(model, mesh=mesh["replicate"])
-optimizer = AdamW(model.parameters(), lr=1e-2)
-sampler = elastic.ElasticSampler(data, 12, seed=3, mesh=mesh["replicate"])
-state = elastic.ShardedState(None, every=1, model=model, optimizer=optimizer, sampler=sampler)
-event("restored", step=state.restore())
-unit = {name: int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")}
-generation = state._version.generation
-for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=options.epochs):
-    inputs, targets, which = step.batch
-    step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
-    samples = which[: step.samples].tolist()
-    event("step", step=state.step, epoch=step.epoch, samples=samples, generation=generation, **unit)
-    time.sleep(options.step_seconds)
-event("done", parameters=[number for each in model.parameters() for number in each.full_tensor().flatten().tolist()])
-dist.destroy_process_group()
+
+
+def train() -> None:
+    dist.init_process_group("gloo")
+    mesh, data = elastic.unit_mesh(("tp",)), texts()
+    model = parallelize_module(new_model(), mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["replicate"])
+    optimizer = AdamW(model.parameters(), lr=1e-2)
+    sampler = elastic.ElasticSampler(data, 12, seed=3, mesh=mesh["replicate"])
+    state = elastic.ShardedState(None, every=1, model=model, optimizer=optimizer, sampler=sampler)
+    event("restored", step=state.restore())
+    unit = {name: int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")}
+    generation = state._version.generation
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=options.epochs):
+        inputs, targets, which = step.batch
+        step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
+        samples = which[: step.samples].tolist()
+        event("step", step=state.step, epoch=step.epoch, samples=samples, generation=generation, **unit)
+        time.sleep(options.step_seconds)
+    event("done", parameters=[number for each in model.parameters() for number in each.full_tensor().flatten().tolist()])
+    dist.destroy_process_group()
+
+
+(elastic.in_process(train) if options.in_process else train)()

@@ -67,11 +67,24 @@ class Holder(Protocol):
 _depth = 0
 _watch: GroupWatch | None = None
 _holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+_kept: set[Holder] = set()
 
 
-def register_holder(holder: Holder) -> None:
-    """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it."""
+def register_holder(holder: Holder, *, keep: bool = False) -> None:
+    """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it.
+
+    Args:
+        holder: the object.
+        keep: whether it lives until then, even if the script drops it: it has to end what it has begun in the group.
+    """
     _holders.add(holder)
+    if keep and active():
+        _kept.add(holder)
+
+
+def release_holder(holder: Holder) -> None:
+    """No longer keeps an object that has ended what it had begun."""
+    _kept.discard(holder)
 
 
 def active() -> bool:
@@ -148,6 +161,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                     os.environ.update(agent.wait_for_go())
         finally:
             _depth -= 1
+            _kept.clear()
 
     return call
 
@@ -198,6 +212,7 @@ def _leave_group(*, broken: bool) -> None:
         _abort()
     for holder in list(_holders):
         holder.leave_group()
+    _kept.clear()
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
         dist.destroy_process_group()

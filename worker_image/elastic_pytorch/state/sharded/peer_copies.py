@@ -78,10 +78,14 @@ class PeerCopies:
         Raises:
             RuntimeError: a peer is lost, or there is no room.
         """
+        self.end()
+        self.check()
+
+    def end(self) -> None:
+        """Waits for the end of copies whose group is gone, however they end."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self.check()
 
     def check(self) -> None:
         """Makes sure that the copies have not failed: without them, nothing else would ever be committed.

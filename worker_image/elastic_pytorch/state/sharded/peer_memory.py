@@ -252,6 +252,12 @@ class PeerMemory:
         ranks.gather([0])
         return True
 
+    def close(self) -> None:
+        """Ends copies that are on their way, as the group is gone, and leaves the memory to the pod's agent."""
+        if self._copies is not None:
+            self._copies.end()
+        self._memory.close()
+
     def drop(self) -> None:
         """Releases the memory."""
         self._memory.drop()

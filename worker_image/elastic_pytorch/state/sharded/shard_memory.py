@@ -64,11 +64,16 @@ class ShardMemory:
         """Spares a version wherever it is held: until another one is kept, it is overwritten neither here nor in the copies."""
         self.own.kept = self.copies.kept = version
 
+    def close(self) -> None:
+        """Leaves both to the agent, which has them for the next process, or for this one in its next group."""
+        self.own.close()
+        self.copies.close()
+
     def drop(self) -> None:
         """Releases both."""
-        for name, snapshot in zip(self._names, (self.own, self.copies), strict=True):
+        for name in self._names:
             self._client.drop(name)
-            snapshot.close()
+        self.close()
 
 
 def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:

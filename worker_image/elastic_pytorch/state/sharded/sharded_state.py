@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from elastic_pytorch.group import in_process
+from elastic_pytorch.group.mesh_caches import forget_meshes, refuse_stale
 from elastic_pytorch.log import logger
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
@@ -27,7 +29,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     states_of,
 )
 from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
-from elastic_pytorch.state.sharded.stages import agree_on_stages, parameters_of, shards_number
+from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
@@ -60,6 +62,8 @@ class ShardedState(State):
         total_steps: at which step training is done, for the progress that is reported.
         memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
         registered: what to save, by names of your choice.
+
+    It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
 
     Raises:
         ValueError: an argument is invalid.
@@ -100,6 +104,7 @@ class ShardedState(State):
         self._failed_saves = 0  # in a row
         self._background = BackgroundSave()
         self._saves_group: Any = None  # for what is saved beside the training
+        self._left = False
 
     def restore(self) -> int:
         """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
@@ -112,12 +117,16 @@ class ShardedState(State):
 
         Raises:
             OSError: the folder cannot be read or written, or is not the same one for all ranks; or the pod's agent does not answer.
-            RuntimeError: there is no process group; or the state does not fit the registered objects. Or these are not the same on all
-                ranks, or are sharded in another way. Or the container has too little memory.
+            RuntimeError: there is no process group, or it is another one than before; or the state does not fit the registered objects. Or
+                these are not the same on all ranks, or are sharded in another way. Or the container has too little memory.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
+        if self._left:
+            raise RuntimeError("this ShardedState is of a group that is gone, as its model is: make both in the in_process function")
         refuse_foreign_sharding(self._objects)
+        if in_process.active():
+            refuse_stale(meshes_of(self._objects))
         if (part := self._first_trained()) is not None:
             raise RuntimeError(f"{part}: elastic.Trained is for State; register the whole model with ShardedState")
         self._group = cpu_group()
@@ -171,6 +180,18 @@ class ShardedState(State):
             self._save()
         return self._saved.step == self._step
 
+    def leave_group(self) -> None:
+        """Ends what goes on in the group, and closes the memory, in which the next group's ShardedState finds all."""
+        super().leave_group()
+        self._left, self._saves_group = True, None
+        self._background.leave()
+        self._commits.settle(wait=True)  # a device may still be writing to the memory
+        self._commits.close()
+        if self._peers is not None:
+            self._peers.close()
+            self._peers = None
+        forget_meshes()
+
     def close(self) -> None:
         """Ends this State in a process that continues with another training: writes the last step to the disk.
 
@@ -180,6 +201,7 @@ class ShardedState(State):
         if self._peers is not None:
             self._peers.drop()
             self._peers = None
+        in_process.release_holder(self)
 
     def complete_at_exit(self) -> None:
         """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
@@ -235,6 +257,7 @@ class ShardedState(State):
     def _begin_steps(self) -> None:
         self._saved_at, self._save_due = time.monotonic(), False
         super()._begin_steps()
+        in_process.register_holder(self, keep=True)
 
     def _agreement(self) -> Agreement:
         return Agreement(self._told, self._learn)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.state.sharded.regions import region_of
@@ -15,6 +16,11 @@ def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Returns the parameters of the registered models, by name."""
     models = {name: each for name, each in objects.items() if isinstance(each, torch.nn.Module)}
     return {f"{name}.{path}": parameter for name, each in models.items() for path, parameter in each.named_parameters()}
+
+
+def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
+    """Returns the meshes of the registered models' parameters."""
+    return {each.device_mesh for each in parameters_of(objects).values() if isinstance(each, DTensor)}
 
 
 def shards_number(objects: Mapping[str, Any], stage: int) -> int:

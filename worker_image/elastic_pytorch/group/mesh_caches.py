@@ -1,0 +1,85 @@
+"""What torch has cached of the meshes of a group that is gone.
+
+torch caches what follows from an operation on sharded tensors, with their mesh, and takes two meshes for one if they are of the same ranks,
+shape and names. A mesh of the next group may be that, while this process has another rank in it: its part of a tensor would be the one that
+belongs to its old rank. So the caches are emptied when a group is left, and what torch answers in the next one is checked.
+"""
+
+import gc
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import device_mesh
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+
+_Cache = type(lru_cache(lambda: None))
+_OWNERS = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed.device_mesh")
+# Each thread of torch's own has one, in releases that have any.
+_CLEAR_OF_THREAD = "_clear_DTensor_sharding_propagator_cache"
+
+
+class _InBackward(torch.autograd.Function):
+    """Calls something in the thread that computes gradients on a device."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, action: Callable[[], None]) -> torch.Tensor:
+        ctx.action = action
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        ctx.action()
+        return gradients[0], None
+
+
+def forget_meshes() -> None:
+    """Empties what torch has cached of meshes. To be called when a group is left, of which nothing is computed any more."""
+    for each in gc.get_objects():
+        if type(each) is _Cache and str(getattr(each, "__module__", "")).startswith(_OWNERS):
+            each.cache_clear()
+    resources = getattr(device_mesh, "_mesh_resources", None)  # of releases that keep what was flattened by its mesh
+    for each in vars(resources).values() if resources is not None else ():
+        if isinstance(each, dict):
+            each.clear()
+    if (clear := getattr(torch._C, _CLEAR_OF_THREAD, None)) is not None:
+        _in_threads(clear, torch.device("cuda") if torch.cuda.is_available() else None)
+
+
+def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
+    """Makes sure that torch takes meshes for those of this group, and not for equal ones of an earlier group.
+
+    Raises:
+        RuntimeError: it does not.
+    """
+    for mesh in meshes:
+        tensor = DTensor.from_local(torch.zeros(1, device=mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+        results: list[DTensor] = []
+        _in_threads(lambda tensor=tensor, results=results: results.append(tensor + 1), torch.device(mesh.device_type))  # type: ignore[misc]
+        if any(result.device_mesh is not mesh for result in results) or not _is_of_this_group(mesh):
+            raise RuntimeError(
+                f"torch {torch.__version__} takes {mesh} for one of an earlier group: leave out in_process, so that each group has new "
+                "processes"
+            )
+
+
+def _is_of_this_group(mesh: DeviceMesh) -> bool:
+    """Whether this process has its own place in a mesh, and each dimension's process group is of the ranks there."""
+    place = (mesh.mesh == dist.get_rank()).nonzero().flatten().tolist()
+    if list(mesh.get_coordinate() or ()) != place:
+        return False
+    for dimension, group in enumerate(mesh.get_all_groups()):
+        there = mesh.mesh[tuple(slice(None) if each == dimension else number for each, number in enumerate(place))]
+        if sorted(dist.get_process_group_ranks(group)) != sorted(there.tolist()):
+            return False
+    return True
+
+
+def _in_threads(action: Callable[[], Any], device: torch.device | None) -> None:
+    """Calls something in this thread, and in the one that computes gradients on a device."""
+    action()
+    if device is not None and device.type != "cpu":
+        _InBackward.apply(torch.zeros(1, device=device, requires_grad=True), action).backward()
