@@ -1,4 +1,4 @@
-"""The jobs of examples/deepspeed and examples/torchtitan; tests/frameworks has what their scripts do."""
+"""The jobs of examples/deepspeed, torchtitan and megatron; tests/frameworks has what the scripts of the first two do."""
 
 import json
 
@@ -47,3 +47,19 @@ def test_a_unit_of_torchtitan_is_what_computes_a_sample_together() -> None:
     [container] = job["template"]["spec"]["containers"]
     gpus = container["resources"]["limits"]["nvidia.com/gpu"]
     assert container["args"][-2:] == ["--tensor-parallel", str(job["unitReplicas"] * gpus)]
+
+
+def test_a_unit_of_megatron_is_a_replica_of_the_model_and_each_size_divides_the_batch() -> None:
+    job = yaml.safe_load((EXAMPLES / "megatron" / "job.yaml").read_text())["spec"]
+    [container] = job["template"]["spec"]["containers"]
+    script, *options = container["args"]
+    assert script == "pretrain_gpt.py"
+    values = dict(option.removeprefix("--").partition("=")[::2] for option in options)
+    replica = int(values["tensor-model-parallel-size"]) * int(values["pipeline-model-parallel-size"])
+    unit = job["unitReplicas"]
+    assert unit * container["resources"]["limits"]["nvidia.com/gpu"] == replica
+    assert values["save"] == values["load"]
+    assert {"use-tp-pp-dp-mapping", "exit-signal-handler"} < values.keys()
+    sizes = range(job["minReplicas"], job["maxReplicas"] + 1, unit)
+    micro_batches = int(values["global-batch-size"]) // int(values["micro-batch-size"])
+    assert job["resizePolicy"]["allowedReplicas"] == [size for size in sizes if micro_batches % (size // unit) == 0]
