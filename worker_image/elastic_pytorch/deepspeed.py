@@ -67,15 +67,15 @@ class DeepSpeedState(ShardedState):
 
 
 def check_engine(engine: Any) -> None:
-    """Refuses an engine whose checkpoints a group of another size could not load.
+    """Refuses an engine with which a group of another size could not go on.
 
     Raises:
         ValueError: the message says what to change.
     """
     if engine.pipeline_parallelism:
         raise ValueError(
-            "DeepSpeedState is not for a PipelineModule: its first and last stages each read the samples, and its checkpoints are for one "
-            "size of the group. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.ShardedState"
+            "DeepSpeedState is not for a PipelineModule: its first and last stages each read the samples, and train_batch weights all "
+            "micro-batches alike. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.ShardedState"
         )
     if not 1 <= engine.zero_optimization_stage() <= 3:
         raise ValueError(
