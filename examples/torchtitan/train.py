@@ -61,7 +61,9 @@ class Windows(Dataset[tuple[dict[str, torch.Tensor], torch.Tensor]]):
         return {"input": window[:-1], "positions": torch.arange(len(window) - 1)}, window[1:]
 
 
-def configure(folder: Path, steps: int, batch_size: int, micro_batch_size: int, every: int) -> Trainer.Config:
+def configure(
+    folder: Path, steps: int, batch_size: int, micro_batch_size: int, every: int, tensor_parallel: int
+) -> Trainer.Config:
     return Trainer.Config(
         model_spec=tiny_llama(CHARACTERS),
         tokenizer=Characters.Config(),
@@ -77,7 +79,7 @@ def configure(folder: Path, steps: int, batch_size: int, micro_batch_size: int, 
             mixed_precision_param="bfloat16" if cpu.ACCELERATOR else "float32",
             disable_cuda_graphs=True,
         ),
-        parallelism=ParallelismConfig(data_parallel_shard_degree=-1),
+        parallelism=ParallelismConfig(data_parallel_shard_degree=-1, tensor_parallel_degree=tensor_parallel),
         metrics=MetricsProcessor.Config(log_freq=1),
         dataloader=ElasticDataLoader.Config(samples=Windows, seed=1),
         checkpoint=ElasticCheckpointManager.Config(enable=True, interval=every, keep_latest_k=2, last_save_model_only=False),
@@ -91,10 +93,12 @@ def main() -> None:
     parser.add_argument("--micro-batch-size", type=int, default=2, help="samples that a worker computes at once")
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
     parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that compute a sample together")
     options = parser.parse_args()
     init_logger()
     folder = options.checkpoint_dir / os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    trainer = configure(folder, options.steps, options.batch_size, options.micro_batch_size, options.checkpoint_every).build()
+    sizes = options.batch_size, options.micro_batch_size
+    trainer = configure(folder, options.steps, *sizes, options.checkpoint_every, options.tensor_parallel).build()
     try:
         trainer.train()
     finally:

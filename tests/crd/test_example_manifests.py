@@ -87,7 +87,9 @@ def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path
     modes = [mode for claim in claims.values() for mode in claim["accessModes"]]
     assert modes == ["ReadWriteMany" if spec["replicas"] > 1 else "ReadWriteOnce"]
     assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
-    assert re.search(r"(^|/)elastic-pytorch-(worker|worker-lightning|deepspeed|torchtitan):(dev|gpu)$", container["image"])
+    assert re.search(
+        r"(^|/)elastic-pytorch-(worker|worker-lightning|deepspeed|torchtitan|megatron):(dev|gpu)$", container["image"]
+    )
 
 
 @pytest.mark.parametrize("path", GPU_EXAMPLES, ids=lambda path: path.parent.name)

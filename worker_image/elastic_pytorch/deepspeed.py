@@ -20,6 +20,7 @@ from elastic_pytorch.group import in_process
 from elastic_pytorch.log import logger
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from elastic_pytorch.training.sampler import ElasticSampler
 
 NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and so names of sub-folders
 
@@ -41,7 +42,8 @@ class DeepSpeedState(ShardedState):
         registered: what to save beside the engine, by names of your choice.
 
     Raises:
-        ValueError: the engine's configuration cannot be resized; the message says what to change.
+        ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks than its data-parallel ones; the
+            message says what to change.
         RuntimeError: it is made in a function that `in_process` decorates: DeepSpeed keeps process groups of its own for the whole process.
     """
 
@@ -63,16 +65,24 @@ class DeepSpeedState(ShardedState):
                 "DeepSpeed keeps its process groups for the whole process: leave out in_process, and a new group starts it again"
             )
         check_engine(engine)
+        for key, each in registered.items():
+            if isinstance(each, ElasticSampler):
+                check_place(key, each.data_parallel.place(), place_of(engine))
         super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, memory=False, **registered)
         self._engine = ZeroEngine(engine)
 
 
 def check_engine(engine: Any) -> None:
-    """Refuses an engine whose checkpoints a group of another size could not load.
+    """Refuses an engine with which a group of another size could not go on.
 
     Raises:
         ValueError: the message says what to change.
     """
+    if engine.pipeline_parallelism:
+        raise ValueError(
+            "DeepSpeedState is not for a PipelineModule: its first and last stages each read the samples, and train_batch weights all "
+            "micro-batches alike. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.ShardedState"
+        )
     if not 1 <= engine.zero_optimization_stage() <= 3:
         raise ValueError(
             'DeepSpeedState is for ZeRO: set {"zero_optimization": {"stage": 1}}, 2 or 3, in DeepSpeed\'s configuration'
@@ -80,6 +90,32 @@ def check_engine(engine: Any) -> None:
     if not engine.load_universal_checkpoint():
         raise ValueError(
             'groups of another size load universal checkpoints: set {"checkpoint": {"load_universal": true}} in DeepSpeed\'s configuration'
+        )
+
+
+def place_of(engine: Any) -> tuple[int, int] | None:
+    """Returns this rank's place among the engine's data-parallel ranks, and how many there are; None: DeepSpeed does not know."""
+    group = engine.data_parallel_group
+    return None if group is None else (dist.get_rank(group), dist.get_world_size(group))
+
+
+def check_place(name: str, samples: tuple[int, int], data_parallel: tuple[int, int] | None) -> None:
+    """Refuses a sampler by which ranks that compute one sample together would each get another one.
+
+    Args:
+        name: of the sampler.
+        samples: this rank's place among those to which the samples are dealt out, and how many there are.
+        data_parallel: the same for the engine's data-parallel ranks.
+
+    Raises:
+        ValueError: they are not the same; the message says what to change.
+    """
+    if samples != data_parallel:
+        engines = "unknown" if data_parallel is None else "{} of {}".format(*data_parallel)
+        raise ValueError(
+            f"to the {name} this rank is data-parallel rank {samples[0]} of {samples[1]}, and to DeepSpeed {engines}. Ranks that are "
+            "parallel by tensors or sequences compute one sample together: give the sampler the data-parallel mesh, as in "
+            'ElasticSampler(…, mesh=mesh["replicate"])'
         )
 
 
