@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from elastic_pytorch.state.values.per_rank import PerRank
     from elastic_pytorch.state.values.trained import Trained
     from elastic_pytorch.training.learning_rate import scale_learning_rate
-    from elastic_pytorch.training.sampler import ElasticSampler, Part
+    from elastic_pytorch.training.micro_batches import Part
+    from elastic_pytorch.training.sampler import ElasticSampler
     from elastic_pytorch.training.training_loop import Step, steps
     from elastic_pytorch.training.unit_mesh import unit_mesh
     from elastic_pytorch.training.work_timer import WorkTimer
@@ -39,7 +40,7 @@ __all__ = [
 
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
-    "Part": "elastic_pytorch.training.sampler",
+    "Part": "elastic_pytorch.training.micro_batches",
     "PerRank": "elastic_pytorch.state.values.per_rank",
     "ShardedState": "elastic_pytorch.state.sharded.sharded_state",
     "State": "elastic_pytorch.state.state",
