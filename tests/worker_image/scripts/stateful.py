@@ -12,6 +12,7 @@ import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from events import event
+from own_orders import OWN
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -38,6 +39,7 @@ parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a p
 parser.add_argument("--set-up-fails", type=float, default=0, help="how probably a process ends there, when the job has trained")
 parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
 parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards each pod keeps for itself and for another one")
+parser.add_argument("--own", choices=OWN, help="the order of the samples is one of the script's own")
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
@@ -65,7 +67,13 @@ numbers = torch.arange(options.samples, dtype=torch.get_default_dtype())
 data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
 model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
+sampler = elastic.ElasticSampler(
+    data,
+    options.batch_size or None,
+    micro_batch_size=options.micro_batch_size or None,
+    seed=3,
+    **OWN.get(options.own, {}),
+)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
 if options.sharded:
     from torch.distributed.fsdp import fully_shard  # takes a second, and not every torch has it
