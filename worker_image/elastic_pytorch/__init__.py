@@ -11,6 +11,7 @@ from elastic_pytorch.progress.report import report
 if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
+    from elastic_pytorch.state.read_checkpoint import load
     from elastic_pytorch.state.sharded.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
     from elastic_pytorch.state.values.per_rank import PerRank
@@ -32,6 +33,7 @@ __all__ = [
     "Trained",
     "WorkTimer",
     "in_process",
+    "load",
     "report",
     "scale_learning_rate",
     "steps",
@@ -48,6 +50,7 @@ _MODULES = {
     "Trained": "elastic_pytorch.state.values.trained",
     "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
+    "load": "elastic_pytorch.state.read_checkpoint",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
     "steps": "elastic_pytorch.training.training_loop",
     "unit_mesh": "elastic_pytorch.training.unit_mesh",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.torch_features import FSDP2, FSDP2_REASON
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.running_agent.test_state_changes import (
     computed_twice,
@@ -17,7 +18,7 @@ from tests.worker_image.running_agent.test_state_changes import (
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.scripts.own_orders import SAMPLES, of_all_sizes, with_repeats
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 Agents = Callable[..., Agent]
 BATCH = 6
@@ -50,7 +51,13 @@ def undisturbed(directory: Path, own: str) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("own", "option"), [("order", ()), ("batches", ("--in-process",))], ids=["order", "batches in process"]
+    ("own", "option"),
+    [
+        ("order", ()),
+        ("batches", ("--in-process",)),
+        pytest.param("batches", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]),
+    ],
+    ids=["order", "batches in process", "batches sharded"],
 )
 def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     operator: ScriptedOperator,

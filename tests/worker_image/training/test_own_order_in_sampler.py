@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import elastic_pytorch
@@ -36,6 +37,7 @@ SAMPLERS: dict[str, Options] = {
     "order, micro": {"order": backwards, "batch_size": 6, "micro_batch_size": 2},
     "order, drop_last": {"order": backwards, "batch_size": 6, "drop_last": True},
     "order, kept": {"order": backwards, "batch_size": 6, "keep_micro_batch": True},
+    "order, growing": {"order": backwards, "per_worker_batch_size": 2},
     "batches": {"batches": by_tokens},
     "batches, micro": {"batches": by_tokens, "micro_batch_size": 2},
     "batches, kept": {"batches": by_tokens, "keep_micro_batch": True},
@@ -104,8 +106,11 @@ def test_groups_of_any_size_go_on_within_an_epoch(which: str, lives: list[tuple[
                 shares = []
         state = ranks[0].state_dict()
         assert all(sampler.state_dict() == state for sampler in ranks)
-    assert steps == expected(options, epochs)
     assert state["epoch"] == epochs
+    if "per_worker_batch_size" in options:
+        assert Counter(index for step in steps for index in step) == Counter([*backwards(0), *backwards(1)])
+    else:
+        assert steps == expected(options, epochs)
 
 
 def test_lengths_are_those_of_the_epoch_at_hand() -> None:
@@ -233,6 +238,22 @@ def test_another_order_is_refused_at_restore(steps: int, was: Options, now: Opti
     assert (other.epoch, other.cursor) == (0, 0)
 
 
+def test_restore_says_what_differs(tmp_path: Path) -> None:
+    def state_with(order: Any) -> Any:
+        sampler = ElasticSampler(LENGTH, 4, order=order)
+        return elastic_pytorch.State(tmp_path, model=torch.nn.Linear(1, 1), sampler=sampler)
+
+    state = state_with(backwards)
+    state.restore()
+    state.commit()
+    state.close()
+    same = state_with(backwards)
+    assert same.restore() == 1
+    same.close()
+    with pytest.raises(RuntimeError, match=r"does not fit the sampler of this script: the order of epoch 0 was of 20 samples"):
+        state_with(shorter).restore()
+
+
 def test_an_order_of_unseeded_numbers_is_refused_at_restore() -> None:
     def order_of(_: int) -> torch.Tensor:
         return torch.randperm(LENGTH, generator=torch.Generator().manual_seed(torch.seed() >> 1))
@@ -292,7 +313,7 @@ def written(name: str) -> ElasticSampler:
     names["lengths"] = torch.arange(1, 41) % 17 + 1
     names["dataset"] = range(40)
     for block in blocks(ROOT / "docs" / "training-library.md"):
-        if block.language == "python":
+        if block.language == "python" and "ElasticSampler(" in block.text:
             exec(block.text, names)
             if f"def {name}(" in block.text:
                 break
