@@ -1,5 +1,6 @@
 """Reads checkpoints elsewhere: in a process of its own, without a group and without the pod's agent, for evaluation or export."""
 
+import contextlib
 import inspect
 import os
 import warnings
@@ -65,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     if problems:
         told = "; ".join(f"{file.relative_to(path)}: {error}" for file, error in problems.items())
         raise ValueError(f"no checkpoint in {path} is whole: {told}")
-    if trainings := sorted(each.name for each in _folders(path) if _checkpoints(each)):
+    if trainings := _trainings(path):
         raise ValueError(
             f"{path} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
         )
@@ -82,8 +83,13 @@ def _own_file(sharded: Path) -> Path:
     return next((file for _, file in by_name(sharded)), sharded)
 
 
-def _folders(path: Path) -> list[Path]:
-    return [each for each in path.iterdir() if each.is_dir()] if path.is_dir() else []
+def _trainings(path: Path) -> list[str]:
+    """Returns the names of the sub-folders that have checkpoints, as far as this process may look into them."""
+    found = []
+    for folder in path.iterdir() if path.is_dir() else ():
+        with contextlib.suppress(OSError):
+            found += [folder.name] if folder.is_dir() and _checkpoints(folder) else []
+    return sorted(found)
 
 
 def _read(file: Path, expected: StateVersion | None = None) -> tuple[Path, Tree]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,7 +21,8 @@ EPOCH_ALONE = (
 )
 
 
-class Described(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Described:
     """What is kept of an epoch's order.
 
     Attributes:
@@ -121,7 +123,7 @@ class OwnOrder:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the description of the epoch in which the newest step was."""
-        return {"order": {"given": self.name, **(self._begun._asdict() if self._begun else {})}}
+        return {"order": {"given": self.name, **(asdict(self._begun) if self._begun else {})}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Checks that the order is that of a saved state.
@@ -134,7 +136,7 @@ class OwnOrder:
             raise ValueError(
                 f"the order was that of {saved['given']}, and is that of {self.name}= now: give what it was, or begin in another folder"
             )
-        was = Described(**{name: saved[name] for name in Described._fields}) if "epoch" in saved else None
+        was = Described(**{name: value for name, value in saved.items() if name != "given"}) if len(saved) > 1 else None
         if was is not None and was != self._begun and (now := self._describe(was.epoch)) != was:
             raise ValueError(
                 f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. Give the function and the dataset as they "
@@ -151,8 +153,8 @@ class OwnOrder:
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
             return
         told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, tuple(self._describe(epoch)))
-        self.refuse_unlike([Described(*each) for each in told])
+        dist.all_gather_object(told, self._describe(epoch))
+        self.refuse_unlike(told)
 
     def refuse_unlike(self, told: Sequence[Described]) -> None:
         """Makes sure that what the ranks have told is the same.
