@@ -12,6 +12,7 @@ import torch.distributed as dist
 from elastic_pytorch.training.sampler import ElasticSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.documentation import blocks
 from tests.paths import ROOT
@@ -139,6 +140,30 @@ def test_no_epoch_is_asked_for_that_does_not_come() -> None:
     again.load_state_dict(state)
     assert list(again.epochs(2)) == []
     assert again.finished
+
+
+@pytest.mark.parametrize("which", ["order, micro", "batches", "batches, micro"])
+def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
+    data = TensorDataset(torch.arange(LENGTH))
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sampler = ElasticSampler(data, **SAMPLERS[which])
+    state = elastic_pytorch.State(None, name=which.replace(", ", "-"), model=model, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    steps: list[list[int]] = [[]]
+    ends = []
+    for step in elastic_pytorch.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=2):
+        (numbers,) = step.batch
+        step.backward(model(numbers[:, None].float()).mean())
+        steps[-1] += numbers.tolist()
+        if step.last:
+            steps.append([])
+        if step.ends_epoch:
+            ends.append(state.step)
+    state.close()
+    assert [sorted(step) for step in steps[:-1]] == expected(SAMPLERS[which], 2)
+    assert ends == [len(expected(SAMPLERS[which], epochs)) for epochs in (1, 2)]
+    assert sampler.finished
 
 
 def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
