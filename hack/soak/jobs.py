@@ -14,6 +14,7 @@ SCRIPTS = (
     "hack/soak/scripts/plain.py",
     "tests/worker_image/scripts/stateful.py",
     "tests/worker_image/scripts/sharded_weights.py",
+    "tests/worker_image/scripts/own_orders.py",
     "tests/worker_image/scripts/events.py",
 )
 SAMPLES, BATCH = 500, 12

@@ -11,12 +11,14 @@ from elastic_pytorch.progress.report import report
 if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
+    from elastic_pytorch.state.read_checkpoint import load
     from elastic_pytorch.state.sharded.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
     from elastic_pytorch.state.values.per_rank import PerRank
     from elastic_pytorch.state.values.trained import Trained
     from elastic_pytorch.training.learning_rate import scale_learning_rate
-    from elastic_pytorch.training.sampler import ElasticSampler, Part
+    from elastic_pytorch.training.micro_batches import Part
+    from elastic_pytorch.training.sampler import ElasticSampler
     from elastic_pytorch.training.training_loop import Step, steps
     from elastic_pytorch.training.unit_mesh import unit_mesh
     from elastic_pytorch.training.work_timer import WorkTimer
@@ -31,6 +33,7 @@ __all__ = [
     "Trained",
     "WorkTimer",
     "in_process",
+    "load",
     "report",
     "scale_learning_rate",
     "steps",
@@ -39,7 +42,7 @@ __all__ = [
 
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
-    "Part": "elastic_pytorch.training.sampler",
+    "Part": "elastic_pytorch.training.micro_batches",
     "PerRank": "elastic_pytorch.state.values.per_rank",
     "ShardedState": "elastic_pytorch.state.sharded.sharded_state",
     "State": "elastic_pytorch.state.state",
@@ -47,6 +50,7 @@ _MODULES = {
     "Trained": "elastic_pytorch.state.values.trained",
     "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
+    "load": "elastic_pytorch.state.read_checkpoint",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
     "steps": "elastic_pytorch.training.training_loop",
     "unit_mesh": "elastic_pytorch.training.unit_mesh",

@@ -50,7 +50,7 @@ def test_workers_with_a_set_up_prepare() -> None:
 
 
 def test_scripts_are_those_that_the_jobs_start() -> None:
-    assert set(scripts()["data"]) == {"plain.py", "stateful.py", "sharded_weights.py", "events.py"}
+    assert set(scripts()["data"]) == {"plain.py", "stateful.py", "sharded_weights.py", "own_orders.py", "events.py"}
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(10, 42), (180, 714), (3600, 14406)])

@@ -55,6 +55,12 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is() -> None:
             "give .*options the batch_size of the whole group: the DataLoader's batch_size=3",
         ),
         (DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6)), 6, "batch_size is given twice"),
+        (
+            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6, order=lambda _: [0])),
+            None,
+            "write the loop with elastic.steps",
+        ),
+        (DataLoader(DATA, batch_sampler=ElasticSampler(DATA, batches=lambda _: [[0]])), None, "with elastic.steps"),
         (OwnLoader(DATA, batch_size=3), 6, "OwnLoader is not torch's DataLoader"),
         (
             DataLoader(DATA, batch_size=3, sampler=DistributedSampler(DATA, 2, 0)),  # type: ignore[arg-type]

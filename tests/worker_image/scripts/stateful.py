@@ -13,6 +13,7 @@ import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
 from events import event
+from own_orders import OWN
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -42,6 +43,7 @@ parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards 
 parser.add_argument(
     "--sharded-weights", action="store_true", help="the same, on the CPUs of a torch that lacks FSDP2 for these"
 )
+parser.add_argument("--own", choices=OWN, help="the order of the samples is one of the script's own")
 parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
@@ -87,7 +89,13 @@ def make() -> SimpleNamespace:
 
         parts = trained = ShardedWeights(model)
     optimizer = torch.optim.AdamW(trained.parameters(), lr=options.learning_rate, foreach=None if parts is None else False)
-    sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=options.micro_batch_size or None, seed=3)
+    sampler = elastic.ElasticSampler(
+        data,
+        options.batch_size or None,
+        micro_batch_size=options.micro_batch_size or None,
+        seed=3,
+        **OWN.get(options.own, {}),
+    )
     state = (elastic.ShardedState if sharded else elastic.State)(
         options.folder,
         every=options.every or None,

@@ -16,7 +16,8 @@ from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
 from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.state import State
-from elastic_pytorch.training.sampler import ElasticSampler, Part
+from elastic_pytorch.training.micro_batches import Part
+from elastic_pytorch.training.sampler import ElasticSampler
 
 
 class ElasticCallback(Callback):

@@ -88,6 +88,11 @@ def with_elastic_sampler(
         )
     if isinstance(given.batch_sampler, ElasticSampler):
         sampler = sampler_of(given)
+        if sampler.has_own_order:
+            raise TypeError(
+                "Lightning counts on epochs of one length, and with order= or batches= of an ElasticSampler they may differ: write the "
+                "loop with elastic.steps"
+            )
         if batch_size is not None or micro_batch_size is not None:
             raise ValueError(
                 "batch_size is given twice: leave it out of elastic_pytorch.lightning.options, as the DataLoader has an ElasticSampler"

@@ -1,4 +1,4 @@
-"""Splits one batch of the whole group into micro-batches for the ranks. Pure; no torch.
+"""Splits one batch of the whole group into micro-batches for the ranks. No torch.
 
 Positions are those of samples in an epoch's order. All ranks get the same number of micro-batches, since each may mean a
 collective; a rank that would get fewer repeats one that does not count.
@@ -80,3 +80,24 @@ def _even_share(count: int, rank: int, world_size: int) -> range:
 def weight_of(part: MicroBatch, *, batch_samples: int, world_size: int) -> float:
     """Returns the factor of a micro-batch's mean loss that makes the ranks' average of the sums the mean over the batch."""
     return part.samples * world_size / batch_samples
+
+
+class Part:
+    """The current micro-batch.
+
+    Attributes:
+        last: whether the optimizer's step comes after it.
+        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        parts: the number of micro-batches in the step, on each rank.
+    """
+
+    def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
+        self._weight = weight
+        self.last, self.samples, self.parts = last, samples, parts
+        self.weight_used = False
+
+    @property
+    def weight(self) -> float:
+        """The factor for its mean loss."""
+        self.weight_used = True
+        return self._weight

@@ -5,13 +5,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset, Sampler
+from torch.utils.data import Sampler
 
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.epoch_order import EpochOrder
+from elastic_pytorch.training.epoch_batches import EpochBatches
+from elastic_pytorch.training.epoch_order import EpochOrder, length_of
 from elastic_pytorch.training.iteration import Iteration
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.own_order import BatchesOf, OrderOf, OwnOrder
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -20,27 +22,6 @@ WEIGHT_UNUSED = (
     "the weight of {what} was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
     "evenly is wrong; with even shares the weight is 1 and does no harm"
 )
-
-
-class Part:
-    """The current micro-batch.
-
-    Attributes:
-        last: whether the optimizer's step comes after it.
-        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
-        parts: the number of micro-batches in the step, on each rank.
-    """
-
-    def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
-        self._weight = weight
-        self.last, self.samples, self.parts = last, samples, parts
-        self.weight_used = False
-
-    @property
-    def weight(self) -> float:
-        """The factor for its mean loss."""
-        self.weight_used = True
-        return self._weight
 
 
 class ElasticSampler(Sampler[list[int]]):
@@ -59,6 +40,9 @@ class ElasticSampler(Sampler[list[int]]):
             `keep_micro_batch`.
         per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
             see `scale_learning_rate`.
+        order: a function of the epoch that returns the indices of its samples, in their order: fewer than there are, or with repeats.
+            None: each sample comes once. It is called on all ranks, and must return the same there and after each restart.
+        batches: instead of a batch size: a function of the epoch that returns the whole group's batches, each as indices.
         shuffle: whether each epoch has its own order.
         seed: of the orders; the same on all ranks.
         drop_last: whether to leave out the last batch of an epoch where it is shorter.
@@ -70,7 +54,7 @@ class ElasticSampler(Sampler[list[int]]):
             model on an accelerator. With True, a loop of your own computes each micro-batch in a `part`.
 
     Raises:
-        TypeError: the data has no length, or a size is not a whole number.
+        TypeError: the data has no length, a size is not a whole number, or `order` or `batches` is no function.
         ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only data-parallel.
     """
 
@@ -81,6 +65,8 @@ class ElasticSampler(Sampler[list[int]]):
         *,
         micro_batch_size: int | None = None,
         per_worker_batch_size: int | None = None,
+        order: OrderOf | None = None,
+        batches: BatchesOf | None = None,
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
@@ -88,16 +74,21 @@ class ElasticSampler(Sampler[list[int]]):
         mesh: "DeviceMesh | None" = None,
         keep_micro_batch: bool | None = None,
     ) -> None:
-        self._length = _length(data)
-        if (batch_size is None) == (per_worker_batch_size is None):
-            raise ValueError("give batch_size (of the whole group) or per_worker_batch_size, one of them")
+        self._length = length_of(data)
+        self._own_batches = batches is not None
+        if (batch_size is not None) + (per_worker_batch_size is not None) + self._own_batches != 1:
+            raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batches, one of them")
+        own = order is not None or self._own_batches
+        if (order is not None and self._own_batches) or (own and not shuffle):
+            raise ValueError("order, batches and shuffle=False each say in which order the samples come: give one of them")
         if drop_last and batch_size is None:
             raise ValueError(
-                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others"
+                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others, and of batches= "
+                "none is cut short"
             )
-        if drop_last and batch_size is not None and self._length < batch_size:
+        if drop_last and batch_size is not None and self._length < batch_size and not own:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
-        if keep_micro_batch and (batch_size is None or micro_batch_size is not None):
+        if keep_micro_batch and (per_worker_batch_size is not None or micro_batch_size is not None):
             raise ValueError(
                 "keep_micro_batch is for a batch_size without a micro_batch_size: otherwise no micro-batch grows anyway"
             )
@@ -120,20 +111,25 @@ class ElasticSampler(Sampler[list[int]]):
         self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
-        self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
-        self._step: tuple[tuple[int, int, int, Cut], list[MicroBatch]] | None = None  # what the share depends on; and the share
+        self._compared = False  # whether all ranks are known to have the same order in it
+        self._order: EpochOrder | OwnOrder = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
+        if own:
+            self._order = OwnOrder(self._length, order=order, batches=batches, least=self._batch_size or 1 if drop_last else 1)
+        # What the share depends on; and the share.
+        self._step: tuple[tuple[int, int, int, int, Cut], list[MicroBatch]] | None = None
 
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position and the settings that it depends on: numbers only."""
-        return {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest, **self._meaning()}
+        """Returns the position and the settings that it depends on: numbers, and the description of an order of the script's own."""
+        place = {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest}
+        return {**place, **self._meaning(), **self._order.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a position.
 
         Raises:
-            ValueError: the position is in another order: of another dataset, seed or batch size.
+            ValueError: the position is in another order: of another dataset, seed, batch size or function.
         """
         different = [
             f"{name} was {state.get(name)} and is {value} now"
@@ -141,7 +137,10 @@ class ElasticSampler(Sampler[list[int]]):
             if state.get(name) != value
         ]
         if different:
-            raise ValueError(f"the saved place in the data is of another sampler: {'; '.join(different)}")
+            raise ValueError(
+                f"the saved place in the data is of another sampler: {'; '.join(different)}. Give what it was, or begin in another folder"
+            )
+        self._order.load_state_dict(state)
         self._largest = int(state.get("largest_group", 1))
         self._look_at_group()
         self.epoch, self.cursor = int(state["epoch"]), int(state["cursor"])
@@ -163,7 +162,8 @@ class ElasticSampler(Sampler[list[int]]):
         """Advances by one batch of the whole group: the step is done. After an epoch's last batch, moves to the next epoch.
 
         Raises:
-            RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted.
+            RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted. Or the ranks
+                have different orders.
         """
         parts = len(self._parts())
         if 0 < self._micro < parts:
@@ -173,11 +173,14 @@ class ElasticSampler(Sampler[list[int]]):
                 raise RuntimeError(f"the step has {parts} micro-batches, each with a weight of its own: compute each in a part")
             if not self._weight_used:
                 raise RuntimeError(WEIGHT_UNUSED.format(what="the step"))
+            self._compare_orders()
             self._iteration.check()
             self._iteration.use()
-        self.cursor = self._batch_end(self.cursor)
+        self._order.end_step(self.epoch)
+        batches = self._batches_of(self.epoch)
+        self.cursor = batches.end(self.cursor)
         self._micro, self._weight_used = 0, False
-        if self.cursor >= self._epoch_end():
+        if self.cursor >= batches.samples:
             self.epoch, self.cursor = self.epoch + 1, 0
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -202,31 +205,36 @@ class ElasticSampler(Sampler[list[int]]):
 
     @property
     def samples_per_step(self) -> int:
-        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter."""
-        return min(self._group_batch(), self._length)
+        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter. Of `batches`: the epoch's mean."""
+        return self._order.usual_batch(self.epoch, self._group_batch())
 
     @property
     def micro_batches_per_step(self) -> int:
-        """Micro-batches of a step on each rank, in a group as it is now; the last batch of an epoch may have fewer."""
+        """Micro-batches of a step of `samples_per_step` on each rank, in a group as it is now."""
         self._look_at_group()
-        return self._parts_in(self.samples_per_step)
+        return self._parts_in(self._batches_of(self.epoch), self.samples_per_step)
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps of a whole epoch; with a batch that grows with the group, if the group stays as it is."""
+        """Steps of the whole current epoch; with a batch that grows with the group, if the group stays as it is."""
         self._look_at_group()
-        return self._batches_from(0)
+        return self._batches_of(self.epoch).left(0)
 
     @property
     def batches_left(self) -> int:
         """Steps of this epoch that are still to come."""
         self._look_at_group()
-        return self._batches_from(self.cursor)
+        return self._batches_of(self.epoch).left(self.cursor)
 
     @property
     def has_micro_batches(self) -> bool:
         """Whether the batches are cut into micro-batches that do not depend on the group."""
         return self._micro_batch_size is not None or bool(self._keeps)
+
+    @property
+    def has_own_order(self) -> bool:
+        """Whether a function of the script says which samples come: epochs may then differ in length."""
+        return isinstance(self._order, OwnOrder)
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -248,18 +256,18 @@ class ElasticSampler(Sampler[list[int]]):
             # A DataLoader draws the seed of its workers next: it must be the same on ranks that get the same samples.
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
-        self._iteration = Iteration()
-        return self._batches(self.epoch, self.cursor, self._loads, self._iteration)
+        self._iteration, self._compared = Iteration(), False
+        return self._share(self.epoch, self.cursor, self._loads, self._iteration)
 
-    def _batches(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
-        order, epoch_end = self._order.of(epoch), self._epoch_end()
-        while begin < epoch_end:
-            for part in self._parts_of(begin):
+    def _share(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
+        order, batches = self._order.of(epoch), self._batches_of(epoch)
+        while begin < batches.samples:
+            for part in self._parts_of(batches, begin):
                 if loads != self._loads:
                     raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
                 iteration.give()
                 yield order[part.begin : part.end].tolist()
-            begin = self._batch_end(begin)
+            begin = batches.end(begin)
 
     def __len__(self) -> int:
         """Returns how many micro-batches iterating gives this rank from the current position. For schedules: `batches_per_epoch`."""
@@ -282,7 +290,7 @@ class ElasticSampler(Sampler[list[int]]):
 
         Raises:
             RuntimeError: the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or the loop does not take
-                each batch that this sampler gives. Or the weight of the part was not used.
+                each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders.
         """
         parts = self._parts()
         if self._micro >= len(parts):
@@ -290,6 +298,7 @@ class ElasticSampler(Sampler[list[int]]):
                 "the step before is done but not committed: call State.commit, or advance of the sampler, after each"
             )
         if self._iteration is not None:
+            self._compare_orders()
             self._iteration.check()
         micro_batch, last = parts[self._micro], self._micro == len(parts) - 1
         if self._seed_random:
@@ -313,69 +322,57 @@ class ElasticSampler(Sampler[list[int]]):
         return self._weight_of(parts[min(self._micro, len(parts) - 1)])
 
     def _weight_of(self, part: MicroBatch) -> float:
-        batch_samples = self._batch_end(self.cursor) - self.cursor
+        batch_samples = self._batches_of(self.epoch).end(self.cursor) - self.cursor
         return weight_of(part, batch_samples=batch_samples, world_size=self._world_size)
 
     def _parts(self) -> list[MicroBatch]:
         """Returns the share of this rank in the current step."""
-        step = self.cursor, self._rank, self._world_size, self._cut()
+        batches = self._batches_of(self.epoch)
+        end = batches.end(self.cursor)
+        step = self.cursor, end, self._rank, self._world_size, self._cut(batches, end - self.cursor)
         if self._step is None or self._step[0] != step:
-            self._step = step, self._parts_of(self.cursor)
+            self._step = step, self._parts_of(batches, self.cursor)
         return self._step[1]
 
-    def _parts_of(self, begin: int) -> list[MicroBatch]:
-        return share_of_batch(begin, self._batch_end(begin), self._cut(), rank=self._rank, world_size=self._world_size)
+    def _parts_of(self, batches: EpochBatches, begin: int) -> list[MicroBatch]:
+        end = batches.end(begin)
+        return share_of_batch(begin, end, self._cut(batches, end - begin), rank=self._rank, world_size=self._world_size)
 
-    def _parts_in(self, batch_samples: int) -> int:
-        return parts_each(batch_samples, self._cut(), world_size=self._world_size)
+    def _parts_in(self, batches: EpochBatches, batch_samples: int) -> int:
+        return parts_each(batch_samples, self._cut(batches, batch_samples), world_size=self._world_size)
 
-    def _cut(self) -> Cut:
-        ranks = self._largest if self._keeps and self._batch_size else self._world_size
-        return Cut(self._micro_batch_size, ranks, min(self._group_batch(), self._length))
+    def _cut(self, batches: EpochBatches, batch_samples: int) -> Cut:
+        ranks = self._largest if self._keeps and self._per_worker_batch_size is None else self._world_size
+        return Cut(self._micro_batch_size, ranks, batches.full(batch_samples))
+
+    # --- an epoch ---
 
     def _look_at_group(self) -> None:
         self._rank, self._world_size = self.data_parallel.place()
         self._largest = max(self._largest, self._world_size)
 
-    # --- an epoch ---
+    def _compare_orders(self) -> None:
+        """Makes sure that all ranks have the same order: where they all are, as a loader may iterate in a thread."""
+        if not self._compared:
+            self._order.compare(self.epoch)
+            self._compared = True
 
     def _group_batch(self) -> int:
         return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size
 
-    def _batch_end(self, begin: int) -> int:
-        return min(begin + self._group_batch(), self._length)
-
-    def _epoch_end(self) -> int:
-        return self._length - (self._length % self._group_batch() if self._drop_last else 0)
-
-    def _batches_from(self, begin: int) -> int:
-        return -(-(self._epoch_end() - begin) // self._group_batch())
+    def _batches_of(self, epoch: int) -> EpochBatches:
+        samples, size = self._order.samples(epoch), self._group_batch()
+        return EpochBatches(samples - samples % size if self._drop_last else samples, size, self._order.ends(epoch))
 
     def _micro_batches_from(self, begin: int) -> int:
-        full, rest = divmod(self._epoch_end() - begin, self._group_batch())
-        return full * self._parts_in(self._group_batch()) + (self._parts_in(rest) if rest else 0)
+        batches = self._batches_of(self.epoch)
+        return sum(count * self._parts_in(batches, size) for size, count in batches.sizes(begin).items())
 
 
 def _size(name: str, value: int | None) -> int | None:
     if value is not None and index(value) < 1:
         raise ValueError(f"{name} must be at least 1, not {value}")
     return None if value is None else index(value)
-
-
-def _length(data: Sized | int) -> int:
-    if isinstance(data, Sampler):
-        raise TypeError(
-            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it, which may have cut it up for the ranks"
-        )
-    if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
-        raise TypeError(
-            f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: an iterable one has no order that a group of "
-            "another size could go on with"
-        )
-    length = data if isinstance(data, int) else len(data)
-    if length < 1:
-        raise ValueError("the dataset is empty")
-    return length
 
 
 def _gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:

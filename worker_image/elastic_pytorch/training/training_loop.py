@@ -13,7 +13,8 @@ from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.loaders import sampler_of
-from elastic_pytorch.training.sampler import ElasticSampler, Part
+from elastic_pytorch.training.micro_batches import Part
+from elastic_pytorch.training.sampler import ElasticSampler
 from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62

@@ -15,7 +15,8 @@ from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.registered import innermost
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.training.loaders import sampler_of
-from elastic_pytorch.training.sampler import ElasticSampler, Part
+from elastic_pytorch.training.micro_batches import Part
+from elastic_pytorch.training.sampler import ElasticSampler
 from elastic_pytorch.transformers.refused_arguments import RESUME, check_arguments
 from elastic_pytorch.transformers.seeded_dataset import SeededDataset
 from elastic_pytorch.transformers.trainer_progress import TrainerProgress

@@ -205,7 +205,7 @@ def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> Non
     try:
         write_shards(_by_name(shards), storage_writer=FileSystemWriter(partial), process_group=group)
     except CheckpointException as error:
-        raise _plain(error) from error
+        raise plain_error(error) from error
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def load_sharded(
             if shards or engine is None:
                 read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
         except CheckpointException as error:
-            raise _plain(error) from error
+            raise plain_error(error) from error
         if engine is not None:
             engine.load(path / ENGINE)
         whole: Tree = content["rest"]
@@ -373,7 +373,7 @@ def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
     return {name_of(keys): tensor for keys, tensor in shards.items()}
 
 
-def _plain(error: CheckpointException) -> OSError | RuntimeError:
+def plain_error(error: CheckpointException) -> OSError | RuntimeError:
     """Returns the cause without torch's wrapping: an error of the disk is not a failure of the training."""
     rank, (cause, _) = min(error.failures.items())
     if isinstance(cause, OSError):

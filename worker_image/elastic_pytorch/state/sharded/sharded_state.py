@@ -123,7 +123,7 @@ class ShardedState(State):
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
-            raise RuntimeError("this ShardedState is of a group that is gone, as its model is: make both in the in_process function")
+            raise RuntimeError("this ShardedState is of a group that is gone: make it and its model in the in_process function")
         refuse_foreign_sharding(self._objects)
         if in_process.active():
             refuse_stale(meshes_of(self._objects))

@@ -1,0 +1,97 @@
+"""A training whose script says the order of the samples, or the batches, as its group changes within an epoch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torch_features import FSDP2, FSDP2_REASON
+from tests.worker_image.agents import Agent, Events
+from tests.worker_image.running_agent.test_state_changes import (
+    computed_twice,
+    finish,
+    lineage,
+    start,
+    until_step,
+)
+from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.scripts.own_orders import SAMPLES, of_all_sizes, with_repeats
+
+pytestmark = [pytest.mark.torch, pytest.mark.process]
+
+Agents = Callable[..., Agent]
+BATCH = 6
+COMMON = ("--samples", SAMPLES, "--open-ended")
+OPTIONS = {
+    "order": (*COMMON, "--own", "order", "--batch-size", BATCH),
+    # Without micro-batches, each rank computes an uneven share at once, and of the smallest batches some compute nothing.
+    "batches": (*COMMON, "--own", "batches", "--batch-size", 0, "--micro-batch-size", 0, "--dropout", 0),
+}
+
+
+def batches_of(own: str, epoch: int) -> list[list[int]]:
+    if own == "batches":
+        return of_all_sizes(epoch)
+    samples = with_repeats(epoch)
+    return [samples[begin : begin + BATCH] for begin in range(0, len(samples), BATCH)]
+
+
+def undisturbed(directory: Path, own: str) -> list[float]:
+    operator, events = ScriptedOperator(), Events(directory / "events")
+
+    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
+        return Agent(worker, operator.url, directory, *arguments, **environment)
+
+    [agent] = start(agents, operator, 1, *OPTIONS[own], "--step-seconds", 0)
+    parameters = finish(operator, events, "w0")
+    agent.wait()
+    operator.go_away()
+    return parameters
+
+
+@pytest.mark.parametrize(
+    ("own", "option"),
+    [
+        ("order", ()),
+        ("batches", ("--in-process",)),
+        pytest.param("batches", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]),
+    ],
+    ids=["order", "batches in process", "batches sharded"],
+)
+def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path_factory: pytest.TempPathFactory,
+    own: str,
+    option: tuple[str, ...],
+) -> None:
+    expected = [(epoch, sorted(batch)) for epoch in range(2) for batch in batches_of(own, epoch)]
+    within = len(batches_of(own, 0))
+    start(agents, operator, 3, *OPTIONS[own], "--step-seconds", 0.1, *option)
+    until_step(events, 3, 3)
+    operator.declare("w0", "w2", orderly=True)
+    until_step(events, 8, 2)
+    operator.declare("w0", "w1", "w2", orderly=True)
+    parameters = finish(operator, events, "w0", "w1", "w2")
+    steps = lineage(events)
+    assert sorted(steps) == list(range(1, len(expected) + 1))
+    seen = [
+        (steps[step][0]["epoch"], sorted(sample for event in steps[step] for sample in event["samples"]))
+        for step in sorted(steps)
+    ]
+    assert seen == expected, "each step has the samples of its place in the order, each as often as it comes there"
+    assert computed_twice(events) == 0
+    worlds = [len(steps[step]) for step in range(1, within + 1)]
+    assert [worlds[0], min(worlds), worlds[-1]] == [3, 2, 3], "the group changed within the first epoch"
+    assert parameters == pytest.approx(undisturbed(tmp_path_factory.mktemp("undisturbed"), own), abs=1e-4)
+
+
+def test_an_order_that_nothing_seeds_is_refused_before_a_step(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
+    started = start(agents, operator, 2, *COMMON, "--own", "unseeded", "--batch-size", BATCH)
+    operator.wait_for("failed", "w0")
+    assert "ranks 0 and 1 have different orders for epoch 0: 200 samples" in "".join(agent.text() for agent in started)
+    assert events.all(what="step") == []

@@ -1,0 +1,175 @@
+"""Reads checkpoints elsewhere: in a process of its own, without a group and without the pod's agent, for evaluation or export."""
+
+import contextlib
+import inspect
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load as read_shards
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE, plain_error
+from elastic_pytorch.state.sharded.trees import Tree, insert, name_of
+from elastic_pytorch.state.state import LAYOUT
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage import checkpoint_file
+from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.sharded_folder import ShardFile, check_checksums, check_sizes, sharded_checkpoints
+
+DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a checkpoint of a `State` or a `ShardedState` in any process: no group is needed, and no agent. It changes nothing.
+
+    Args:
+        path: a folder of checkpoints, of which the newest whole one is read; those that are damaged are skipped, with a line in the log.
+            Or one checkpoint: a file, or the folder of a sharded one.
+
+    Returns:
+        What was registered, by its names: the `state_dict` of each object, and the plain values; and `step`, the number of steps done.
+        Tensors are whole, and on the CPU.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: none is whole, and the message says what is wrong with which file. Or the folder has sub-folders of several trainings.
+        RuntimeError: it is of a pipeline, or of an engine that has a format of its own.
+        OSError: it cannot be read.
+        MemoryError: there is no room for it.
+    """
+    path = Path(path)
+    if path.is_file():
+        try:
+            return _registered(*_read(path))
+        except ValueError as error:
+            raise ValueError(f"the checkpoint {path} cannot be read: {error}") from error
+    problems: dict[Path, Exception] = {}
+    gone: set[Path] = set()
+    while (found := next((each for each in _checkpoints(path) if each[1] not in problems), None)) is not None:
+        version, file = found
+        try:
+            return _registered(*_read(file, version))
+        except DAMAGE as error:
+            if not file.exists() and file not in gone:
+                gone.add(file)  # a training that goes on has just replaced it by a newer one: the folder is listed once more
+                continue
+            logger.warning("checkpoint %s is skipped: %s", file, error)
+            problems[file] = error
+    if problems:
+        told = "; ".join(f"{file.relative_to(path)}: {error}" for file, error in problems.items())
+        raise ValueError(f"no checkpoint in {path} is whole: {told}")
+    if trainings := _trainings(path):
+        raise ValueError(
+            f"{path} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
+        )
+    raise FileNotFoundError(f"there is no checkpoint in {path}" if path.exists() else f"there is no {path}")
+
+
+def _checkpoints(folder: Path) -> list[tuple[StateVersion, Path]]:
+    """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
+    plain = [(version, path) for version, path in by_name(folder)]
+    return sorted([*plain, *((version, _own_file(path)) for version, path in sharded_checkpoints(folder))], reverse=True)
+
+
+def _own_file(sharded: Path) -> Path:
+    return next((file for _, file in by_name(sharded)), sharded)
+
+
+def _trainings(path: Path) -> list[str]:
+    """Returns the names of the sub-folders that have checkpoints, as far as this process may look into them."""
+    found = []
+    for folder in path.iterdir() if path.is_dir() else ():
+        with contextlib.suppress(OSError):
+            found += [folder.name] if folder.is_dir() and _checkpoints(folder) else []
+    return sorted(found)
+
+
+def _read(file: Path, expected: StateVersion | None = None) -> tuple[Path, Tree]:
+    if file.is_dir():
+        raise ValueError("its checkpoint file is missing")
+    version, tree = checkpoint_file.load(file)
+    if expected is not None and version != expected:
+        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
+    return file, tree
+
+
+def _registered(file: Path, tree: Tree) -> dict[str, Any]:
+    if "shards" in tree and "rest" in tree:
+        tree = _put_together(file.parent, tree)
+    if tree.get("layout") != LAYOUT:
+        raise ValueError(f"it is of another release's layout: {tree.get('layout')}")
+    return {**tree["values"], **tree["objects"], "step": tree["step"]}
+
+
+def _put_together(folder: Path, content: Tree) -> Tree:
+    """Returns the tree of a sharded checkpoint, with whole tensors.
+
+    Raises:
+        ValueError: a file is damaged.
+        RuntimeError: it cannot be read on one process.
+        OSError: a file is missing, or cannot be read.
+    """
+    files = [ShardFile(*file) for file in content["files"]]
+    if len(content.get("stages", ())) > 1:
+        raise RuntimeError(
+            f"{folder} is of a pipeline of {len(content['stages'])} stages, which elastic.load does not put together: restore it with "
+            "ShardedState in a group"
+        )
+    if any(Path(file.name).parts[0] == ENGINE for file in files):
+        raise RuntimeError(
+            f"{folder} has what DeepSpeed writes by itself, in its folder {ENGINE}: read that with DeepSpeed's own tools"
+        )
+    check_sizes(folder, files)
+    check_checksums(folder, files)
+    shards = {name_of(keys): keys for keys in content["shards"]}
+    tensors = _whole_tensors(folder, list(shards)) if shards else {}
+    for name, tensor in tensors.items():
+        insert(content["rest"], shards[name], tensor)
+    whole: Tree = content["rest"]
+    return whole
+
+
+def _whole_tensors(folder: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    reader = FileSystemReader(folder)
+    described = reader.read_metadata().state_dict_metadata
+    tensors: dict[str, Any] = {}
+    for name in names:
+        its = described.get(name)
+        if not isinstance(its, TensorStorageMetadata):
+            raise ValueError(f"torch's metadata do not have the tensor {name}")
+        tensors[name] = torch.empty(its.size, dtype=its.properties.dtype)
+    alone = reads_alone(read_shards, grouped=dist.is_available() and dist.is_initialized())
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+            read_shards(tensors, storage_reader=reader, **alone)
+    except CheckpointException as error:
+        raise plain_error(error) from error
+    return tensors
+
+
+def reads_alone(read: Callable[..., None], *, grouped: bool) -> dict[str, Any]:
+    """Returns the arguments with which torch reads without the other processes of a group.
+
+    Args:
+        read: torch's function, which in older releases has no such argument.
+        grouped: whether there is a group.
+
+    Raises:
+        RuntimeError: there is one, and torch would wait for all of it.
+    """
+    if "no_dist" in inspect.signature(read).parameters:
+        return {"no_dist": True}
+    if grouped:
+        raise RuntimeError(
+            f"torch {torch.__version__} reads sharded checkpoints with the whole group: load it in a process without one"
+        )
+    return {}
