@@ -1,4 +1,4 @@
-"""A worker that waits for its next group."""
+"""A worker that hears of a change of its group, and waits for the next one."""
 
 from typing import Any
 
@@ -11,10 +11,12 @@ class Client:
 
     def __init__(self, *messages: dict[str, Any] | None, stays: bool) -> None:
         self.coming = list(messages)
+        self.come: list[dict[str, Any]] = []
         self.stays = stays
 
     def messages(self) -> list[dict[str, Any]]:
-        return []
+        come, self.come = self.come, []
+        return come
 
     def wait_message(self, timeout_seconds: float) -> dict[str, Any] | None:
         assert timeout_seconds > 0
@@ -37,3 +39,33 @@ def test_waits_for_as_long_as_the_agent_is_there() -> None:
 def test_does_not_wait_for_an_agent_that_is_gone() -> None:
     with pytest.raises(ConnectionError, match="gone"):
         AgentLink(Client(None, None, stays=False)).wait_for_go()
+
+
+def change(*, leaves: bool) -> dict[str, Any]:
+    return {"kind": "change", "round": 2, "orderly": True, "leaves": leaves}
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_change_that_a_peer_has_heard_of_first_is_waited_for(leaves: bool) -> None:
+    link = AgentLink(Client({"kind": "other"}, change(leaves=leaves), stays=True))
+    assert link.leaves_group() is leaves
+
+
+def test_a_pod_whose_agent_says_nothing_is_taken_for_one_that_leaves() -> None:
+    assert AgentLink(Client(None, stays=True)).leaves_group()
+
+
+def test_a_change_that_has_been_heard_of_is_not_waited_for_and_the_newest_counts() -> None:
+    client = Client(change(leaves=True), stays=True)
+    link = AgentLink(client)
+    assert link.leaves_group()
+    assert link.leaves_group()
+    client.come = [change(leaves=False)]
+    assert not link.leaves_group()
+
+
+def test_each_group_has_changes_of_its_own() -> None:
+    link = AgentLink(Client(change(leaves=True), GO, change(leaves=False), stays=True))
+    assert link.leaves_group()
+    link.wait_for_go()
+    assert not link.leaves_group()

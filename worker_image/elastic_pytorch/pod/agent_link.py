@@ -3,12 +3,14 @@
 import contextlib
 import os
 import signal
+import time
 from typing import NoReturn, Protocol
 
 from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
 from elastic_pytorch.pod.planned_stop import script_end
 
+ANNOUNCED_SECONDS = 5.0  # from when one agent has announced a change to when all have
 CHECK_SECONDS = 60.0  # from one check whether the agent is still there to the next
 MAX_MESSAGE_CHARACTERS = 4000
 
@@ -34,21 +36,32 @@ class AgentLink:
 
     Args:
         client: the connection to the agent.
-
-    Attributes:
-        leaves: whether this pod is not in the next group, as far as the agent knew when it announced the change.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._wanted = False
-        self.leaves = False
+        self._leaves: bool | None = None  # None: no change has been announced
 
     def wanted(self) -> bool:
         """Whether the group must stop at a step boundary, as far as this worker knows. Takes microseconds."""
         for message in self._client.messages():
             self._take(message)
         return self._wanted
+
+    def leaves_group(self) -> bool:
+        """Returns whether this pod is not in the next group, as far as the agent knew when it announced the change.
+
+        To be called when the group has stopped for that. The ranks hear of it at different times, and stop together when the first one has:
+        so this waits for the agent. A pod whose agent says nothing in time is taken for one that leaves, as a peer then has what it has.
+        """
+        deadline = time.monotonic() + ANNOUNCED_SECONDS
+        self.wanted()
+        while self._leaves is None and (left := deadline - time.monotonic()) > 0:
+            if (message := self._client.wait_message(left)) is None:
+                break
+            self._take(message)
+        return self._leaves is not False
 
     def cooperate(self, *, in_process: bool) -> None:
         """Reports that this worker stops at step boundaries, and whether it can join another group without a restart."""
@@ -105,9 +118,9 @@ class AgentLink:
     def _take(self, message: Message) -> None:
         if message.get("kind") == CHANGE:
             self._wanted = bool(message.get("orderly"))
-            self.leaves = bool(message.get("leaves"))
+            self._leaves = bool(message.get("leaves")) if message.get("round") else None
         elif message.get("kind") == GO:
-            self._wanted = self.leaves = False
+            self._wanted, self._leaves = False, None
 
 
 # Of a process, by its id: one that is forked from it has its own.

@@ -377,7 +377,7 @@ class ShardedState(State):
                 self._commit_together()
                 self._commits.settle(wait=True)
             agent = self._agent_link
-            if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves):
+            if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves_group()):
                 return
             if self._path is None:
                 if stop and self._rank == 0:
