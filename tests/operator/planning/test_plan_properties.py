@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
@@ -121,6 +121,9 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
 @pytest.mark.parametrize("unit", [1, 2])
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
+@example(
+    events=[("scale", 5), ("wait", 5), ("wait", 20), ("writes fail", 1), ("spares", 0)], sidecars=False, pauses=False, spares=2
+)
 def test_converges_and_never_breaks_a_rule(
     unit: int, events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int
 ) -> None:
