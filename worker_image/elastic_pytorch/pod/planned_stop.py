@@ -1,7 +1,7 @@
 """How a script ends whose group is changed on purpose, or that no group wants any more: as Python ends one.
 
-`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`. Before a change, only then is the agent told
-that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
+`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`. Before a change, only then is the agent
+told that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
 """
 
 import contextlib

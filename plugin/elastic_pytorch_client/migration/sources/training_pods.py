@@ -130,7 +130,9 @@ def suspension(suspended: object, metadata: Mapping[str, Any], remarks: Remarks)
     if not suspended:
         return {}
     if QUEUE_LABEL in (metadata.get("labels") or {}):
-        remarks.add("spec.suspend", "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it")
+        remarks.add(
+            "spec.suspend", "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it"
+        )
     return {"suspend": True}
 
 
