@@ -25,6 +25,7 @@ HELM_VERSION=v3.22.0
 KWOK_VERSION=v0.7.0
 KUEUE_VERSION=v0.19.2
 REGCTL_VERSION=v0.11.7
+SYFT_VERSION=v1.57.1
 ACTIONLINT_VERSION=v1.7.12
 # The node image that kind publishes, and what is built in its place where it cannot be pulled: one minor release.
 KIND_NODE_IMAGE=kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d

@@ -29,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too.
     What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.
     """
+    gc.set_threshold(50_000)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
@@ -56,7 +57,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_finish() -> None:
     """The garbage collector leaves the collected tests alone: it would search thousands of them again and again."""
     gc.freeze()
-    gc.set_threshold(50_000)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -85,7 +85,7 @@ def workers_table(job: JobView) -> Table:
 def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
     """Returns a line for each change of the group: what happened, and what it cost."""
     rows = [InterruptionRow(title, r.last.world, r.step.world, r.seconds, r.pause, r.steps_lost) for title, r in events]
-    return interruption_table(rows, "What happened")
+    return interruption_table(rows)
 
 
 def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:

@@ -33,6 +33,9 @@ build_images() {
         done
         ((${#built[@]})) || fail "No platform of $name can be built here."
         step "$name-index" "Assemble $name" assemble "$name" "${built[@]}"
+        for platform in "${built[@]}"; do
+            step "$name-${platform#*/}-sbom" "List what is in $name for $platform" write_sbom "$name" "$platform"
+        done
     done
 }
 
@@ -81,7 +84,7 @@ pull_foreign_base() {
 
 # Into $WORK/build, an OCI layout with one tag for each platform.
 build_platform() {
-    local name=$1 platform=$2 suite=${SUITES[$1]} base layout=ocidir://$WORK/build/$1 tag=${2#*/} options=() digest created
+    local name=$1 platform=$2 suite=${SUITES[$1]} base layout=ocidir://$WORK/build/$1 tag=${2#*/} options=() digest
     base=debian:$suite-slim
     docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
     if [[ $name == elastic-pytorch-operator ]]; then
@@ -101,8 +104,7 @@ build_platform() {
     docker save --output "$WORK/$name-$tag.tar" "$name-release:$tag"
     regctl image import "$layout:$tag-docker" "$WORK/$name-$tag.tar"
     rm "$WORK/$name-$tag.tar"
-    created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
-    regctl image mod "$layout:$tag-docker" --create "$layout:$tag-timed" --time "set=$created" --reproducible \
+    regctl image mod "$layout:$tag-docker" --create "$layout:$tag-timed" --time "set=$CREATED" --reproducible \
         --layer-compress gzip --config-platform "$platform" --label "${LABEL%%=*}"
     # In a call of its own: what --layer-compress writes has Docker's media types again.
     regctl image mod "$layout:$tag-timed" --create "$layout:$tag" --to-oci
@@ -122,4 +124,14 @@ assemble() {
         "$OCI_INDEX" "$OCI_INDEX" "$digest" "$size" io.containerd.image.name "$REGISTRY/$name:$VERSION" \
         org.opencontainers.image.ref.name "$VERSION" >"$final/index.json"
     pack --directory "$final" --file "$DIST/$name-$VERSION.oci.tar" oci-layout index.json blobs
+}
+
+# What syft chooses for each of its runs, the time and the name of the document, depends here on the image alone.
+write_sbom() {
+    local name=$1 platform=$2 found=$WORK/$1-${2#*/}.spdx.json
+    SYFT_CHECK_FOR_APP_UPDATE=false syft scan "oci-dir:$WORK/oci/$name" --platform "$platform" --source-name "$name" \
+        --source-version "$VERSION" --output "spdx-json=$found" --quiet
+    sed -e "s|\"created\":\"[^\"]*\"|\"created\":\"$CREATED\"|" -e "s|syft-\[not provided\]|syft-$SYFT_VERSION|" \
+        -e "s|\"documentNamespace\":\"[^\"]*\"|\"documentNamespace\":\"urn:$name:sbom:$(image_digest "$name"):$platform\"|" \
+        "$found" >"$DIST/$name-${platform#*/}.spdx.json"
 }

@@ -27,7 +27,6 @@ CHART=elastic-pytorch-operator
 PYTHON=$ROOT/.venv/bin/python
 
 main() {
-    local name
     check_request
     check_platforms
     check_tree
@@ -35,6 +34,7 @@ main() {
     ensure_docker
     ensure_helm
     build_tool regctl "github.com/regclient/regclient/cmd/regctl@$REGCTL_VERSION"
+    build_tool syft "github.com/anchore/syft/cmd/syft@$SYFT_VERSION"
     rm -rf "$WORK" "$DIST"
     mkdir -p "$TREE" "$DIST"
     copy_sources
@@ -43,9 +43,6 @@ main() {
     build_images
     step chart "Package the chart" build_chart
     step krew "Pack the plugin for krew" build_krew
-    for name in "${IMAGES[@]}"; do
-        step "sbom-$name" "List what is in $name" write_sbom "$name"
-    done
     step provenance "Write the provenance, the checksums and the signature" write_proofs
     [[ -z ${PUSH:-} ]] || step push "Push to $REGISTRY" push
     report
@@ -76,6 +73,7 @@ check_tree() {
     COMMIT=$(git rev-parse HEAD)
     export SOURCE_DATE_EPOCH
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+    CREATED=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
     umask 022
 }
 
@@ -133,11 +131,6 @@ build_krew() {
     local url=${DOWNLOAD_URL:-https://example.invalid/$VERSION}
     [[ -n ${DOWNLOAD_URL:-} ]] || echo "DOWNLOAD_URL is not set: krew needs --archive beside --manifest."
     "$PYTHON" "$TREE/hack/krew/release.py" --uri "$url/kubectl-epj.tar.gz" --homepage "$url" --output "$DIST"
-}
-
-write_sbom() {
-    "$PYTHON" hack/release/sbom.py "$WORK/oci/$1" --name "$1" --version "$VERSION" --registry "$REGISTRY" \
-        --created "$SOURCE_DATE_EPOCH" >"$DIST/$1.spdx.json"
 }
 
 write_proofs() {

@@ -139,10 +139,11 @@ class Simulation:
         return todo
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Lets time pass."""
+        """Lets time pass; more than a minute of it in steps of a second, which take a quarter of the plans."""
         until = self.now + seconds
+        step_seconds = max(self.step_seconds, 1.0) if seconds > 60.0 else self.step_seconds
         while self.now < until:
-            self.now += self.step_seconds
+            self.now += step_seconds
             self.schedule()
             self.live()
             self.reconcile()

@@ -136,7 +136,12 @@ def test_agents_image_is_for_both_architectures(registry: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("image", "contained"), [(OPERATOR, {"libpython3.11-stdlib", "kopf"}), (AGENT, {"busybox-static", "elastic-pytorch"})]
+    ("image", "contained"),
+    [
+        (f"{OPERATOR}-amd64", {"libpython3.11-stdlib", "kopf"}),
+        (f"{AGENT}-amd64", {"busybox-static", "elastic-pytorch"}),
+        (f"{AGENT}-arm64", {"busybox-static", "elastic-pytorch"}),
+    ],
 )
 def test_bill_of_materials_lists_packages_of_debian_and_of_python(image: str, contained: set[str], dist: Path) -> None:
     document = json.loads((dist / f"{image}.spdx.json").read_text())

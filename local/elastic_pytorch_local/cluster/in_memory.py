@@ -45,17 +45,6 @@ class FakeCluster(ObjectStore):
         self._changed("Node", "MODIFIED", node)
         self._schedule()
 
-    def cordon(self, name: str, unschedulable: bool = True) -> None:
-        """Cordons a node, or uncordons it."""
-        node = self._get("Node", "", name)
-        node["spec"]["unschedulable"] = unschedulable
-        self._changed("Node", "MODIFIED", node)
-        self._schedule()
-
-    def remove_node(self, name: str) -> None:
-        """Removes a node; its pods stay behind, as they do until the garbage collector of pods comes by."""
-        self._remove("Node", "", name)
-
     def add_object(self, kind: str, namespace: str, name: str) -> None:
         """Adds an empty object, such as those that the chart renders for the operator."""
         self._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})

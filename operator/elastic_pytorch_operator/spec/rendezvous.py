@@ -62,8 +62,7 @@ def _find_own(spec: Mapping[str, Any]) -> str | None:
     for path in OWN:
         parent, _, name = path.rpartition(".")
         value = (read_object(spec, parent) if parent else spec).get(name)
-        nothing: tuple[object, ...] = (1,) if path == "unitReplicas" else (0, "", [])
-        if value is not None and value not in nothing:
+        if value not in (None, 0, "", []) and (path, value) != ("unitReplicas", 1):
             return path
     rules = read_object(spec, "failurePolicy").get("rules")
     asked = isinstance(rules, list) and any(

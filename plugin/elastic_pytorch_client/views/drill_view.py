@@ -51,7 +51,7 @@ def _facts(job: JobView) -> str:
 def show_outcomes(planned: Sequence[PlannedFault], outcomes: Sequence[Outcome]) -> RenderableType:
     """What a drill has shown: the cost of each fault, what was left out, and what to set."""
     rows = [row for outcome in outcomes for row in _rows(outcome)]
-    parts: list[RenderableType] = [interruption_table(rows, "What happened")] if rows else []
+    parts: list[RenderableType] = [interruption_table(rows)] if rows else []
     for outcome in outcomes:
         if outcome.whole_seconds is not None:
             parts.append(

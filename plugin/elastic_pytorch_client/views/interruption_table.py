@@ -30,9 +30,9 @@ class InterruptionRow:
     slowest: str = ""
 
 
-def interruption_table(rows: Sequence[InterruptionRow], title: str) -> Table:
+def interruption_table(rows: Sequence[InterruptionRow]) -> Table:
     """Returns a line for each change of the group; without the column of phases if none is known."""
-    table = Table("event", "workers", box=SIMPLE, title=title, title_justify="left", title_style="bold")
+    table = Table("event", "workers", box=SIMPLE, title="What happened", title_justify="left", title_style="bold")
     for column in ("new group's first step", "pause of training", "steps lost"):
         table.add_column(column, justify="right")
     phases = any(row.slowest for row in rows)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 import pytest
 from elastic_pytorch_operator.api import names
@@ -28,23 +29,26 @@ def test_every_name_of_a_condition_a_reason_or_an_event_is_explained() -> None:
     assert set(WORDS.values()) == {*TYPES, *REASONS, *EVENTS}
 
 
+@cache
+def calls() -> dict[str, list[ast.Call]]:
+    """All calls in the operator's modules, by the name of what is called."""
+    found: dict[str, list[ast.Call]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found.setdefault(node.func.id, []).append(node)
+    return found
+
+
 def constants_in(called: str, place: int) -> set[str]:
     """The names' values that stand in a place of the calls of something, in all of the operator's modules."""
     found = set()
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == called
-                and len(node.args) > place
-            ):
-                said = node.args[place]
-                assert not isinstance(said, ast.Constant), (
-                    f"{path.name}: {ast.unparse(node)} says a word that names.py does not"
-                )
-                attributes = [part for part in ast.walk(said) if isinstance(part, ast.Attribute)]
-                found |= {CONSTANTS[part.attr] for part in attributes if part.attr in CONSTANTS}
+    for call in calls()[called]:
+        if len(call.args) > place:
+            said = call.args[place]
+            assert not isinstance(said, ast.Constant), f"{ast.unparse(call)} says a word that names.py does not"
+            attributes = [part for part in ast.walk(said) if isinstance(part, ast.Attribute)]
+            found |= {CONSTANTS[part.attr] for part in attributes if part.attr in CONSTANTS}
     return found
 
 

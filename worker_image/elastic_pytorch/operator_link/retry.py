@@ -13,10 +13,9 @@ LATER_RETRY_SECONDS = 2.0
 
 
 class Retry:
-    """Logs failures, and computes how long to wait before the next try.
+    """Logs failures of the stream to the operator, and computes how long to wait before the next try.
 
     Args:
-        what: what is tried, for the log.
         quiet: whether to log nothing.
 
     Attributes:
@@ -24,10 +23,9 @@ class Retry:
         asked: the operator itself asked for the pause.
     """
 
-    def __init__(self, what: str, quiet: Callable[[], bool]) -> None:
+    def __init__(self, quiet: Callable[[], bool]) -> None:
         self.failing = False
         self.asked = False
-        self._what = what
         self._quiet = quiet
         self._failing_since = 0.0
         self._logged = ""
@@ -35,7 +33,7 @@ class Retry:
     def succeed(self) -> None:
         """Takes note that a try has succeeded."""
         if self.failing:
-            logger.info("%s succeeded again", self._what)
+            logger.info("the stream to the operator succeeded again")
         self.failing = False
         self.asked = False
         self._logged = ""
@@ -54,7 +52,7 @@ class Retry:
             self._failing_since = time.monotonic()
         self.failing = True
         self.asked = isinstance(error, RefusedError) and error.retry_after is not None
-        problem = f"{self._what} failed: {type(error).__name__}: {error}"
+        problem = f"the stream to the operator failed: {type(error).__name__}: {error}"
         if problem != self._logged and not self._quiet():
             self._logged = problem
             logger.warning("%s; training goes on, trying again", problem)

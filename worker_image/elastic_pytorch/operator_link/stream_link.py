@@ -40,7 +40,7 @@ class StreamLink:
         self._client = client
         self._answer_seconds = answer_seconds
         self._connection = client.connection
-        self._retry = Retry("the stream to the operator", lambda: client.stopped)
+        self._retry = Retry(lambda: client.stopped)
 
     def run(self) -> None:
         """Talks to the operator for as long as the process lives, whatever the network does."""

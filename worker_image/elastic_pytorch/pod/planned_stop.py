@@ -1,7 +1,7 @@
 """How a script ends whose group is changed on purpose, or that no group wants any more: as Python ends one.
 
-`finally` blocks and exit handlers run, and open files are flushed, all within `EXIT_SECONDS`. Before a change, only then is the agent told
-that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
+`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`. Before a change, only then is the agent
+told that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-EXIT_SECONDS = 5.0  # for all that a script does at its end
+CLEANUP_SECONDS = 5.0  # for all that a script does at its end
 
 
 class PlannedStop(BaseException):
@@ -46,7 +46,7 @@ class _ScriptEnd:
             wait()
 
         self._wait = end
-        timer = threading.Timer(EXIT_SECONDS, once)
+        timer = threading.Timer(CLEANUP_SECONDS, once)
         timer.daemon = True
         timer.start()
         raise PlannedStop("the group is changed, and the script will be started again")
@@ -56,7 +56,7 @@ class _ScriptEnd:
         """Has SIGTERM end the script, instead of the script's own handler, which would only save what is saved already.
 
         It is for a process that waits for its next group, and may never get one. The kernel kills a process whose end takes longer than
-        `EXIT_SECONDS`, wherever it hangs. In another thread than the main one nothing is changed.
+        `CLEANUP_SECONDS`, wherever it hangs. In another thread than the main one nothing is changed.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -68,7 +68,7 @@ class _ScriptEnd:
     def _end_now(self, number: int, _: object) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)  # a shell before the script may pass on what the script has got already
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, CLEANUP_SECONDS)
         if self.orderly:
             raise PlannedStop("no group needs this process any more")
         raise SystemExit(128 + number)

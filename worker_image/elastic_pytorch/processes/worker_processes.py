@@ -29,10 +29,9 @@ class WorkerProcesses:
 
     Args:
         context: what torch started them with.
-        killed_seconds: how long they may take to end after SIGKILL.
     """
 
-    def __init__(self, context: PContext, killed_seconds: float = KILLED_SECONDS) -> None:
+    def __init__(self, context: PContext) -> None:
         self.pids: dict[int, int] = context.pids()
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
@@ -48,7 +47,6 @@ class WorkerProcesses:
             with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling remains
                 self._pidfds[rank] = os.pidfd_open(pid)
         self._exited_at = 0.0
-        self._killed_seconds = killed_seconds
 
     def exit_codes(self) -> dict[int, int]:
         """The exit codes of the workers that have exited, by local rank; negative: killed by that signal."""
@@ -101,13 +99,13 @@ class WorkerProcesses:
         observer.close()
         if not self.all_exited():
             self._kill_groups()
-            self._wait_for_all(time.monotonic() + self._killed_seconds, wakeup)
+            self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
         for pid in self.pids.values():  # remaining processes of their groups would obstruct the next workers
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
-            raise UnkillableError(f"worker process {pids} has not ended {self._killed_seconds:g} s after SIGKILL")
+            raise UnkillableError(f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL")
 
     def close(self) -> None:
         """Forgets the processes."""

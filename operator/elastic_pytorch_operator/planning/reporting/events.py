@@ -159,7 +159,7 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
 
 def _allowed(job: Job) -> str:
     """What the requested workers are not."""
-    if job.requested % job.unit_replicas:
+    if job.rounded_by == "unitReplicas":
         return f"a multiple of {job.rounded_by} ({job.unit_replicas})"
     return f"one of {job.rounded_by} ({', '.join(str(size) for size in job.allowed)})"
 

@@ -65,7 +65,7 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
         pods,
         sizes,
         processes_of(pods, remarks),
-        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
+        suspension(spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds") if spec.get(field) is not None},
         policy_of("spec", spec, spec.get("backoffLimit"), pods, remarks),
     )

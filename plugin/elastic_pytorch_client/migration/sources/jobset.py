@@ -62,7 +62,7 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         pods,
         sizes,
         processes_of(pods, remarks),
-        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
+        suspension(spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         {field: job_spec[field] for field in ("activeDeadlineSeconds",) if job_spec.get(field) is not None},
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),

@@ -125,12 +125,14 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
     return {} if count is None or (count == 1 and pods.accelerators <= 1) else {"nprocPerNode": count}
 
 
-def suspension(path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
+def suspension(suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
     """`suspend`, with a remark if Kueue may have set it."""
     if not suspended:
         return {}
     if QUEUE_LABEL in (metadata.get("labels") or {}):
-        remarks.add(path, "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it")
+        remarks.add(
+            "spec.suspend", "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it"
+        )
     return {"suspend": True}
 
 
