@@ -51,7 +51,7 @@ def test_a_change_that_a_peer_has_heard_of_first_is_waited_for(leaves: bool) -> 
     assert link.leaves_group() is leaves
 
 
-def test_a_pod_whose_agent_says_nothing_is_taken_for_one_that_leaves() -> None:
+def test_a_pod_whose_agent_says_nothing_counts_as_one_that_leaves() -> None:
     assert AgentLink(Client(None, stays=True)).leaves_group()
 
 

@@ -53,7 +53,7 @@ class AgentLink:
         """Returns whether this pod is not in the next group, as far as the agent knew when it announced the change.
 
         To be called when the group has stopped for that. The ranks hear of it at different times, and stop together when the first one has:
-        so this waits for the agent. A pod whose agent says nothing in time is taken for one that leaves, as a peer then has what it has.
+        so this waits for the agent. A pod whose agent says nothing in time counts as one that leaves, as a peer then has what it has.
         """
         deadline = time.monotonic() + ANNOUNCED_SECONDS
         self.wanted()
