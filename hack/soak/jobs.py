@@ -191,7 +191,7 @@ def arguments(sort: Sort, seconds: float) -> Iterator[str]:
     yield from ("--folder", f"/checkpoints/{sort.name}")
     if sort.library:
         yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--double")
-        yield "--sharded-weights" if sort.sharded else "--in-process"
+        yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
         yield from ("--learning-rate", str(LEARNING_RATE))
         yield from ("--set-up-seconds", str(sort.set_up_seconds), "--set-up-fails", str(sort.set_up_fails))
         yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")

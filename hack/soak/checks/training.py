@@ -96,9 +96,9 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
         near = hits_near(expected, before, after, hits) if before else []
         told = _told_before(after, steps)
         kept, allowed = _kept(expected, before, after, told, near) if before else (done, 0)
-        if (repeated := min(kept, done) - after.first + 1) > allowed:
+        if before and (repeated := min(kept, done) - after.first + 1) > allowed:
             text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
-            text += f"; it is of {sorted(after.members)}, and before it they were at {dict(told)}"
+            text += f"; it is of {sorted(after.members)}, and before it {', '.join(f'{pod} was at {told[pod]}' for pod in sorted(before.members))}"
             yield Violation("no step done twice", expected.job, after.first_at, text)
         done = max(done, after.last)
 
