@@ -98,7 +98,8 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
         kept, allowed = _kept(expected, before, after, told, near) if before else (done, 0)
         if before and (repeated := min(kept, done) - after.first + 1) > allowed:
             text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
-            text += f"; it is of {sorted(after.members)}, and before it {', '.join(f'{pod} was at {told[pod]}' for pod in sorted(before.members))}"
+            were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
+            text += f"; its members are {sorted(after.members)}, and those before it were {were}"
             yield Violation("no step done twice", expected.job, after.first_at, text)
         done = max(done, after.last)
 
