@@ -6,7 +6,7 @@ from tests.e2e.job_under_test import JobUnderTest, StartJob
 
 pytestmark = pytest.mark.e2e
 
-ARGS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+ARGS = ["/examples/units/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
 def indices(job: JobUnderTest) -> list[int]:
