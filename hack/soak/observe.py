@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -49,6 +50,7 @@ class Observer:
         self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)  # the trainings' records, by job
         self.statuses: dict[str, list[StatusSeen]] = defaultdict(list)
         self.ends: list[PodSeen] = []
+        self.killed: set[str] = set()  # pods whose grace period was over before they had ended
         self.usages: list[Usage] = []
         self.restarts: list[Restart] = []  # of operators
         self.violations: list[Violation] = []
@@ -92,6 +94,8 @@ class Observer:
                     self.pods[name] = pod
                     if change == "DELETED":
                         del self.pods[name]
+                    if outlasts_grace_period(pod):
+                        self.killed.add(name)
                     if name not in ended and (how := end_of(change, pod)):
                         ended.add(name)
                         job, node = pod["metadata"]["labels"][names.LABEL_JOB_NAME], pod["spec"].get("nodeName", "")
@@ -164,6 +168,13 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
         if status["name"] == names.TRAINING_CONTAINER and status.get("restartCount"):
             return "its container was started again"
     return ""
+
+
+def outlasts_grace_period(pod: dict[str, Any]) -> bool:
+    """Whether the training of a pod that is being deleted was ended by SIGKILL."""
+    statuses = pod["status"].get("containerStatuses") or () if "deletionTimestamp" in pod["metadata"] else ()
+    ended = (status.get("state", {}).get("terminated") for status in statuses if status["name"] == names.TRAINING_CONTAINER)
+    return any(state is not None and state.get("exitCode") == 128 + signal.SIGKILL for state in ended)
 
 
 def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:

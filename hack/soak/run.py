@@ -180,6 +180,7 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         violations=observer.violations,
         restarts=observer.restarts,
         set_up_failures={job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))},
+        killed=frozenset(observer.killed),
         stock=frozenset(sort.name for sort in sorts if sort.stock),
     )
 

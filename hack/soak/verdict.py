@@ -26,6 +26,7 @@ class Seen:
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
         set_up_failures: of each job's workers before they had a group, on purpose.
+        killed: names of pods whose grace period was over before they had ended.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
@@ -44,6 +45,7 @@ class Seen:
     restarts: Sequence[Restart] = ()  # of operators
     hostile: Mapping[str, int] | None = None
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
+    killed: frozenset[str] = frozenset()
 
 
 def violations(seen: Seen) -> list[Violation]:
@@ -70,7 +72,7 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
         yield Violation("every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}")
     yield from training.check_groups(expected, steps)
     yield from training.check_units(expected, steps)
-    yield from training.check_repeats(expected, steps, seen.hits)
+    yield from training.check_repeats(expected, steps, seen.hits, seen.killed)
     yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
     if expected.epochs:
         yield from training.check_samples(expected, steps)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -78,7 +78,9 @@ def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation
             )
 
 
-def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
+def check_repeats(
+    expected: Expected, steps: Sequence[Step], hits: Sequence[Hit], killed: Set[str] = frozenset()
+) -> Iterator[Violation]:
     """No step is left out. None is done twice on a planned change, and few on a loss that a worker survives.
 
     On a loss the survivors' steps count, which each worker tells before it knows whether the group can complete them. A lost worker whose
@@ -86,6 +88,12 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
 
     A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that takes no writes.
     Workers on a node that is cut off may train beside the next group: what they do from its first step on is lost, not repeated.
+
+    Args:
+        expected: what holds for the job.
+        steps: of its processes.
+        hits: all faults.
+        killed: pods that were deleted with a grace period, and had not ended by its end: a planned change is a loss then.
     """
     done = 0
     for before, after in pairwise([None, *groups_of(steps)]):
@@ -95,7 +103,7 @@ def check_repeats(expected: Expected, steps: Sequence[Step], hits: Sequence[Hit]
             yield Violation("no step left out", expected.job, after.first_at, text)
         near = hits_near(expected, before, after, hits) if before else []
         told = _told_before(after, steps)
-        kept, allowed = _kept(expected, before, after, told, near) if before else (done, 0)
+        kept, allowed = _kept(expected, before, after, told, near, killed) if before else (done, 0)
         if before and (repeated := min(kept, done) - after.first + 1) > allowed:
             text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
             were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
@@ -113,13 +121,15 @@ def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hi
     ]
 
 
-def _kept(expected: Expected, before: Group, after: Group, told: Mapping[str, int], near: Sequence[Hit]) -> tuple[float, float]:
+def _kept(
+    expected: Expected, before: Group, after: Group, told: Mapping[str, int], near: Sequence[Hit], killed: Set[str]
+) -> tuple[float, float]:
     """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
     if not expected.commits:
         cut_off = any(hit.isolates for hit in near)
         return max(told.values()) if cut_off else math.inf, expected.repeated
     together = before.members & after.members
-    if any(hit.loses or hit.unsettles for hit in near):
+    if before.members & killed or any(hit.loses or hit.unsettles for hit in near):
         survivors = together.difference(*(hit.pods for hit in near))  # a pod that was hit has lost its memory
         if not survivors or (expected.copies and len(before.members - survivors) > 1):
             return 0, 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.records import seconds_of
-from soak.observe import Observer, end_of, read_usage, restarts_of, status_of
+from soak.observe import Observer, end_of, outlasts_grace_period, read_usage, restarts_of, status_of
 from soak.timeline import Restart, StatusSeen, Usage
 
 
@@ -29,6 +29,16 @@ def a_pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
 )
 def test_ends(change: str, pod: dict[str, Any], how: str) -> None:
     assert end_of(change, pod) == how
+
+
+@pytest.mark.parametrize(
+    ("code", "deleting", "outlasts"), [(137, True, True), (137, False, False), (0, True, False), (143, True, False)]
+)
+def test_pods_that_outlast_their_grace_period(code: int, deleting: bool, outlasts: bool) -> None:
+    pod = a_pod({"terminated": {"exitCode": code}})
+    pod["metadata"] |= {"deletionTimestamp": "now"} if deleting else {}
+    assert outlasts_grace_period(pod) is outlasts
+    assert not outlasts_grace_period({"metadata": {"name": "p", "deletionTimestamp": "now"}, "status": {}})
 
 
 def test_status_names_the_spares_that_are_ready_and_counts_failures() -> None:

@@ -153,6 +153,14 @@ def test_repeated_and_left_out_steps(expected: Expected, steps: list[Step], hits
     assert [violation.rule for violation in check_repeats(expected, steps, hits)] == rules
 
 
+def test_a_planned_change_that_outlasts_the_grace_period_is_a_loss() -> None:
+    steps, hits = group(1, 1, 3, A, B) + group(2, 3, 6, A, at=120), [hit("drain", 103)]
+    assert [violation.rule for violation in check_repeats(LIBRARY, steps, hits, frozenset({C}))] == [AGAIN]
+    assert not list(check_repeats(LIBRARY, steps, hits, frozenset({B})))
+    steps = group(1, 1, 3, A, B) + group(2, 2, 6, A, at=120)
+    assert [violation.rule for violation in check_repeats(LIBRARY, steps, hits, frozenset({B}))] == [AGAIN]
+
+
 def sampled(number: int, group: int, epoch: int, *samples: int, rank: int = 0) -> Step:
     return Step(100.0 + number, A, rank, 1, number, group, epoch, samples)
 
