@@ -125,8 +125,8 @@ def stop(records: Path) -> int:
 )
 def test_pod_is_lost_in_the_first_copy_after_a_planned_change(leaving: int, phase: str, tmp_path: Path) -> None:
     with pods(3) as servers, pods(1) as new:
-        for server in servers[3 - leaving :]:
-            server.broadcast({"kind": CHANGE, "orderly": False, "leaves": True})
+        for number, server in enumerate(servers):
+            server.broadcast({"kind": CHANGE, "round": 2, "orderly": False, "leaves": number >= 3 - leaving})
         [last, *_] = run_pods(servers, 1, stop, tmp_path)
         sealed = Records(tmp_path).sealed()
         group = [*servers[: 3 - leaving], *new]
