@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -22,6 +24,7 @@ from tests.worker_image.state.test_state_memory import pods, run_pods, running_i
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
+LATE_SECONDS = 1.0  # all ranks have stopped by then; if one has not, it hears of the change in time
 Point = tuple[CodeType, str]  # where, and whether it is called or returns
 
 SEND, SEAL = peer_copies.send_part.__code__, PeerMemory._seal.__code__
@@ -118,15 +121,25 @@ def stop(records: Path) -> int:
     return training.state.step
 
 
+def announce(server: Any, records: Path, *, leaves: bool, late: bool) -> None:
+    """Tells a pod of a change; late: when its group has stopped for that."""
+    if late:
+        while Records(records).sealed().step == 0:
+            time.sleep(0.05)
+        time.sleep(LATE_SECONDS)
+    server.broadcast({"kind": CHANGE, "round": 2, "orderly": False, "leaves": leaves})
+
+
 @pytest.mark.parametrize(
-    ("leaving", "phase"),
-    [(0, "before"), (0, "emptied"), (0, "whole"), (1, "before")],
-    ids=["grows", "emptied", "whole", "shrinks"],
+    ("leaving", "phase", "late"),
+    [(0, "before", False), (0, "emptied", False), (0, "whole", False), (1, "before", False), (1, "before", True)],
+    ids=["grows", "emptied", "whole", "shrinks", "shrinks, and the pod that leaves hears it last"],
 )
-def test_pod_is_lost_in_the_first_copy_after_a_planned_change(leaving: int, phase: str, tmp_path: Path) -> None:
-    with pods(3) as servers, pods(1) as new:
+def test_pod_is_lost_in_the_first_copy_after_a_planned_change(leaving: int, phase: str, late: bool, tmp_path: Path) -> None:
+    with pods(3) as servers, pods(1) as new, ThreadPoolExecutor() as agents:
         for number, server in enumerate(servers):
-            server.broadcast({"kind": CHANGE, "round": 2, "orderly": False, "leaves": number >= 3 - leaving})
+            leaves = number >= 3 - leaving
+            agents.submit(announce, server, tmp_path, leaves=leaves, late=late and leaves)
         [last, *_] = run_pods(servers, 1, stop, tmp_path)
         sealed = Records(tmp_path).sealed()
         group = [*servers[: 3 - leaving], *new]
