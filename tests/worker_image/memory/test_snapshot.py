@@ -137,6 +137,26 @@ def test_pins_and_writes_at_the_same_time() -> None:
     assert wrong == []
 
 
+def test_a_pin_that_moves_from_slot_to_slot_leaves_one_to_write_to() -> None:
+    class Pinned(Snapshot):
+        """The pin is on each slot just as the writer looks at it, once."""
+
+        def __init__(self, fd: int, count: int = slots.SLOTS) -> None:
+            super().__init__(fd, count)
+            self.pins = iter(())
+
+        def _pinned(self) -> int | None:
+            return next(self.pins, None)
+
+    snapshot = Pinned.create("test")
+    assert isinstance(snapshot, Pinned)
+    for step in (1, 2, 3):
+        snapshot.write(StateVersion(1, step), state(step))
+    snapshot.pins = iter(range(slots.SLOTS))
+    snapshot.write(StateVersion(1, 4), state(4))
+    assert step_of(snapshot) == 4
+
+
 def test_other_files_are_no_snapshots(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 5000)
     for path in (tmp_path / "file", Path("/dev/null")):

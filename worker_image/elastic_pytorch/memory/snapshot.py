@@ -20,6 +20,7 @@ from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
 _EMPTY = bytes(8)
+TRIES = 1000  # a pin moves once a flush
 
 
 class Snapshot:
@@ -201,18 +202,24 @@ class Snapshot:
         See `pin_newest` for how this agrees with pinning.
         """
         spared = next((slot.number for slot in held if slot.version == self.kept), held[0].number if held else None)
+        # The pin may move from one slot to another while this looks at both.
+        empty = next(filter(None, (self._emptied(spared) for _ in range(TRIES))), None)
+        if empty is None:
+            raise AssertionError("all slots are spared or pinned")
+        for number in empty[1:]:
+            self._mappings[number] = None
+            give_back(self.fd, number)
+        return empty[0]
+
+    def _emptied(self, spared: int | None) -> list[int]:
+        """Empties what is neither spared nor pinned, the slots that have memory first, and returns what has not been pinned meanwhile."""
         empty: list[int] = []
         for number in sorted(range(self._count), key=lambda number: self._mappings[number] is None):
             if number not in (spared, self._pinned()):
                 os.pwrite(self.fd, _EMPTY, slots.entry_offset(number))
                 if self._pinned() != number:
                     empty.append(number)
-        if not empty:
-            raise AssertionError("all slots are spared or pinned")
-        for number in empty[1:]:
-            self._mappings[number] = None
-            give_back(self.fd, number)
-        return empty[0]
+        return empty
 
     def _pinned(self) -> int | None:
         return slots.pinned_slot(slots.read_header(self.fd))
