@@ -7,6 +7,7 @@ it made before the change, such as the DistributedDataParallel of the old group,
 import contextlib
 import gc
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -216,6 +217,10 @@ def _leave_group(*, broken: bool) -> None:
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
         dist.destroy_process_group()
+    if "torch.distributed.tensor" in sys.modules:  # a script without sharded tensors need not load it
+        from elastic_pytorch.group.mesh_caches import forget_meshes  # noqa: PLC0415
+
+        forget_meshes()
 
 
 def _abort() -> None:

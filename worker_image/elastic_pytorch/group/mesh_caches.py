@@ -5,8 +5,8 @@ shape and names. A mesh of the next group may be that, while this process has an
 belongs to its old rank. So the caches are emptied when a group is left, and what torch answers in the next one is checked.
 """
 
-import gc
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -16,8 +16,8 @@ from torch.distributed import device_mesh
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
-_Cache = type(lru_cache(lambda: None))
-_OWNERS = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed.device_mesh")
+Cache = type(lru_cache(lambda: None))
+OWNERS = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed.device_mesh")
 # Each thread of torch's own has one, in releases that have any.
 _CLEAR_OF_THREAD = "_clear_DTensor_sharding_propagator_cache"
 
@@ -38,15 +38,42 @@ class _InBackward(torch.autograd.Function):
 
 def forget_meshes() -> None:
     """Empties what torch has cached of meshes. To be called when a group is left, of which nothing is computed any more."""
-    for each in gc.get_objects():
-        if type(each) is _Cache and str(getattr(each, "__module__", "")).startswith(_OWNERS):
-            each.cache_clear()
     resources = getattr(device_mesh, "_mesh_resources", None)  # of releases that keep what was flattened by its mesh
     for each in vars(resources).values() if resources is not None else ():
         if isinstance(each, dict):
             each.clear()
+    _in_threads(_forget_in_thread, torch.device("cuda") if torch.cuda.is_available() else None)
+
+
+def _forget_in_thread() -> None:
+    for cache in caches():
+        cache.cache_clear()
     if (clear := getattr(torch._C, _CLEAR_OF_THREAD, None)) is not None:
-        _in_threads(clear, torch.device("cuda") if torch.cuda.is_available() else None)
+        clear()
+
+
+def caches() -> Iterator[Any]:
+    """Yields the caches of functions in torch's modules of sharded tensors, as this thread has them.
+
+    They are looked for from the modules on: the garbage collector does not list those of a process that was forked from a warm one.
+    """
+    left: list[Any] = [module for name, module in list(sys.modules.items()) if name.startswith(OWNERS)]
+    seen = {id(each) for each in left}
+    while left:
+        for value in list(vars(left.pop()).values()):
+            each = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            if id(each) in seen:
+                continue
+            if type(each) is Cache:
+                seen.add(id(each))
+                yield each
+            elif hasattr(each, "__dict__") and _owner(each).startswith(OWNERS):
+                seen.add(id(each))
+                left.append(each)
+
+
+def _owner(each: Any) -> str:
+    return str(getattr(each if isinstance(each, type) else type(each), "__module__", ""))
 
 
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:

@@ -53,10 +53,6 @@ class BackgroundSave:
         version, self.version = self.version, None
         return version, self._problem
 
-    def leave(self) -> None:
-        """Waits for what is being saved, of which nothing is to be told: its group is gone."""
-        self.take(wait=True)
-
     def complete_at_exit(self) -> None:
         """Waits for what is being saved, as the process ends."""
         if (taken := self.take(wait=True)) is not None and taken[1] is not None:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.group.mesh_caches import forget_meshes, refuse_stale
+from elastic_pytorch.group.mesh_caches import refuse_stale
 from elastic_pytorch.log import logger
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
@@ -124,6 +124,7 @@ class ShardedState(State):
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
             raise RuntimeError("this ShardedState is of a group that is gone: make it and its model in the in_process function")
+        in_process.register_holder(self, keep=True)  # first: what follows begins things in the group, and may fail
         refuse_foreign_sharding(self._objects)
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
@@ -184,13 +185,12 @@ class ShardedState(State):
         """Ends what goes on in the group, and closes the memory, in which the next group's ShardedState finds all."""
         super().leave_group()
         self._left, self._saves_group = True, None
-        self._background.leave()
+        self._background.take(wait=True)  # its outcome is of no use any more
         self._commits.settle(wait=True)  # a device may still be writing to the memory
         self._commits.close()
         if self._peers is not None:
             self._peers.close()
             self._peers = None
-        forget_meshes()
 
     def close(self) -> None:
         """Ends this State in a process that continues with another training: writes the last step to the disk.
@@ -257,7 +257,6 @@ class ShardedState(State):
     def _begin_steps(self) -> None:
         self._saved_at, self._save_due = time.monotonic(), False
         super()._begin_steps()
-        in_process.register_holder(self, keep=True)
 
     def _agreement(self) -> Agreement:
         return Agreement(self._told, self._learn)
