@@ -22,7 +22,7 @@ from soak.jobs import Sort, expected, manifest, scripts, undisturbed
 from soak.observe import Observer
 from soak.plan import Act
 from soak.stage import Stage
-from soak.timeline import Hit, read_set_up_failures, read_training
+from soak.timeline import Hit, read_refusals, read_set_up_failures, read_training
 from soak.verdict import Seen
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         usages=observer.usages,
         states=states,
         left=left,
-        violations=observer.violations,
+        violations=[*observer.violations, *(each for job in kept for each in read_refusals(job, observer.lines[job]))],
         restarts=observer.restarts,
         set_up_failures={job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))},
         killed=frozenset(observer.killed),

@@ -197,6 +197,14 @@ def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailur
     return [SetUpFailure(line["at"], line["worker"], line["how"]) for line in lines if line["what"] == "set-up fails"]
 
 
+def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violation]:
+    """Processes of one job that could not go on in the next group, although `in_process` is for that."""
+    rule = "in_process goes on with a sharded model"
+    return [
+        Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}") for line in lines if line["what"] == "refused"
+    ]
+
+
 def _step(group: int, line: Mapping[str, Any]) -> Step:
     rank, world, samples = line.get("RANK", 0), line.get("WORLD_SIZE", 1), tuple(line.get("samples", ()))
     return Step(line["at"], line["worker"], rank, world, line["step"], group, line.get("epoch", 0), samples)

@@ -6,7 +6,18 @@ from rich.console import Console
 from soak.checks.training import Expected
 from soak.pauses import Compared
 from soak.report import around, show, to_json
-from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
+from soak.timeline import (
+    SUSPEND,
+    Done,
+    Hit,
+    PodSeen,
+    Restart,
+    SetUpFailure,
+    StatusSeen,
+    Step,
+    Violation,
+    read_refusals,
+)
 from soak.verdict import Row, Seen, table, violations
 
 POD = "job-worker-0-aaaaa"
@@ -102,3 +113,13 @@ def test_report_shows_what_the_hostile_tenant_has_done_and_pauses_that_grew() ->
     assert "job, median of the pauses: 3.00 s, 3.00 times the 1.00 s of before: more than 2 times" in text
     kept = to_json(seen, [])
     assert (kept["pauses"], kept["hostile"]) == ({"job": (3, 3, 3)}, {"flood": 1234567})
+
+
+def test_refused_process_is_a_flaw() -> None:
+    lines = [
+        {"what": "restored", "at": 1.0, "worker": POD},
+        {"what": "refused", "at": 2.0, "worker": POD, "error": "torch 9 takes"},
+    ]
+    assert read_refusals("job", lines) == [
+        Violation("in_process goes on with a sharded model", "job", 2.0, f"{POD}: torch 9 takes")
+    ]

@@ -110,6 +110,17 @@ def make() -> SimpleNamespace:
     return SimpleNamespace(model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state)
 
 
+def restore_sharded(state: elastic.ShardedState) -> int:
+    """Tells that the process cannot go on in this group; another one that starts instead would hide that."""
+    from elastic_pytorch.group.mesh_caches import StaleMesh  # takes seconds
+
+    try:
+        return state.restore()
+    except StaleMesh as error:
+        event("refused", error=str(error))
+        raise
+
+
 made = None if sharded and options.in_process else make()
 
 
@@ -120,7 +131,7 @@ def train() -> nn.Module:
     loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
     if not sharded:
         dist.init_process_group(options.backend)
-    first = state.restore()
+    first = restore_sharded(state) if sharded else state.restore()
     if parts is not None:
         parts.put_together()
     ddp = model if sharded else DistributedDataParallel(model)

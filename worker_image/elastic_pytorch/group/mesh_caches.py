@@ -76,18 +76,22 @@ def _owner(each: Any) -> str:
     return str(getattr(each if isinstance(each, type) else type(each), "__module__", ""))
 
 
+class StaleMesh(RuntimeError):
+    """Torch takes a mesh for one of an earlier group."""
+
+
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
     """Makes sure that torch takes meshes for those of this group, and not for equal ones of an earlier group.
 
     Raises:
-        RuntimeError: it does not.
+        StaleMesh: it does not.
     """
     for mesh in meshes:
         tensor = DTensor.from_local(torch.zeros(1, device=mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
         results: list[DTensor] = []
         _in_threads(lambda tensor=tensor, results=results: results.append(tensor + 1), torch.device(mesh.device_type))  # type: ignore[misc]
         if any(result.device_mesh is not mesh for result in results) or not _is_of_this_group(mesh):
-            raise RuntimeError(
+            raise StaleMesh(
                 f"torch {torch.__version__} takes {mesh} for one of an earlier group: leave out in_process, so that each group has new "
                 "processes"
             )
