@@ -8,6 +8,7 @@ import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.monitoring.metrics import ROUND_REASONS
+from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
@@ -53,7 +54,7 @@ def test_names_are_those_of_the_contract() -> None:
 
 
 def test_crd_fits_the_annotation_of_kubectl_apply() -> None:
-    assert CRD_FILE.stat().st_size < 84_000
+    assert CRD_FILE.stat().st_size < 88_000
 
 
 def test_every_property_is_described() -> None:
@@ -220,6 +221,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "groupRestarts",
         "progress",
         "recentInterruptions",
+        "goodput",
         "stragglers",
         "refusals",
         "leftOutNodes",
@@ -249,6 +251,9 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.recentInterruptions[]"]["properties"]) == {
         *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"),
     }
+    assert set(PROPERTIES["status.goodput"]["properties"]) == {"ratio", "activity", "time", "activities", "interruptions"}
+    assert set(PROPERTIES["status.goodput.activities[]"]["properties"]) == {"activity", "seconds", "processSeconds"}
+    assert set(PROPERTIES["status.goodput.interruptions[]"]["properties"]) == {"cause", "count", "seconds", "stepsLost"}
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
     }
@@ -267,6 +272,11 @@ def test_status_holds_what_the_operator_writes() -> None:
 def test_causes_of_interruptions_are_the_reasons_of_rounds() -> None:
     told = set(re.findall(r"`(\w+)`", PROPERTIES["status.recentInterruptions[].cause"]["description"]))
     assert told == {*ROUND_REASONS} - {names.FIRST_ROUND, names.JOB_SUSPENDED}
+
+
+def test_activities_are_those_that_the_operator_knows() -> None:
+    for path in ("status.goodput.activity", "status.goodput.activities[].activity"):
+        assert PROPERTIES[path]["enum"] == [activity.value for activity in Activity]
 
 
 def test_no_number_is_a_float() -> None:

@@ -80,6 +80,7 @@ class Simulation:
     declared: list[Round] = field(default_factory=list)
     made: int = 0
     last: Plan = field(default_factory=lambda: Plan(Memory()))
+    accounted: tuple[float, float] | None = None  # the seconds of the first account of this operator, and until when they count
 
     def observe(self) -> Observed:
         pods = tuple(self.pods.values())
@@ -108,6 +109,7 @@ class Simulation:
         """One plan, carried out and checked."""
         todo = self.last = plan(self.job, self.observe(), self.memory)
         self.memory = todo.memory
+        self._check_account()
         if todo.round is not None:
             self._check_round(todo.round)
             self.round = todo.round
@@ -159,6 +161,16 @@ class Simulation:
         for worker in round_.workers:
             assert worker in self.pods, f"{worker} is not there"
             assert not self.pods[worker].ended, f"{worker} has ended"
+
+    def _check_account(self) -> None:
+        """Each second is spent on one activity, also if what was done in it is found out later."""
+        if (account := self.memory.account) is None or account.activity is None:
+            self.accounted = None  # not yet, or no more
+            return
+        seconds = sum(spent.seconds for spent in account.spent.values())
+        first, since = self.accounted = self.accounted or (seconds, account.until)
+        assert abs(seconds - first - (account.until - since)) < 1e-6, f"seconds were left out, or counted twice: {account}"
+        assert min((spent.seconds for spent in account.spent.values()), default=0.0) >= -1e-6, f"less than no time: {account}"
 
     def _create_pod(self, action: CreatePod) -> None:
         self.made += 1
@@ -306,7 +318,7 @@ class Simulation:
             if pod.ended:
                 self.pods[pod.name] = replace(pod, ended_before_takeover=True, ended_at=self.now)
                 self.agents.pop(pod.name, None)
-        self.memory = recall(self.job, self.now)
+        self.memory, self.accounted = recall(self.job, self.now), None
         self.listening_since = self.now
         self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
 

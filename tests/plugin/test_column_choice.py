@@ -83,8 +83,8 @@ def test_names_states_and_workers_are_whole(columns: int, name: str, namespaces:
     ("columns", "titles"),
     [
         (80, "NAME STATE WORKERS STEP NOTE"),
-        (100, "NAME STATE WORKERS STEP INTERRUPTIONS AGE NOTE"),
-        (120, "NAME STATE WORKERS WORLD STEP LOSS INTERRUPTIONS AGE NOTE"),
+        (100, "NAME STATE WORKERS STEP GOODPUT AGE NOTE"),
+        (120, "NAME STATE WORKERS STEP LOSS GOODPUT INTERRUPTIONS AGE NOTE"),
     ],
 )
 def test_columns_of_list(columns: int, titles: str) -> None:
@@ -111,7 +111,9 @@ def test_columns_of_top(columns: int, titles: str) -> None:
 def test_the_most_important_columns_come_wide_or_not() -> None:
     jobs = the_jobs(LONG, LONG)
     titles = titles_of(text_of(show_list(jobs, NOW, namespaces=True, wide=True), 80))
-    assert titles == [*["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "INTERRUPTIONS", "AGE", "NOTE"]]
+    assert titles == [
+        *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "GOODPUT", "INTERRUPTIONS", "AGE", "NOTE"]
+    ]
 
 
 @pytest.mark.parametrize("columns", SCREENS)

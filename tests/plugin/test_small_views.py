@@ -19,7 +19,7 @@ def test_list_has_a_line_each_however_long_the_trouble() -> None:
     lines = shown.splitlines()
     assert len(lines) == 1 + len(NAMES)
     assert lines[0].split() == [
-        *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "INTERRUPTIONS", "AGE", "NOTE"]
+        *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "GOODPUT", "INTERRUPTIONS", "AGE", "NOTE"]
     ]
     assert "341/800 (43%)" in lines[1]
     assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 250)

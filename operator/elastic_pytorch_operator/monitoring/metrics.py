@@ -17,6 +17,7 @@ from prometheus_client.metrics import disable_created_metrics
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+from elastic_pytorch_operator.monitoring.spent_time import SpentTime
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES, PREPARE
 
@@ -177,6 +178,7 @@ class Metrics:
         self._steps_lost = self._counter(
             "elastic_pytorch_steps_lost_total", "Training steps repeated after a change of the group.", ("namespace",)
         )
+        self._spent_time = SpentTime(self._counter)
         self._failures = self._counter(
             "elastic_pytorch_failures_total",
             "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, OutOfMemory, Pod (its container "
@@ -292,15 +294,9 @@ class Metrics:
                         counter.remove(*labels)
 
     def _render_jobs(self, gauges: GaugeValues) -> None:
-        for gauge in (
-            self._job_wanted,
-            self._job_ready,
-            self._job_size,
-            self._job_step,
-            self._job_step_seconds,
-            self._job_efficiency,
-        ):
+        for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step, self._job_step_seconds):
             gauge.clear()
+        self._job_efficiency.clear()
         for job in gauges.figures if gauges.leading and self._per_job else ():
             self._job_wanted.labels(job.namespace, job.name).set(job.wanted)
             self._job_ready.labels(job.namespace, job.name).set(job.ready)
@@ -326,6 +322,7 @@ class Metrics:
             yield self._rounds, (namespace, reason)
         for kind in FAILURE_KINDS:
             yield self._failures, (namespace, kind)
+        yield from self._spent_time.series(namespace)
 
     def queued(self) -> None:
         """A job was put into the queue."""
@@ -365,6 +362,7 @@ class Metrics:
             self._rounds.labels(namespace, todo.round.reason).inc()
         if todo.set_up_seconds is not None:
             self._interruption_phases.labels(PREPARE).observe(todo.set_up_seconds)
+        self._spent_time.count(namespace, before.account, todo.memory.account)
         interruption, last = todo.memory.interruption, todo.memory.budget.last
         if interruption is not None and interruption.seconds is not None and interruption != before.interruption:
             self._interruption.labels(interruption.reason).observe(interruption.seconds)

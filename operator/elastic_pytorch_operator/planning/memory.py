@@ -15,6 +15,7 @@ from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, Memo
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.events import News
+from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
@@ -51,6 +52,7 @@ class Memory:
         stragglers: the ranks that are slow.
         preflight: which nodes have been checked, and which are left out.
         unreadable: the job's objects that could not be read at the last plan.
+        account: what its time was spent on; None: not read from the status yet.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -77,6 +79,7 @@ class Memory:
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: Preflight = NO_PREFLIGHT
     unreadable: tuple[UnreadableObject, ...] = ()
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.reporting.events import (
     record_preflight,
     record_timeout,
 )
+from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
 from elastic_pytorch_operator.planning.reporting.interruption import set_up_seconds
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
@@ -45,6 +46,8 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
     findings = _find(job, target, observed, judged, change)
     round_ = change.decision.round or observed.round
     status = describe_job(job, observed, judged.workers.candidates, round_, findings)
+    account = keep_account(job, status, observed, round_, memory.account, (memory.interruption, change.memory.interruption))
+    status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     news = find_news(memory, change.memory, change.decision.round, judged.ending)
     events = [
@@ -63,7 +66,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
         rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
     interrupted = findings.interruption is not None and findings.interruption.seconds is None  # it has a phase for the set-up
     return Plan(
-        replace(change.memory, failed=mark_reported(change.memory.failed)),
+        replace(change.memory, failed=mark_reported(change.memory.failed), account=account),
         change.decision.round,
         nudge=change.decision.nudge,
         dump_stacks=judged.dump_stacks,

@@ -28,6 +28,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import FailedStart
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news, notice_spec
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
+from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import status_write
 from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group
@@ -107,6 +108,8 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
     findings = Findings(budget, target, ending=ending, refusals=lasting(memory.failed), starts=view.starts)
     status = describe_job(job, observed, view.candidates, group.round, findings)
+    account = keep_account(job, status, observed, group.round, memory.account)
+    status[GOODPUT] = account.as_status(observed.time)
     actions: list[Action] = []
     rechecks = [settled_at, ending_recheck]
     if ending is None:
@@ -117,7 +120,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     declared = changed if changed and changed.reason else None
     actions += record_events(job, target, view.observed, find_news(before, memory, declared, ending))
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
-    memory = replace(memory, failed=mark_reported(memory.failed))
+    memory = replace(memory, failed=mark_reported(memory.failed), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
+from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.interruption_phases import PHASES
+from elastic_pytorch_client.reading.nodes import LeftOutNode
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time
 
@@ -132,25 +134,6 @@ class RootCause:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOutNode:
-    """An entry of `status.leftOutNodes`.
-
-    Attributes:
-        node: its name.
-        worker: that failed its checks there.
-        message: what was wrong, to follow the worker's name in a sentence.
-    """
-
-    node: str
-    worker: str
-    message: str
-
-    def __str__(self) -> str:
-        """Says which node is left out, and why."""
-        return f"node {self.node} is left out: {self.worker} {self.message}, twice"
-
-
-@dataclass(frozen=True, slots=True)
 class JobView:
     """A job.
 
@@ -175,6 +158,7 @@ class JobView:
         spares: `spec.spares`, pods that are to be ready to take over.
         ready_spares: `status.readySpares`, those that are.
         unit: `spec.unitReplicas`.
+        goodput: what its time was spent on.
     """
 
     name: str
@@ -214,6 +198,7 @@ class JobView:
     spares: int = 0
     ready_spares: int = 0
     unit: int = 1
+    goodput: Goodput = field(default_factory=Goodput)
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of a type, None if there is none."""
@@ -323,6 +308,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             seconds_left=_whole(progress.get("estimatedRemainingSeconds")),
             metrics=_view_metrics(progress.get("metrics") or ()),
         ),
+        goodput=view_goodput(status),
         recent_interruptions=tuple(map(_view_interruption, status.get("recentInterruptions") or ())),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),

@@ -94,3 +94,22 @@ def _say(resource: str, amount: float) -> str:
     if resource in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.3g} GiB of {_plain(resource)}"
     return f"{amount:.4g} {_plain(resource)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutNode:
+    """An entry of `status.leftOutNodes`.
+
+    Attributes:
+        node: its name.
+        worker: that failed its checks there.
+        message: what was wrong, to follow the worker's name in a sentence.
+    """
+
+    node: str
+    worker: str
+    message: str
+
+    def __str__(self) -> str:
+        """Says which node is left out, and why."""
+        return f"node {self.node} is left out: {self.worker} {self.message}, twice"

@@ -34,7 +34,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         findings = [{"what": finding.what, "do": finding.do} for finding in diagnosis.findings]
         print_data(context, options.output, {**about, "findings": findings})
     else:
-        context.console.print(show_why(diagnosis))
+        context.console.print(show_why(diagnosis, job.goodput.lost))
     return 0 if diagnosis.well else UNWELL
 
 

@@ -30,7 +30,8 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide:
         Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
         Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
         Column("LOSS", 5, [Text("" if job.progress.loss is None else f"{job.progress.loss:.4g}") for job in jobs]),
-        Column("INTERRUPTIONS", 4, [Text(str(job.interruptions)) for job in jobs]),
+        Column("GOODPUT", 4, [Text(str(job.goodput) or "-") for job in jobs]),
+        Column("INTERRUPTIONS", 5, [Text(str(job.interruptions)) for job in jobs]),
         Column("AGE", 3, [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs]),
         Column("NOTE", 2, [Text(note(job), MUTED) for job in jobs], enough=NOTE_WIDTH),
     ]

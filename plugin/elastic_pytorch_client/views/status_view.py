@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
+from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.interruption_phases import name_slowest
 from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
@@ -45,12 +46,20 @@ def show_status(
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
         parts.append(Text(f"  {_last_interruption(interruption)}", MUTED))
+    if goodput := describe_goodput(job.goodput):
+        parts.append(Text(f"  {goodput}", MUTED))
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
         parts += _root_cause(job)
     parts += [Text("\nTimeline", "bold"), _timeline(events, now, max_events)]
     return Group(*parts)
+
+
+def describe_goodput(goodput: Goodput) -> str:
+    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known."""
+    lost = f", lost {goodput.lost}" if goodput.lost else ""
+    return f"goodput {goodput}{lost}" if goodput.ratio is not None else ""
 
 
 def _last_interruption(interruption: Interruption) -> str:

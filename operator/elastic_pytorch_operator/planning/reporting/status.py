@@ -1,6 +1,6 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -177,10 +177,13 @@ def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> i
     """How many processes train: pods times the processes that a pod runs, as its agent says."""
     if round_ is None:
         return 0
+    return round_.size * processes_of_a_worker(agents, job)
+
+
+def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
+    """How many processes each worker has."""
     processes = max((agent.local_world_size for agent in agents), default=0)
-    if not processes:
-        processes = int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1
-    return round_.size * processes
+    return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
 
 
 def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:

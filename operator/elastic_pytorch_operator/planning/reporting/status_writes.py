@@ -7,10 +7,12 @@ from zlib import crc32
 from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
+from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT
 from elastic_pytorch_operator.spec.job import Job
 
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
+FOLLOWING = (GOODPUT,)  # changes of these are written with others: seconds go by at all times
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
@@ -21,12 +23,16 @@ SAME_WRITE_SECONDS = 30.0
 
 def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status differs from the one there is in more than what may wait."""
-    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in SLOW_FIELDS)
+    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *FOLLOWING))
 
 
 def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status differs from the one there is in counts, workers and words only."""
-    if any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *DETAILS, "conditions")):
+    if any(
+        old.get(name) != new.get(name)
+        for name in {*old, *new}
+        if name not in (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")
+    ):
         return False
     before, after = (
         {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}

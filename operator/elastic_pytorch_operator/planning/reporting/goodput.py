@@ -1,0 +1,300 @@
+"""What a job's time was spent on: `status.goodput`. Pure: an account that each plan carries on to its moment.
+
+Goodput is the share of a job's time that it spent on steps that were kept, as Google's ml-goodput-measurement defines it; the time of all
+other activities is badput there. Each second belongs to one activity. A plan only knows what goes on at its moment, and since when. If that
+has begun before the plan before, the time in between was booked under another activity, and is booked over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition, has_ended
+from elastic_pytorch_operator.api.times import seconds_between
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.reporting.interruption import ACTIVE, Interruption
+from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
+from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
+from elastic_pytorch_operator.spec.job import Job
+
+GOODPUT = "goodput"  # the field
+SETTING_UP = (AgentState.UNCHECKED, AgentState.PREPARING)
+PLANNED = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
+
+
+class Activity(StrEnum):
+    """What a job's time is spent on; docs/goodput.md says when it is what."""
+
+    TRAINING = "Training"
+    REPEATING = "Repeating"
+    STEPS_UNREPORTED = "StepsUnreported"
+    STARTING = "Starting"
+    PREPARING = "Preparing"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    RECOVERING = "Recovering"
+    RESIZING = "Resizing"
+    SUSPENDED = "Suspended"
+    SPARE = "Spare"  # of processes alone: they wait while others train
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What goes on at a moment.
+
+    Attributes:
+        activity: of the job; None: it has ended.
+        since: when that has begun, if that is known, monotonic seconds.
+        processes: that the job's workers have, or will have, spares apart.
+        spares: processes of the spares.
+        step_seconds: of a step, if that is known.
+    """
+
+    activity: Activity | None
+    since: float | None = None
+    processes: int = 0
+    spares: int = 0
+    step_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Time that was spent on one activity: by the job, and by its processes together, in seconds."""
+
+    seconds: float = 0.0
+    process_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interruptions:
+    """What the interruptions of one cause have cost together."""
+
+    count: int = 0
+    seconds: float = 0.0
+    steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the time of a job was spent on until a moment.
+
+    Attributes:
+        until: that moment, monotonic seconds.
+        activity: that goes on then; None: the job has ended.
+        since: when that has begun, as far as this operator knows, monotonic seconds.
+        spent: by activity.
+        interruptions: by their cause.
+        step_seconds: of a step, as it was last known; 0: never.
+    """
+
+    until: float
+    activity: Activity | None
+    since: float
+    spent: Mapping[Activity, Spent] = field(default_factory=dict)
+    interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
+    step_seconds: float = 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """The share of kept steps in the time that the job was not suspended; None: there was no such time.
+
+        Without reports of steps, all the time that its workers run counts as kept.
+        """
+        told = sum(each.seconds for activity, each in self.spent.items() if activity is not Activity.SUSPENDED)
+        good = self.spent.get(Activity.TRAINING) or self.spent.get(Activity.STEPS_UNREPORTED) or Spent()
+        return good.seconds / told if told else None
+
+    def as_status(self, time: str) -> dict[str, Any]:
+        """The field.
+
+        Args:
+            time: until when it counts, RFC 3339.
+        """
+        found: dict[str, Any] = {"time": time}
+        if self.activity is not None:
+            found["activity"] = self.activity.value
+        if (ratio := self.ratio) is not None:
+            found["ratio"] = f"{ratio:.3f}"
+        found["activities"] = [
+            {"activity": activity.value, "seconds": int(spent.seconds), "processSeconds": int(spent.process_seconds)}
+            for activity in Activity
+            if (spent := self.spent.get(activity)) is not None
+        ]
+        if self.interruptions:
+            found["interruptions"] = [
+                {"cause": cause, "count": each.count, "seconds": int(each.seconds), "stepsLost": each.steps_lost}
+                for cause, each in self.interruptions.items()
+            ]
+        return found
+
+
+def advance_account(account: Account, moment: float, now: Now) -> Account:
+    """Returns an account that is carried on to a moment.
+
+    Args:
+        account: of an earlier moment.
+        moment: monotonic seconds.
+        now: what goes on.
+    """
+    spent, same = dict(account.spent), now.activity is account.activity
+    begun = moment if same or now.since is None else min(moment, max(now.since, account.since))
+    _book(spent, account.activity, max(0.0, begun - account.until), now.processes)
+    if not same:
+        _move(spent, account.activity, now.activity, account.until - begun)
+        _book(spent, now.activity, moment - max(begun, account.until), now.processes)
+    if now.spares:
+        waited = spent.get(Activity.SPARE, Spent()).process_seconds
+        spent[Activity.SPARE] = Spent(0.0, waited + (moment - account.until) * now.spares)
+    if now.activity is Activity.TRAINING:  # the script does report steps: it was not there yet
+        _move(spent, Activity.STEPS_UNREPORTED, Activity.STARTING, moment)
+        spent.pop(Activity.STEPS_UNREPORTED, None)
+    step_seconds = now.step_seconds or account.step_seconds
+    since = account.since if same else begun
+    return replace(account, until=moment, activity=now.activity, since=since, spent=spent, step_seconds=step_seconds)
+
+
+def book_interruption(account: Account, over: Interruption) -> Account:
+    """Returns an account with an interruption that is over: the first run of the steps that are done again was of no use."""
+    spent, lost = dict(account.spent), over.steps_lost or 0
+    _move(spent, Activity.TRAINING, Activity.REPEATING, lost * account.step_seconds)
+    known = account.interruptions.get(over.reason, Interruptions())
+    more = Interruptions(known.count + 1, known.seconds + (over.seconds or 0.0), known.steps_lost + lost)
+    return replace(account, spent=spent, interruptions={**account.interruptions, over.reason: more})
+
+
+def _book(spent: dict[Activity, Spent], activity: Activity | None, seconds: float, processes: int) -> None:
+    if activity is not None:
+        known = spent.get(activity, Spent())
+        spent[activity] = Spent(known.seconds + seconds, known.process_seconds + seconds * processes)
+
+
+def _move(spent: dict[Activity, Spent], source: Activity | None, target: Activity | None, seconds: float) -> None:
+    """Books time over from one activity to another, as far as there is any."""
+    there = spent.get(source, Spent()) if source is not None else Spent()
+    moved = min(seconds, there.seconds)
+    if source is None or moved <= 0:
+        return
+    share = there.process_seconds * moved / there.seconds
+    spent[source] = Spent(there.seconds - moved, there.process_seconds - share)
+    if target is not None:
+        known = spent.get(target, Spent())
+        spent[target] = Spent(known.seconds + moved, known.process_seconds + share)
+
+
+def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account | None:
+    """The account that another leader has left in a job's status; the time since then counts as what went on. None: there is none.
+
+    Args:
+        status: of the job.
+        moment: now, monotonic seconds.
+        time: the same, RFC 3339.
+    """
+    found = status.get(GOODPUT)
+    if not isinstance(found, Mapping):
+        return None
+    known = {activity.value: activity for activity in Activity}
+    spent = {
+        known[each["activity"]]: Spent(float(each["seconds"]), float(each["processSeconds"]))
+        for each in found.get("activities") or ()
+        if each["activity"] in known  # a later release may have more
+    }
+    interruptions = {
+        each["cause"]: Interruptions(each["count"], float(each["seconds"]), each["stepsLost"])
+        for each in found.get("interruptions") or ()
+    }
+    activity = known.get(found.get("activity", ""))
+    gap = seconds_between(found["time"], time)
+    account = Account(moment - gap, activity, moment - gap, spent, interruptions)
+    account = advance_account(account, moment, Now(activity, processes=int(status.get("worldSize", 0))))
+    return replace(account, since=moment)
+
+
+def keep_account(
+    job: Job,
+    status: Mapping[str, Any],
+    observed: Observed,
+    round_: Round | None,
+    account: Account | None,
+    interruptions: tuple[Interruption | None, Interruption | None] = (None, None),
+) -> Account:
+    """Returns the account of a job at a plan's moment.
+
+    Args:
+        job: with the status that there is.
+        status: as the plan has it.
+        observed: what is known.
+        round_: the newest one, perhaps declared just now.
+        account: of the plan before; None: this is the first one of this operator.
+        interruptions: the last change of the group, as the plan before had it, and now.
+    """
+    before, after = interruptions
+    agents = [agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))]
+    now = find_activity(status, observed, round_, after, processes_of_a_worker(agents, job))
+    account = (
+        account or read_account(job.status, observed.now, observed.time) or Account(observed.now, now.activity, observed.now)
+    )
+    account = advance_account(account, observed.now, now)
+    if after is not None and after.seconds is not None and after != before:
+        return book_interruption(account, after)
+    return account
+
+
+def find_activity(
+    status: Mapping[str, Any], observed: Observed, round_: Round | None, interruption: Interruption | None, processes: int
+) -> Now:
+    """What goes on in a job.
+
+    Args:
+        status: as the plan has it.
+        observed: what is known.
+        round_: the newest one, perhaps declared just now.
+        interruption: the last change of the group.
+        processes: of each worker.
+    """
+    if has_ended(status):
+        return Now(None)
+    speeds = [agent.steps_per_second for agent in observed.agents.values() if agent.steps_per_second]
+    now = Now(
+        Activity.TRAINING,
+        processes=processes * int(status.get("replicas", 0)),
+        spares=processes * int(status.get("readySpares", 0)),
+        step_seconds=1 / max(speeds) if speeds else None,
+    )
+    interrupted = interruption is not None and interruption.seconds is None
+    running = find_condition(status, names.RUNNING) or {}
+    if running.get("status") == "False":
+        return replace(now, activity=_waits_for(running["reason"], observed, interrupted=interrupted))
+    if running.get("status") != "True" or round_ is None:
+        return now  # a new leader has not heard the group: it probably trains
+    if interruption is not None and interruption.seconds is None:
+        planned = interruption.reason in PLANNED
+        return replace(now, activity=Activity.RESIZING if planned else Activity.RECOVERING, since=interruption.since)
+    if interruption is not None and interruption.seconds is not None and interruption.step_before is not None:
+        return replace(now, since=interruption.since + interruption.seconds)
+    agents = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
+    stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
+    if stepped:
+        return replace(now, since=min(stepped))
+    if all(agent.state in ACTIVE for agent in agents):  # stock torchrun has no agents
+        since = max((agent.state_since for agent in agents), default=round_.declared_at)
+        return replace(now, activity=Activity.STEPS_UNREPORTED, since=since)
+    return replace(now, activity=Activity.STARTING)
+
+
+def _waits_for(reason: str, observed: Observed, *, interrupted: bool) -> Activity:
+    """What a job does that does not train, and whose condition Running has a reason."""
+    if reason in (names.SUSPENDING, names.JOB_SUSPENDED):
+        return Activity.SUSPENDED
+    if reason in WITHOUT_QUOTA:
+        return Activity.WAITING_FOR_QUOTA
+    if reason in (names.BACKING_OFF, names.GROUP_RESTARTED):
+        return Activity.RECOVERING
+    if reason == names.SCHEDULE_TIMEOUT or any(not (pod.ended or pod.deleting or pod.node) for pod in observed.pods):
+        return Activity.WAITING_FOR_NODES
+    if interrupted:
+        return Activity.RECOVERING
+    setting_up = any(agent.state in SETTING_UP for agent in observed.agents.values())
+    return Activity.PREPARING if setting_up else Activity.STARTING

@@ -1,0 +1,55 @@
+"""What a job's time was spent on, as its status tells it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_pytorch_client.reading.text import parse_number
+
+APART = "Suspended"
+# What the time was lost to, in words that follow a percentage.
+LOST_TO = {
+    "Repeating": "repeating steps",
+    "Starting": "starting",
+    "Preparing": "preparing",
+    "WaitingForNodes": "waiting for nodes",
+    "WaitingForQuota": "waiting for quota",
+    "Recovering": "recovering",
+    "Resizing": "resizing",
+}
+LEAST_SHARE = 0.001  # of the time, that is worth a word
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """`status.goodput`.
+
+    Attributes:
+        ratio: the share of kept steps in the time, from 0 to 1; None: not known.
+        seconds: by activity, without the time that the job was suspended.
+    """
+
+    ratio: float | None = None
+    seconds: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The ratio in per cent; empty if it is not known."""
+        return "" if self.ratio is None else f"{100 * self.ratio:.1f}%"
+
+    @property
+    def lost(self) -> str:
+        """What the rest of the time was lost to, most of it first, as `1.2% recovering, 0.4% resizing`; empty: nothing worth a word."""
+        whole = sum(self.seconds.values())
+        shares = (
+            {activity: seconds / whole for activity, seconds in self.seconds.items() if activity in LOST_TO} if whole else {}
+        )
+        told = sorted((activity for activity in shares if shares[activity] >= LEAST_SHARE), key=lambda each: -shares[each])
+        return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in told)
+
+
+def view_goodput(status: Mapping[str, Any]) -> Goodput:
+    """The field of a job's status."""
+    found = status.get("goodput") or {}
+    seconds = {str(each.get("activity")): int(each.get("seconds", 0)) for each in found.get("activities") or ()}
+    seconds.pop(APART, None)
+    return Goodput(parse_number(found.get("ratio")), seconds)

@@ -1,0 +1,179 @@
+"""What a job's time was spent on: each second once, whatever is found out late."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.planning.reporting.goodput import (
+    Account,
+    Activity,
+    Now,
+    Spent,
+    advance_account,
+    book_interruption,
+    find_activity,
+    keep_account,
+    read_account,
+)
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+
+LOST = Interruption(2, "WorkerLost", NOW - 3, step_before=40)
+GROWN = replace(LOST, reason="WorkerJoined")
+
+
+def running(reason: str = "", *, size: int = 2, spares: int = 0) -> dict[str, Any]:
+    """A status whose condition Running is true, or false for a reason."""
+    condition = {"type": "Running", "status": "False" if reason else "True", "reason": reason or "RoundRunning"}
+    return {"replicas": size, "readySpares": spares, "conditions": [condition]}
+
+
+def group(**fields: Any) -> list[Any]:
+    return [an_agent("w0", **fields), an_agent("w1", **fields)]
+
+
+STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1, steps_per_second=4.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "agents", "pods", "interruption", "activity", "since"),
+    [
+        pytest.param(running(), STEPPING, [], None, "Training", NOW - 1, id="first steps"),
+        pytest.param(running(), group(), [], None, "StepsUnreported", NOW - 100, id="no steps are reported"),
+        pytest.param(running(), group(state="ready"), [], None, "Starting", None, id="processes start"),
+        pytest.param(running(), group(round_=0), [], None, "StepsUnreported", NOW - 100, id="stock torchrun has no agents"),
+        pytest.param(running(), STEPPING, [], LOST, "Recovering", NOW - 3, id="a loss"),
+        pytest.param(running(), STEPPING, [], GROWN, "Resizing", NOW - 3, id="a resize"),
+        pytest.param(running(), STEPPING, [], replace(LOST, seconds=2.0), "Training", NOW - 1, id="after a loss"),
+        pytest.param(
+            running(),
+            group(),
+            [],
+            replace(LOST, step_before=None, seconds=2.0),
+            "StepsUnreported",
+            NOW - 100,
+            id="no steps, after",
+        ),
+        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], None, "Starting", None, id="pods start"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], None, "WaitingForNodes", None, id="no node"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], LOST, "WaitingForNodes", None, id="lost, no node"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], LOST, "Recovering", None, id="below the minimum"),
+        pytest.param(
+            running("WaitingForWorkers"), group(state="preparing"), [a_pod(0)], None, "Preparing", None, id="a set-up goes on"
+        ),
+        pytest.param(
+            running("CheckingNodes"), group(state="unchecked"), [a_pod(0)], None, "Preparing", None, id="nodes are checked"
+        ),
+        pytest.param(running("ScheduleTimeout"), [], [], None, "WaitingForNodes", None, id="gives its places back"),
+        pytest.param(running("WaitingForQuota"), [], [], None, "WaitingForQuota", None, id="waits for quota"),
+        pytest.param(running("BackingOff"), [], [], None, "Recovering", None, id="backs off"),
+        pytest.param(running("JobSuspended"), [], [], None, "Suspended", None, id="suspended"),
+    ],
+)
+def test_activity(
+    status: dict[str, Any], agents: list[Any], pods: list[Any], interruption: Any, activity: str, since: float | None
+) -> None:
+    now = find_activity(status, observed(pods, agents), a_round(0, 1), interruption, 8)
+    assert now.activity == activity
+    if since is not None:
+        assert now.since == since
+    assert now.processes == 16
+
+
+def test_group_that_a_new_leader_has_not_heard_trains() -> None:
+    status = {"conditions": [{"type": "Running", "status": "Unknown", "reason": "WorkersUnheard"}]}
+    assert find_activity(status, observed(), None, None, 1).activity is Activity.TRAINING
+
+
+def test_ended_job_spends_no_more_time() -> None:
+    ended = {**running(), "conditions": [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded"}]}
+    account = Account(NOW - 5, Activity.TRAINING, NOW - 50, {Activity.TRAINING: Spent(50, 100)})
+    account = keep_account(a_job(), ended, observed(), None, account)
+    assert account.spent[Activity.TRAINING].seconds == 55
+    later = advance_account(account, NOW + 1000, Now(None))
+    assert sum(each.seconds for each in later.spent.values()) == 55
+    assert "activity" not in later.as_status(TIME)
+
+
+def test_loss_that_is_found_late_takes_its_time_from_the_training() -> None:
+    account = Account(NOW - 1, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(99, 297)})
+    account = advance_account(account, NOW, Now(Activity.RECOVERING, since=NOW - 3, processes=2))
+    assert account.spent == {Activity.TRAINING: Spent(97, 291), Activity.RECOVERING: Spent(3, 8)}
+    account = advance_account(account, NOW + 2, Now(Activity.TRAINING, since=NOW + 1.5, processes=2))
+    assert account.spent == {Activity.TRAINING: Spent(97.5, 292), Activity.RECOVERING: Spent(4.5, 11)}
+
+
+def test_steps_that_are_done_again_were_of_no_use() -> None:
+    account = Account(NOW, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(100, 200)}, step_seconds=0.25)
+    over = replace(LOST, seconds=2.0, steps_lost=8)
+    account = book_interruption(book_interruption(account, over), over)
+    assert account.spent == {Activity.TRAINING: Spent(96, 192), Activity.REPEATING: Spent(4, 8)}
+    assert account.as_status(TIME)["interruptions"] == [{"cause": "WorkerLost", "count": 2, "seconds": 4, "stepsLost": 16}]
+
+
+def test_time_before_the_first_report_of_a_step_was_no_training() -> None:
+    account = Account(NOW, Activity.STARTING, NOW)
+    account = advance_account(account, NOW + 5, Now(Activity.STEPS_UNREPORTED, processes=1))
+    account = advance_account(account, NOW + 15, Now(Activity.STEPS_UNREPORTED, processes=1))
+    assert account.ratio == pytest.approx(10 / 15)
+    account = advance_account(account, NOW + 25, Now(Activity.TRAINING, processes=1))
+    assert account.ratio == 0
+    account = advance_account(account, NOW + 50, Now(Activity.TRAINING, processes=1))
+    assert account.spent == {Activity.STARTING: Spent(25, 25), Activity.TRAINING: Spent(25, 25)}
+
+
+def test_spares_cost_processes_and_no_time() -> None:
+    account = Account(NOW, Activity.TRAINING, NOW)
+    account = advance_account(account, NOW + 10, Now(Activity.TRAINING, processes=8, spares=4))
+    assert account.spent == {Activity.TRAINING: Spent(10, 80), Activity.SPARE: Spent(0, 40)}
+
+
+def test_suspended_time_is_apart() -> None:
+    account = Account(NOW, Activity.TRAINING, NOW, {Activity.TRAINING: Spent(75, 0), Activity.STARTING: Spent(25, 0)})
+    account = advance_account(account, NOW + 900, Now(Activity.SUSPENDED))
+    account = advance_account(account, NOW + 9900, Now(Activity.SUSPENDED))
+    assert account.ratio == pytest.approx((75 + 900) / 1000)
+
+
+def test_next_leader_goes_on_with_what_went_on() -> None:
+    spent = {Activity.TRAINING: Spent(90.0, 180.0), Activity.STARTING: Spent(10.0, 20.0)}
+    account = Account(NOW, Activity.TRAINING, NOW - 90, spent)
+    account = book_interruption(account, replace(LOST, seconds=2.0, steps_lost=1))
+    status = {"goodput": account.as_status("2026-01-01T00:00:00Z"), "worldSize": 2}
+    read = read_account(status, 5.0, "2026-01-01T00:00:30Z")
+    assert read is not None
+    assert read.spent == {Activity.TRAINING: Spent(120.0, 240.0), Activity.STARTING: Spent(10.0, 20.0)}
+    assert (read.until, read.activity, read.interruptions) == (5.0, Activity.TRAINING, account.interruptions)
+
+
+def test_next_leader_leaves_out_what_it_does_not_know() -> None:
+    told = [{"activity": "Dreaming", "seconds": 5, "processSeconds": 5}]
+    read = read_account({"goodput": {"time": TIME, "activity": "Dreaming", "activities": told}}, NOW, TIME)
+    assert read == Account(NOW, None, NOW)
+    assert read_account({}, NOW, TIME) is None
+
+
+MOMENT = st.tuples(
+    st.floats(0, 60),  # after the moment before
+    st.sampled_from([activity for activity in Activity if activity is not Activity.SPARE]),
+    st.none() | st.floats(0, 200),  # how long ago the activity is said to have begun
+    st.integers(0, 40),  # steps that are done again
+)
+
+
+@given(st.lists(MOMENT, max_size=30))
+def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float | None, int]]) -> None:
+    account, moment = Account(NOW, Activity.STARTING, NOW), NOW
+    for after, activity, ago, again in moments:
+        moment += after
+        now = Now(activity, None if ago is None else moment - ago, processes=3, step_seconds=0.5)
+        account = advance_account(account, moment, now)
+        if again:
+            account = book_interruption(account, replace(LOST, seconds=1.0, steps_lost=again))
+    assert sum(each.seconds for each in account.spent.values()) == pytest.approx(moment - NOW, abs=1e-6)
+    assert all(each.seconds >= -1e-9 for each in account.spent.values())
+    assert account.ratio is None or 0 <= account.ratio <= 1 + 1e-9
+    assert all(each.process_seconds == pytest.approx(3 * each.seconds, abs=1e-6) for each in account.spent.values())
