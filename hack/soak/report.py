@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from elastic_pytorch_client.reading.goodput import Goodput
 from rich.console import Console
 from rich.table import Table
 
 from soak.hostile.acts import ACTS
 from soak.pauses import Compared, pauses_by_job
 from soak.plan import KINDS, Act
-from soak.timeline import Hit, Violation, groups_of, last_of_each
+from soak.timeline import Hit, Violation, groups_of, kept_seconds, last_of_each
 from soak.verdict import Seen, table
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
@@ -40,6 +41,11 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
         "timeline": [asdict(hit) | {"jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits],
         "groups": groups,
         "states": dict(seen.states),
+        "goodput": {
+            job: {"seconds": dict(told.seconds), "kept_seconds": round(kept_seconds(seen.steps[job]), 1)}
+            for job, told in seen.goodput.items()
+            if job in seen.steps
+        },
         "statuses": {job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]] for job in seen.steps},
         "set_up_failures": {job: [asdict(failure) for failure in failures] for job, failures in seen.set_up_failures.items()},
         "ends": [asdict(end) for end in seen.ends],
@@ -76,13 +82,16 @@ def kinds_table(seen: Seen) -> Table:
 
 def jobs_table(seen: Seen) -> Table:
     """What came of each job."""
-    shown = Table("job", "state", "groups", "steps", "done again", "set-ups failed")
+    shown = Table("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen")
     for job, steps in seen.steps.items():
         groups = groups_of(steps)
         last = max((group.last for group in groups), default=0)
         again = sum(group.last - group.first + 1 for group in groups) - last
         failed = len(seen.set_up_failures.get(job, ()))
-        shown.add_row(job, seen.states.get(job, "-"), str(len(groups)), str(last), str(again), str(failed))
+        goodput = seen.goodput.get(job, Goodput())
+        share = kept_seconds(steps) / whole if (whole := sum(goodput.seconds.values())) else 0.0
+        figures = (str(len(groups)), str(last), str(again), str(failed), str(goodput), f"{100 * share:.1f}%")
+        shown.add_row(job, seen.states.get(job, "-"), *figures)
     return shown
 
 

@@ -181,6 +181,7 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         restarts=observer.restarts,
         set_up_failures={job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))},
         killed=frozenset(observer.killed),
+        goodput={job: observer.jobs[job].goodput for job in kept if job in observer.jobs},
         stock=frozenset(sort.name for sort in sorts if sort.stock),
     )
 

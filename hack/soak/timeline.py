@@ -221,6 +221,16 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
     return sorted(found.values(), key=lambda group: group.number)
 
 
+def kept_seconds(steps: Iterable[Step]) -> float:
+    """The time of the steps that no later group has done again."""
+    seconds, done = 0.0, 0
+    for group in groups_of(steps):
+        pace = (group.last_at - group.first_at) / max(1, group.last - group.first)  # a group's last step has no end
+        seconds += pace * max(0, group.last - max(group.first - 1, done))
+        done = max(done, group.last)
+    return seconds
+
+
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:
     """The samples of each process, in their order."""
     found = defaultdict(list)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from elastic_pytorch_client.reading.goodput import Goodput
+
 from soak.checks import cluster, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS
@@ -27,6 +29,7 @@ class Seen:
         left: names of objects that were there after the jobs had been deleted.
         set_up_failures: of each job's workers before they had a group, on purpose.
         killed: names of pods whose grace period was over before they had ended.
+        goodput: what the operator says of each job's time.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
@@ -46,6 +49,7 @@ class Seen:
     hostile: Mapping[str, int] | None = None
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
     killed: frozenset[str] = frozenset()
+    goodput: Mapping[str, Goodput] = field(default_factory=dict)
 
 
 def violations(seen: Seen) -> list[Violation]:

@@ -7,6 +7,7 @@ from typing import Any
 from elastic_pytorch_client.reading.text import parse_number
 
 APART = "Suspended"
+KEPT = ("Training", "StepsUnreported")
 # What the time was lost to, in words that follow a percentage.
 LOST_TO = {
     "Repeating": "repeating steps",
@@ -27,10 +28,12 @@ class Goodput:
     Attributes:
         ratio: the share of kept steps in the time, from 0 to 1; None: not known.
         seconds: by activity, without the time that the job was suspended.
+        process_seconds: by activity, of all processes together, also of spares.
     """
 
     ratio: float | None = None
     seconds: Mapping[str, int] = field(default_factory=dict)
+    process_seconds: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """The ratio in per cent; empty if it is not known."""
@@ -46,10 +49,19 @@ class Goodput:
         told = sorted((activity for activity in shares if shares[activity] >= LEAST_SHARE), key=lambda each: -shares[each])
         return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in told)
 
+    def cost(self, price: float) -> tuple[float, float]:
+        """What its processes have cost, and how much of that was not training, at a price for an hour of each."""
+        whole = sum(self.process_seconds.values())
+        kept = sum(self.process_seconds.get(activity, 0) for activity in KEPT)
+        return whole / 3600 * price, (whole - kept) / 3600 * price
+
 
 def view_goodput(status: Mapping[str, Any]) -> Goodput:
     """The field of a job's status."""
     found = status.get("goodput") or {}
-    seconds = {str(each.get("activity")): int(each.get("seconds", 0)) for each in found.get("activities") or ()}
-    seconds.pop(APART, None)
-    return Goodput(parse_number(found.get("ratio")), seconds)
+    told = {str(each.get("activity")): each for each in found.get("activities") or ()}
+    told.pop(APART, None)
+    seconds, process_seconds = (
+        {activity: int(each.get(unit, 0)) for activity, each in told.items()} for unit in ("seconds", "processSeconds")
+    )
+    return Goodput(parse_number(found.get("ratio")), seconds, process_seconds)

@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
     )
+    price = "of an hour of one process, which is a GPU-hour where each has a GPU: shows what the job has cost"
+    parser.add_argument("--price", type=float, metavar="PRICE", help=price)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -34,7 +36,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         return 0
 
     def draw(job: JobView) -> RenderableType:
-        return show_status(job, context.events(job), context.now(), max_events=options.turns)
+        return show_status(job, context.events(job), context.now(), max_events=options.turns, price=options.price)
 
     if not options.watch:
         context.console.print(draw(context.job(options.name)))

@@ -27,7 +27,13 @@ NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
 
 def show_status(
-    job: JobView, events: Sequence[JobEvent], now: datetime, *, max_events: int = 12, max_workers: int = MAX_WORKERS
+    job: JobView,
+    events: Sequence[JobEvent],
+    now: datetime,
+    *,
+    max_events: int = 12,
+    max_workers: int = MAX_WORKERS,
+    price: float | None = None,
 ) -> RenderableType:
     """The whole screen.
 
@@ -37,6 +43,7 @@ def show_status(
         now: the time of day.
         max_events: how many of the newest events to show.
         max_workers: more than that are summed up.
+        price: of an hour of each process; None: costs are not shown.
     """
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
@@ -46,7 +53,7 @@ def show_status(
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
         parts.append(Text(f"  {_last_interruption(interruption)}", MUTED))
-    if goodput := describe_goodput(job.goodput):
+    if goodput := describe_goodput(job.goodput, price):
         parts.append(Text(f"  {goodput}", MUTED))
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
@@ -56,10 +63,20 @@ def show_status(
     return Group(*parts)
 
 
-def describe_goodput(goodput: Goodput) -> str:
-    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known."""
-    lost = f", lost {goodput.lost}" if goodput.lost else ""
-    return f"goodput {goodput}{lost}" if goodput.ratio is not None else ""
+def describe_goodput(goodput: Goodput, price: float | None = None) -> str:
+    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known.
+
+    Args:
+        goodput: of a job.
+        price: of an hour of each process; None: costs are not shown.
+    """
+    if goodput.ratio is None:
+        return ""
+    text = f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
+    if price is None:
+        return text
+    whole, lost = goodput.cost(price)
+    return f"{text}; it has cost {whole:,.2f}, {lost:,.2f} of it not for training"
 
 
 def _last_interruption(interruption: Interruption) -> str:

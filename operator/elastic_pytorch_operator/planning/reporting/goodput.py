@@ -5,6 +5,7 @@ other activities is badput there. Each second belongs to one activity. A plan on
 has begun before the plan before, the time in between was booked under another activity, and is booked over.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -149,7 +150,7 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
         waited = spent.get(Activity.SPARE, Spent()).process_seconds
         spent[Activity.SPARE] = Spent(0.0, waited + (moment - account.until) * now.spares)
     if now.activity is Activity.TRAINING:  # the script does report steps: it was not there yet
-        _move(spent, Activity.STEPS_UNREPORTED, Activity.STARTING, moment)
+        _move(spent, Activity.STEPS_UNREPORTED, Activity.STARTING, math.inf)
         spent.pop(Activity.STEPS_UNREPORTED, None)
     step_seconds = now.step_seconds or account.step_seconds
     since = account.since if same else begun
