@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_operator.monitoring.metrics import FAILURE_KINDS, JOB_STATES, ROUND_REASONS, WORKER_STATES, Metrics
+from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
 from tests.chart.chart_rendering import CHART, needs_helm, only, pod_of, render, template
 from tests.paths import ROOT
@@ -113,6 +114,7 @@ def test_dashboard_comes_to_grafanas_sidecar() -> None:
         ("Workers", WORKER_STATES),
         ("Changes of groups", ROUND_REASONS),
         ("Failures of training code", FAILURE_KINDS),
+        ("What processes spend time on", ACTIVITIES),
     ],
 )
 def test_dashboard_has_a_color_for_each_series_whose_name_is_known(title: str, series: tuple[str, ...]) -> None:
