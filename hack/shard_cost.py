@@ -2,6 +2,7 @@
 
 .venv/bin/python hack/shard_cost.py             # states of 100 MB and 1 GB a rank, in two pods; needs 10 GiB of memory
 .venv/bin/python hack/shard_cost.py 100 4       # of 100 MB a rank, in four pods
+.venv/bin/python hack/shard_cost.py frozen 100  # a model of 100 MB a rank of which 90 % are frozen, as a whole and by `elastic.Trained`
 
 Beside them, in the same run: a plain copy in memory, the bytes sent to a neighbour, and torch's distributed checkpoint in a folder.
 """
@@ -19,6 +20,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.group.exchange import exchange
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from elastic_pytorch.state.values.trained import Trained
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -121,7 +123,52 @@ def measure(megabytes: int, count: int) -> dict[str, float]:
     return found
 
 
+def adapted(rows: int, folder: str, trained_only: bool) -> dict[str, float]:
+    """What a model costs of which 90 % are frozen."""
+    model = build(rows)
+    for each in list(model.parameters())[: TENSORS * 9 // 10]:
+        each.requires_grad_(False)
+    optimizer = torch.optim.AdamW(each for each in model.parameters() if each.requires_grad)
+    for each in model.parameters():
+        each.grad = torch.zeros_like(each) if each.requires_grad else None
+    optimizer.step()
+    kept: Any = Trained(model) if trained_only else model
+    state = ShardedState(folder, every=1, flush_seconds=1e9, model=kept, optimizer=optimizer)
+    found = {"restore(), which finds nothing": timed(state.restore), "the first commit": timed(state.commit)}
+    peers = state._peers
+    assert peers is not None
+    seconds: dict[str, list[float]] = {"a commit": [], "the copies in the other pod": []}
+    for _ in range(COMMITS):
+        peers.finish_copies()
+        while not peers.may_copy:
+            time.sleep(0.01)
+            peers.ask()
+        seconds["a commit"].append(timed(state.commit))
+        seconds["the copies in the other pod"].append(timed(peers.finish_copies))
+    found |= {name: statistics.median(each) for name, each in seconds.items()}
+    found["a checkpoint on the disk"] = timed(state.flush)
+    found["MB of a commit"] = peers.snapshot.slots()[0].length / 1e6
+    found["MB of a checkpoint"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6
+    return found
+
+
+def frozen(megabytes: int) -> None:
+    """Shows what a model costs of which 90 % are frozen, as a whole and by its trained part."""
+    rows = megabytes * 1_000_000 // (4 * COLUMNS * TENSORS) * 2
+    table = Table(f"a model of {megabytes} MB a rank, 90 % frozen: seconds, medians", "as a whole", "Trained")
+    columns = []
+    for trained_only in (False, True):
+        with tempfile.TemporaryDirectory() as folder, pods(2) as servers:
+            columns.append(run_pods(servers, 1, adapted, rows, folder, trained_only)[0])
+    for name in columns[0]:
+        table.add_row(name, *(f"{column[name]:.3f}" for column in columns))
+    Console(width=120).print(f"2 pods of one rank, torch {torch.__version__}, {os.cpu_count()} cores", table)
+
+
 def main(*told: Any) -> None:
+    if told[:1] == ("frozen",):
+        frozen(int(told[1]))
+        return
     sizes, count = (int(told[0]),) if told else MEGABYTES, int(told[1]) if len(told) > 1 else 2
     table = Table("seconds, and bytes for each byte of a shard", *(f"{size} MB a rank" for size in sizes))
     columns = [measure(size, count) for size in sizes]

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.values.per_rank import PerRank
-from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
@@ -139,15 +138,3 @@ def fill_from_rank_0(folder: Path) -> tuple[int, float]:
 def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Path) -> None:
     assert run_group(2, fill_from_rank_0, tmp_path) == [(0, 3.0)] * 2
     assert run_group(2, fill_from_rank_0, tmp_path) == [(1, 3.0)] * 2
-
-
-def refuse_trained(folder: Path) -> str:
-    state = ShardedState(folder, every=1, memory=False, model=Trained(fully_shard(nn.Linear(5, 3))))
-    with pytest.raises(RuntimeError) as refused:
-        state.restore()
-    return str(refused.value)
-
-
-@pytest.mark.process
-def test_a_part_of_a_sharded_model_is_refused(tmp_path: Path) -> None:
-    assert "register the whole model with ShardedState" in run_group(1, refuse_trained, tmp_path)[0]

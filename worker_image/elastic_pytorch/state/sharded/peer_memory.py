@@ -21,6 +21,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.sharded_folder import new_token
 
@@ -100,8 +101,8 @@ class PeerMemory:
         """
         assert self._chosen is not None
         states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
-        template = {"objects": {name: each.state_dict() for name, each in objects.items()}}
-        return read_state(self._chosen, self._memory, template, self._stages, group)
+        states = {name: each.template() if isinstance(each, Trained) else each.state_dict() for name, each in objects.items()}
+        return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
     def payload(self, tree: Tree) -> Tree:
         """Returns what this rank keeps of a state."""
