@@ -105,6 +105,24 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
     assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))
 
 
+def move_to_the_end(folder: Path) -> list[int]:
+    """Saves nothing before the last step: checkpoints are ten minutes apart."""
+    place = Place()
+    model = fully_shard(nn.Linear(5, 3))
+    state = ShardedState(folder, memory=False, total_steps=3, model=model, place=PerRank(place))
+    state.restore()
+    while state.step < 3:
+        place.place = place.place + 10
+        state.commit()
+    return place.place.tolist()
+
+
+@pytest.mark.process
+def test_the_last_checkpoint_has_what_each_rank_has_of_its_own_by_then(tmp_path: Path) -> None:
+    assert run_group(2, move_to_the_end, tmp_path) == [[30] * 3, [31] * 3]
+    assert run_group(2, move_to_the_end, tmp_path) == [[30] * 3, [31] * 3]
+
+
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
     """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
     model = fully_shard(nn.Linear(5, 3))

@@ -175,7 +175,6 @@ class ShardedState(State):
             return True
         self._take_saved(wait=True)
         if self._saved.step != self._step:
-            self._exchange()
             self._save()
         return self._saved.step == self._step
 
@@ -274,7 +273,6 @@ class ShardedState(State):
         if peers is None:
             if self._saves_by_steps and self._path is not None:
                 self._committed = self._step
-                self._exchange()
                 self._save()
             return
         if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
@@ -331,6 +329,7 @@ class ShardedState(State):
 
     def _save(self) -> None:
         assert self._path is not None
+        self._exchange()
         version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
