@@ -15,7 +15,6 @@ import torch.distributed as dist
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of
-from elastic_pytorch.state.state import State
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
@@ -92,14 +91,6 @@ def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any,
     restored = whole(registered)
     train(registered, further_steps)
     return version, tree["best"], restored, whole(registered)
-
-
-def restore_with_plain_state() -> str:
-    try:
-        State(None, **build()).restore()
-    except RuntimeError as error:
-        return str(error)
-    return "restored"
 
 
 def fail_to_save(folder: Path, generation: int, *, full_disk_of_rank: int = -1) -> str:
@@ -235,7 +226,6 @@ def test_shard_that_is_gone_for_all_is_damage(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
     assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
-    assert "ShardedState" in run_group(1, restore_with_plain_state)[0]
     file = tmp_path / "file"
     file.touch()
     assert set(run_group(2, fail_to_save, file / "folder", 1)) <= {"OSError", "NotADirectoryError"}

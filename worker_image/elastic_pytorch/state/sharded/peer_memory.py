@@ -127,7 +127,7 @@ class PeerMemory:
         if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
             raise RuntimeError(
                 f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
-                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use ShardedState(memory=False, every=…)"
+                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use State(memory=False, every=…)"
             )
         if ranks.rank == 0:
             logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed / 1e9)

@@ -39,12 +39,13 @@ from elastic_pytorch.state.values.registered import describe, refuse_foreign_sha
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
+FLUSH_SECONDS = 600.0
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
 
 
 class ShardedState(State):
-    """A `State` for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
+    """What `State` is for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
 
     So the loss of a pod costs the steps since the last copies, and a planned change costs none. Every few minutes all ranks together
     write a checkpoint as well, for the loss of several pods at once. Register the sharded model and its optimizer, besides what State
@@ -54,12 +55,14 @@ class ShardedState(State):
         folder: of the checkpoints, on a volume that all pods share; None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
             `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
-        flush_seconds: from one checkpoint to the next, unless steps are given for that. Training goes on while one is written, from a copy,
-            if all containers have the memory for that.
+        flush_seconds: from one checkpoint to the next, unless steps are given for that; None: 600. Training goes on while one is written,
+            from a copy, if all containers have the memory for that.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         total_steps: at which step training is done, for the progress that is reported.
         memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
+        overlap: refused, as is `initial`: see `State`.
+        initial: refused: load the weights on all ranks after `restore`, if that finds no step.
         registered: what to save, by names of your choice.
 
     It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
@@ -75,20 +78,25 @@ class ShardedState(State):
         folder: str | os.PathLike[str] | None,
         *,
         every: int | None = None,
-        flush_seconds: float = 600.0,
+        flush_seconds: float | None = None,
         name: str = "",
         keep: int = 2,
         total_steps: int | None = None,
         memory: bool = True,
+        overlap: bool = False,
+        initial: object = None,
         **registered: Any,
     ) -> None:
-        if "initial" in registered:
+        if initial is not None:
             raise ValueError(
                 f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
                 f"{self._LOAD_INSTEAD}"
             )
+        if overlap:
+            raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
+        seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
         super().__init__(
-            folder, name=name, keep=keep, every=every, flush_seconds=flush_seconds, total_steps=total_steps, **registered
+            folder, name=name, keep=keep, every=every, flush_seconds=seconds, total_steps=total_steps, **registered
         )
         self._path = Path(self._folder) if self._folder else None
         self._uses_memory = memory
@@ -123,7 +131,7 @@ class ShardedState(State):
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
-            raise RuntimeError("this ShardedState is of a group that is gone: make it and its model in the in_process function")
+            raise RuntimeError("this State is of a group that is gone: make it and its model in the in_process function")
         in_process.register_holder(self, keep=True)  # first: what follows begins things in the group, and may fail
         refuse_foreign_sharding(self._objects)
         if in_process.active():
@@ -204,7 +212,7 @@ class ShardedState(State):
         """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
         if self._path is not None and self._saved.step != self._step and self._rank == 0:
             logger.warning(
-                "steps %d to %d are not saved: give ShardedState total_steps, or call its flush() on all ranks at the end",
+                "steps %d to %d are not saved: give State total_steps, or call its flush() on all ranks at the end",
                 self._saved.step + 1,
                 self._step,
             )
