@@ -64,7 +64,7 @@ def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor, device: torch.dev
 
 
 def train(
-    state: elastic.ShardedState,
+    state: elastic.State,
     model: CharLM,
     optimizer: AdamW,
     scheduler: LambdaLR,
@@ -115,7 +115,7 @@ def main() -> None:
     optimizer = AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1)
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
     sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
-    state = elastic.ShardedState(
+    state = elastic.State(
         options.checkpoint_dir / options.run_id,
         flush_seconds=options.checkpoint_every,
         total_steps=options.steps,

@@ -96,7 +96,7 @@ def make() -> SimpleNamespace:
         seed=3,
         **OWN.get(options.own, {}),
     )
-    state = (elastic.ShardedState if sharded else elastic.State)(
+    state = elastic.State(
         options.folder,
         every=options.every or None,
         model=trained,

@@ -42,7 +42,7 @@ def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
         ({"train_sampling_strategy": "batch_rebalance"}, "train_sampling_strategy='batch_rebalance'"),
         ({"average_tokens_across_devices": False}, r"spec.resizePolicy.allowedReplicas"),
         ({"dataloader_in_order": False}, "dataloader_in_order=False: leave it on"),
-        ({"fsdp": "full_shard"}, "ShardedState"),
+        ({"fsdp": "full_shard"}, "elastic_pytorch.State"),
         ({"deepspeed": "zero3.json"}, "deepspeed='zero3.json': remove it"),
         ({"parallelism_config": "tp"}, "parallelism_config='tp': remove it"),
         ({"n_gpu": 2}, "n_gpu=2: start the script with torchrun"),

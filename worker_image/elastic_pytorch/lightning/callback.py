@@ -16,6 +16,7 @@ from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
 from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.values.registered import refuse_sharded
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
 
@@ -84,6 +85,7 @@ class ElasticCallback(Callback):
         batches_per_step = 1 if sampler.has_micro_batches else trainer.accumulate_grad_batches
         epochs = trainer.fit_loop.max_epochs
         data = getattr(trainer, "datamodule", None)
+        refuse_sharded({"model": pl_module}, "write the loop with elastic.steps and elastic.State, which take sharded models")
         self._state = State(
             self._folder,
             **self._state_arguments,  # type: ignore[arg-type]

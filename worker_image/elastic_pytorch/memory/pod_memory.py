@@ -7,6 +7,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.slots import SLOTS
 from elastic_pytorch.memory.snapshot import Snapshot
+from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.state_format.state_version import StateVersion
 
 
@@ -106,6 +107,12 @@ class PodMemory:
             return MappedState(descriptor)
         finally:
             os.close(descriptor)
+
+
+def leave(name: str, snapshot: Snapshot) -> None:
+    """Closes a memory whose State is gone, while its process continues."""
+    names.leave(name)
+    snapshot.close()
 
 
 def workers_of_pod() -> int:

@@ -28,7 +28,7 @@ DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads a checkpoint of a `State` or a `ShardedState` in any process: no group is needed, and no agent. It changes nothing.
+    """Reads a checkpoint of a `State` in any process, also of a sharded model: no group is needed, and no agent. It changes nothing.
 
     Args:
         path: a folder of checkpoints, of which the newest whole one is read; those that are damaged are skipped, with a line in the log.

@@ -13,7 +13,7 @@ from elastic_pytorch.group import in_process
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
-from elastic_pytorch.memory.pod_memory import PodMemory, pod_number, writes_for_its_pod
+from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
@@ -49,18 +49,21 @@ class State(Registered):
     A State belongs to one training. Several trainings in a script, successive or at once, each have their own State, with its own folder or
     name. Without both, a State is the n-th that the script creates, and must be the n-th after a restart, too.
 
+    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
+
     Args:
-        folder: of the checkpoints, best on a volume that all pods share; None: there are none.
+        folder: of the checkpoints, best on a volume that all pods share, and always so for a sharded model; None: there are none.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
             a boundary always commits, and so does the last step.
-        flush_seconds: the least time between two checkpoints on disk. Writing them takes a tenth of the time at most.
+        flush_seconds: the least time between two checkpoints on disk, which take a tenth of the time at most; None: 5, or 600 if sharded.
         total_steps: the step at which training is done, for the progress reports.
         overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
-            but its optimizer may then write to a weight between a commit and the next step of the optimizer.
+            but its optimizer may then write to a weight between a commit and the next step of the optimizer. Not for sharded models.
+        memory: False: keeps a sharded model on the disk only, with a checkpoint for each commit.
         initial: loads the weights that the training begins with into the registered objects. `restore` calls it, without arguments, on
-            rank 0 alone, and only if it finds no state. All ranks get what is registered from there.
+            rank 0 alone, and only if it finds no state. All ranks get what is registered from there. Not for sharded models.
         registered: what to commit, by names of your choice.
 
     Raises:
@@ -75,21 +78,24 @@ class State(Registered):
         name: str = "",
         keep: int = 2,
         every: int | None = None,
-        flush_seconds: float = 5.0,
+        flush_seconds: float | None = None,
         total_steps: int | None = None,
         overlap: bool = False,
+        memory: bool = True,
         initial: Callable[[], object] | None = None,
         **registered: Any,
     ) -> None:
-        if keep < 1 or (every is not None and every < 1) or flush_seconds < 0:
+        if keep < 1 or (every is not None and every < 1) or (flush_seconds or 0) < 0:
             raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
+        if not memory:
+            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
         super().__init__(registered)
         self._refuse_initial(initial)
         self._initial = initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(folder, name)
         self._folder, self._name = self._identity.folder, self._identity.memory
-        self._keep, self._flush_seconds, self._total = keep, flush_seconds, total_steps
+        self._keep, self._total, self._flush_seconds = keep, total_steps, 5.0 if flush_seconds is None else flush_seconds
         self._interval = CommitInterval(every)
         self._reported_interval = self._interval.steps
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
@@ -102,12 +108,17 @@ class State(Registered):
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
-        self._closed = False
+        self._closed, self._trouble = False, ""
         self._boundary: StepBoundary | None = None
         self._loss: Any = None  # of a step that is counted and not committed yet
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = self._reported_at = float("-inf")
-        self._trouble = ""
+
+    @classmethod
+    def _kind_for_shards(cls) -> "type[Registered]":
+        from elastic_pytorch.state.sharded.sharded_state import ShardedState  # noqa: PLC0415 # it is a State, and takes long to import
+
+        return ShardedState if cls is State else cls
 
     @property
     def step(self) -> int:
@@ -125,12 +136,12 @@ class State(Registered):
 
         Raises:
             OSError: the checkpoint folder cannot be read, or the pod's agent does not answer.
-            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or are sharded;
-                or `initial` failed.
+            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or have been sharded
+                since this State was made; or `initial` failed.
         """
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
-        refuse_sharded(self._objects)
+        refuse_sharded(self._objects, "shard it before State is made")
         self._group = cpu_group()
         group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
@@ -247,21 +258,17 @@ class State(Registered):
         """
         if self._rank != 0 or not self._folder or self._snapshot is None:
             return True
-        self._commit_alone()
+        self.complete_at_exit()
         self._commits.settle(wait=True)
         self._flush(now=True)
         done = agent_link.pod_client().drain(timeout_seconds, self._name)
         self._complain()
         return done and self._version.step == self._step
 
-    def _commit_alone(self) -> None:
+    def complete_at_exit(self) -> None:
         """Commits the last step without the other ranks, unless these have a part of it: the log then tells what is not committed."""
         if self._version.step != self._step and not keeps_by_rank(self._objects.values()):
             self._write()
-
-    def complete_at_exit(self) -> None:
-        """Commits, without the other ranks, the last step of a loop that was left, as the process ends."""
-        self._commit_alone()
 
     def _begin(self) -> dict[str, Any]:
         """Returns this rank's initial state; one that has been restored without memory and folder goes on from what it has."""
@@ -323,7 +330,7 @@ class State(Registered):
         self._memory.open()
         if self._snapshot is None and self._memory.snapshot is not None:
             self._snapshot = self._commits.snapshot = self._memory.snapshot
-            self._leave = weakref.finalize(self, _leave, self._name, self._snapshot)
+            self._leave = weakref.finalize(self, leave, self._name, self._snapshot)
             self._leave.atexit = False
 
     def _settle_last(self, *, stop: bool) -> None:
@@ -365,8 +372,7 @@ class State(Registered):
             report(step=self._step)
             return
         self._reported_at = moment
-        if isinstance(loss, torch.Tensor):
-            loss = loss.detach()
+        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = agent_link.pod_client().flushed(self._name)
@@ -392,9 +398,3 @@ class State(Registered):
         if trouble and trouble != self._trouble:
             logger.warning("no checkpoint: %s; training goes on", trouble)
         self._trouble = trouble
-
-
-def _leave(name: str, snapshot: Snapshot) -> None:
-    """Called when a State is gone, and its process continues."""
-    names.leave(name)
-    snapshot.close()

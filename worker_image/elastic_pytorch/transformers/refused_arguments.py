@@ -60,7 +60,7 @@ REFUSED = (
     Refused(
         "fsdp",
         lambda value: not value,
-        "remove it: the committed state is one that each rank has all of. For FSDP2 write the loop with elastic_pytorch.ShardedState",
+        "remove it: the committed state is one that each rank has all of. For FSDP2 write the loop with elastic_pytorch.State",
     ),
     Refused(
         "deepspeed",

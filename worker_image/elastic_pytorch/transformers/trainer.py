@@ -12,7 +12,7 @@ from transformers import Trainer, TrainerCallback
 
 from elastic_pytorch.group import in_process
 from elastic_pytorch.state.state import State
-from elastic_pytorch.state.values.registered import innermost
+from elastic_pytorch.state.values.registered import innermost, refuse_sharded
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.training.loaders import sampler_of
 from elastic_pytorch.training.micro_batches import Part
@@ -162,6 +162,7 @@ class ElasticTrainerMixin(AnyTrainer):
         self._created_lr_scheduler = False  # the Trainer would create another one, after it is restored
         self._elastic_scheduler = self.lr_scheduler if own else None
         progress = TrainerProgress(self)
+        refuse_sharded({"model": self.model}, "write the loop with elastic.steps and elastic.State, which take sharded models")
         registered = {
             "model": Trained(self.model) if _is_adapter(self.model) else self.model,
             "optimizer": optimizer,

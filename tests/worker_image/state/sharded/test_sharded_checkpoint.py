@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
-from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, newest_sharded, put_back, save_sharded, states_of
-from elastic_pytorch.state.state import State
+from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
@@ -82,7 +82,7 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
 
 def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
     registered = build()
-    found = load_sharded(folder, lambda: {"states": states_of(registered)}, group=cpu_group())
+    found = load_sharded(folder, lambda _: {"states": states_of(registered)}, group=cpu_group())
     if found is None:
         assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
         return None
@@ -91,14 +91,6 @@ def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any,
     restored = whole(registered)
     train(registered, further_steps)
     return version, tree["best"], restored, whole(registered)
-
-
-def restore_with_plain_state() -> str:
-    try:
-        State(None, **build()).restore()
-    except RuntimeError as error:
-        return str(error)
-    return "restored"
 
 
 def fail_to_save(folder: Path, generation: int, *, full_disk_of_rank: int = -1) -> str:
@@ -163,7 +155,7 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
         "checkpoint-g000001-s000000002.sharded",
         "checkpoint-g000001-s000000004.sharded",
     ]
-    assert newest_sharded(tmp_path) == (1, 4)
+    assert next(version for version, _ in sharded_checkpoints(tmp_path)) == (1, 4)
     further = []
     for world_size in (2, 4):
         for outcome in run_group(world_size, load_and_go_on, tmp_path, 3, backend=backend):
@@ -196,7 +188,7 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     run_group(2, save_steps, tmp_path, [5], 2)
     assert not left_behind.exists()
-    assert newest_sharded(tmp_path) == (2, 5)
+    assert next(version for version, _ in sharded_checkpoints(tmp_path)) == (2, 5)
 
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
@@ -234,7 +226,6 @@ def test_shard_that_is_gone_for_all_is_damage(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
     assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
-    assert "ShardedState" in run_group(1, restore_with_plain_state)[0]
     file = tmp_path / "file"
     file.touch()
     assert set(run_group(2, fail_to_save, file / "folder", 1)) <= {"OSError", "NotADirectoryError"}

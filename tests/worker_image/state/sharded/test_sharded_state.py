@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.values.per_rank import PerRank
-from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
@@ -106,6 +105,24 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
     assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))
 
 
+def move_to_the_end(folder: Path) -> list[int]:
+    """Saves nothing before the last step: checkpoints are ten minutes apart."""
+    place = Place()
+    model = fully_shard(nn.Linear(5, 3))
+    state = ShardedState(folder, memory=False, total_steps=3, model=model, place=PerRank(place))
+    state.restore()
+    while state.step < 3:
+        place.place = place.place + 10
+        state.commit()
+    return place.place.tolist()
+
+
+@pytest.mark.process
+def test_the_last_checkpoint_has_what_each_rank_has_of_its_own_by_then(tmp_path: Path) -> None:
+    assert run_group(2, move_to_the_end, tmp_path) == [[30] * 3, [31] * 3]
+    assert run_group(2, move_to_the_end, tmp_path) == [[30] * 3, [31] * 3]
+
+
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
     """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
     model = fully_shard(nn.Linear(5, 3))
@@ -139,15 +156,3 @@ def fill_from_rank_0(folder: Path) -> tuple[int, float]:
 def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Path) -> None:
     assert run_group(2, fill_from_rank_0, tmp_path) == [(0, 3.0)] * 2
     assert run_group(2, fill_from_rank_0, tmp_path) == [(1, 3.0)] * 2
-
-
-def refuse_trained(folder: Path) -> str:
-    state = ShardedState(folder, every=1, memory=False, model=Trained(fully_shard(nn.Linear(5, 3))))
-    with pytest.raises(RuntimeError) as refused:
-        state.restore()
-    return str(refused.value)
-
-
-@pytest.mark.process
-def test_a_part_of_a_sharded_model_is_refused(tmp_path: Path) -> None:
-    assert "register the whole model with ShardedState" in run_group(1, refuse_trained, tmp_path)[0]

@@ -43,7 +43,7 @@ def test_fsdp1_is_refused_before_it_hangs() -> None:
             "model is a FullyShardedDataParallel, whose state_dict is collective",
             "optimizer is a FullyShardedDataParallel, whose state_dict is collective",
         ]
-        assert all("use ShardedState" in message for message in of_rank)
+        assert all("fully_shard before State is made" in message for message in of_rank)
 
 
 def restore_zero_redundancy() -> str:
@@ -70,7 +70,7 @@ def test_deepspeed_is_refused() -> None:
     engine = type("DeepSpeedEngine", (nn.Linear,), {"__module__": "deepspeed.runtime.engine"})(2, 2)
     for registered in ({"model": zero3()}, {"model": engine}, {"optimizer": torch.optim.SGD(zero3().parameters())}):
         with pytest.raises(RuntimeError, match=r"kept in parts by DeepSpeed.*DeepSpeedState"):
-            refuse_sharded(registered)
+            refuse_sharded(registered, "")
 
 
 def restore_different_shards() -> list[str]:

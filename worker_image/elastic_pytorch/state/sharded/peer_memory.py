@@ -21,6 +21,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.sharded_folder import new_token
 
@@ -100,8 +101,8 @@ class PeerMemory:
         """
         assert self._chosen is not None
         states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
-        template = {"objects": {name: each.state_dict() for name, each in objects.items()}}
-        return read_state(self._chosen, self._memory, template, self._stages, group)
+        states = {name: each.template() if isinstance(each, Trained) else each.state_dict() for name, each in objects.items()}
+        return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
     def payload(self, tree: Tree) -> Tree:
         """Returns what this rank keeps of a state."""
@@ -126,7 +127,7 @@ class PeerMemory:
         if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
             raise RuntimeError(
                 f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
-                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use ShardedState(memory=False, every=…)"
+                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use State(memory=False, every=…)"
             )
         if ranks.rank == 0:
             logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed / 1e9)

@@ -6,7 +6,7 @@ must share the folder. Torch reads its own metadata file with pickle: load only 
 
 import errno
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from torch.optim import Optimizer
 from elastic_pytorch.log import logger
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
+from elastic_pytorch.state.values.registered import model_of
+from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load
@@ -73,6 +75,20 @@ def states_of(registered: dict[str, Any]) -> Tree:
     }
 
 
+def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
+    """Returns a tree of what is registered, to be filled.
+
+    Args:
+        registered: the objects, by name.
+        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be frozen now.
+    """
+    states = states_of(registered)
+    for name, each in registered.items():
+        if isinstance(each, Trained):
+            states[name] = each.template({keys[2:] for keys in saved if keys[1] == name})
+    return {"objects": states}
+
+
 def put_back(registered: dict[str, Any], states: Tree) -> None:
     """Loads states that `states_of` returned and `load_sharded` has filled into the registered objects.
 
@@ -92,7 +108,7 @@ def put_back(registered: dict[str, Any], states: Tree) -> None:
 
 def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
     own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    for each in registered.values():
+    for each in map(model_of, registered.values()):
         if isinstance(each, nn.Module) and own <= {id(parameter) for parameter in each.parameters()}:
             return each
     raise ValueError("a sharded optimizer is saved by the names of its parameters: register the model that they belong to, too")
@@ -211,18 +227,9 @@ def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> Non
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
-def newest_sharded(folder: Path) -> StateVersion | None:
-    """Returns the newest version in the checkpoints' names, whole or not; None: there is none.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return next((version for version, _ in sharded_checkpoints(folder)), None)
-
-
 def load_sharded(
     folder: Path,
-    template: Callable[[], Tree],
+    template: Callable[[Collection[Keys]], Tree],
     *,
     stages: Sequence[int] = (),
     group: Any = None,
@@ -232,7 +239,7 @@ def load_sharded(
 
     Args:
         folder: of the checkpoints, shared by all ranks.
-        template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint.
+        template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint, with the keys of those in it.
         stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
         engine: what reads files of its own beside the tree.
@@ -250,8 +257,9 @@ def load_sharded(
             content = _content_of_stage(path, version, content, stages, group)
         if content is None:
             continue
-        shards, _ = taken_apart(template())
-        missing = set(map(tuple, content["shards"])) ^ shards.keys()
+        saved = set(map(tuple, content["shards"]))
+        shards, _ = taken_apart(template(saved))
+        missing = saved ^ shards.keys()
         if missing:
             raise RuntimeError(f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only")
         try:

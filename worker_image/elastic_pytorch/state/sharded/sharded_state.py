@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
@@ -16,19 +15,20 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
-from elastic_pytorch.state.restore import NONE, Found, TorchGroup, claim, cpu_group
+from elastic_pytorch.state.restore import NONE, Found, TorchGroup, cpu_group
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
+from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
 from elastic_pytorch.state.sharded.peer_memory import PeerMemory
 from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
     load_sharded,
-    newest_sharded,
     put_back,
     save_sharded,
     states_of,
+    template_of,
 )
-from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
+from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
@@ -37,15 +37,15 @@ from elastic_pytorch.state.values.alike import refuse_states_of_their_own
 from elastic_pytorch.state.values.per_rank import exchange_all
 from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
+FLUSH_SECONDS = 600.0
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
 
 
 class ShardedState(State):
-    """A `State` for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
+    """What `State` is for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
 
     So the loss of a pod costs the steps since the last copies, and a planned change costs none. Every few minutes all ranks together
     write a checkpoint as well, for the loss of several pods at once. Register the sharded model and its optimizer, besides what State
@@ -55,12 +55,14 @@ class ShardedState(State):
         folder: of the checkpoints, on a volume that all pods share; None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
             `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
-        flush_seconds: from one checkpoint to the next, unless steps are given for that. Training goes on while one is written, from a copy,
-            if all containers have the memory for that.
+        flush_seconds: from one checkpoint to the next, unless steps are given for that; None: 600. Training goes on while one is written,
+            from a copy, if all containers have the memory for that.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         total_steps: at which step training is done, for the progress that is reported.
         memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
+        overlap: refused, as is `initial`: see `State`.
+        initial: refused: load the weights on all ranks after `restore`, if that finds no step.
         registered: what to save, by names of your choice.
 
     It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
@@ -76,20 +78,25 @@ class ShardedState(State):
         folder: str | os.PathLike[str] | None,
         *,
         every: int | None = None,
-        flush_seconds: float = 600.0,
+        flush_seconds: float | None = None,
         name: str = "",
         keep: int = 2,
         total_steps: int | None = None,
         memory: bool = True,
+        overlap: bool = False,
+        initial: object = None,
         **registered: Any,
     ) -> None:
-        if "initial" in registered:
+        if initial is not None:
             raise ValueError(
                 f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
                 f"{self._LOAD_INSTEAD}"
             )
+        if overlap:
+            raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
+        seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
         super().__init__(
-            folder, name=name, keep=keep, every=every, flush_seconds=flush_seconds, total_steps=total_steps, **registered
+            folder, name=name, keep=keep, every=every, flush_seconds=seconds, total_steps=total_steps, **registered
         )
         self._path = Path(self._folder) if self._folder else None
         self._uses_memory = memory
@@ -97,6 +104,7 @@ class ShardedState(State):
         self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
         self._stages: list[int] = []  # of the ranks
+        self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
         self._compared = False  # whether ranks with the same shards have the same values
         self._saved = NONE
         self._saved_at = time.monotonic()
@@ -123,13 +131,11 @@ class ShardedState(State):
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
-            raise RuntimeError("this ShardedState is of a group that is gone: make it and its model in the in_process function")
+            raise RuntimeError("this State is of a group that is gone: make it and its model in the in_process function")
         in_process.register_holder(self, keep=True)  # first: what follows begins things in the group, and may fail
         refuse_foreign_sharding(self._objects)
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
-        if (part := self._first_trained()) is not None:
-            raise RuntimeError(f"{part}: elastic.Trained is for State; register the whole model with ShardedState")
         self._group = cpu_group()
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         group = TorchGroup(self._group)
@@ -138,18 +144,18 @@ class ShardedState(State):
         refuse_states_of_their_own(group, self._identity.key, self._objects)
         if self._path is not None:
             refuse_unshared(self._path, self._group)
-        exchange_all(self._objects.values(), self._group)
+        self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
-        on_disk, generation = self._claim(self._peers.newest.generation if self._peers is not None else 0)
+        known = self._peers.newest if self._peers is not None else NONE
+        on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
-            newest = self._peers.newest if self._peers is not None else NONE
-            missing = f"; of step {newest.step}, some shards were in the memory of pods that are gone" if newest > found else ""
+            missing = f"; of step {known.step}, some shards were in the memory of pods that are gone" if known > found else ""
             log = logger.warning if missing and found == NONE else logger.info
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
@@ -177,7 +183,6 @@ class ShardedState(State):
             return True
         self._take_saved(wait=True)
         if self._saved.step != self._step:
-            exchange_all(self._objects.values(), self._group)
             self._save()
         return self._saved.step == self._step
 
@@ -207,30 +212,16 @@ class ShardedState(State):
         """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
         if self._path is not None and self._saved.step != self._step and self._rank == 0:
             logger.warning(
-                "steps %d to %d are not saved: give ShardedState total_steps, or call its flush() on all ranks at the end",
+                "steps %d to %d are not saved: give State total_steps, or call its flush() on all ranks at the end",
                 self._saved.step + 1,
                 self._step,
             )
 
-    def _claim(self, known: int) -> tuple[StateVersion, int]:
-        """Returns the newest version in the folder, whole or not, and the group's generation, which then is claimed. Collective."""
-        numbers = torch.zeros(3, dtype=torch.int64)
-        if self._rank == 0 and self._path is not None:
-            newest = newest_sharded(self._path) or NONE
-            numbers[:] = torch.tensor([*newest, checkpoint_folder.claimed(self._path)])
-        dist.broadcast(numbers, 0, group=self._group)
-        on_disk, claimed = StateVersion(*numbers[:2].tolist()), int(numbers[2])
-        generation = max(known, on_disk.generation, claimed) + 1
-        if self._rank == 0 and self._path is not None:
-            claim(self._folder, generation)
-        return on_disk, generation
-
     def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
         """Loads the newest state, and returns its version and the place where it was, for messages. Collective."""
         if self._path is not None and in_memory < on_disk:
-            found = load_sharded(
-                self._path, lambda: {"objects": self._states()}, stages=self._stages, group=self._group, engine=self._engine
-            )
+            template = partial(template_of, self._objects)
+            found = load_sharded(self._path, template, stages=self._stages, group=self._group, engine=self._engine)
             if found is not None and found[0] > in_memory:
                 self._saved = found[0]
                 where = f"checkpoint {tuple(found[0])}"
@@ -247,6 +238,11 @@ class ShardedState(State):
 
     def _states(self) -> dict[str, Any]:
         return states_of(self._objects)
+
+    def _exchange(self, *, all_again: bool = False) -> None:
+        """Has the ranks tell each other what the next state needs. Collective."""
+        exchange_all(self._objects.values(), self._group)
+        self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
         if self._from_memory:
@@ -278,13 +274,13 @@ class ShardedState(State):
         """Commits the step, unless a version is being copied, and there is no memory for another one."""
         if not self._compared:
             self._compared = True
+            self._exchange(all_again=True)
             shards = shards_number(self._objects, self._stages[self._rank])
             refuse_other_values(shards, list(parameters_of(self._objects).values()), self._group)
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:
                 self._committed = self._step
-                exchange_all(self._objects.values(), self._group)
                 self._save()
             return
         if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
@@ -293,7 +289,7 @@ class ShardedState(State):
             if self._committed == 0:  # until its first step, an optimizer has nothing to be kept
                 peers.check_room(self._local_tree())
             self._committed = self._step
-            exchange_all(self._objects.values(), self._group)
+            self._exchange()
             self._write()
             if peers.may_copy:
                 peers.plan_copies(self._version)
@@ -315,7 +311,7 @@ class ShardedState(State):
         self._take_saved(wait=self._save_due)  # rank 0's was over when it asked for another one
         if self._save_due:
             self._save_due = False
-            exchange_all(self._objects.values(), self._group)
+            self._exchange()
             if self._uses_memory and self._engine is None and has_room_for_copy(tree := self._tree(), self._group):
                 self._begin_save(tree)
             else:
@@ -341,6 +337,7 @@ class ShardedState(State):
 
     def _save(self) -> None:
         assert self._path is not None
+        self._exchange()
         version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}

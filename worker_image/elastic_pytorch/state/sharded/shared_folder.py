@@ -10,8 +10,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.storage.checkpoint_folder import Superseded
-from elastic_pytorch.storage.sharded_folder import new_token
+from elastic_pytorch.state.restore import NONE, claim
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
+from elastic_pytorch.storage.sharded_folder import new_token, sharded_checkpoints
 
 SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
 POLL_SECONDS = 0.5
@@ -59,6 +61,30 @@ def refuse_unshared(folder: Path, group: Any) -> None:
             f"{folder} is not one folder for all ranks: rank {blind[0]} does not see what rank 0 has written there, so no checkpoint could "
             "be whole. Mount a volume there that all pods share (accessModes: ReadWriteMany)",
         )
+
+
+def claim_folder(folder: Path | None, known: int, group: Any) -> tuple[StateVersion, int]:
+    """Returns the newest version in a folder, whole or not, and the group's generation, for which it then is claimed. Collective.
+
+    Args:
+        folder: of the checkpoints; None: there is none.
+        known: the newest generation in the pods' memory.
+        group: of a backend that sends CPU tensors; None: the default group.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    numbers = torch.zeros(3, dtype=torch.int64)
+    first = dist.get_rank(group) == 0
+    if first and folder is not None:
+        newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
+        numbers[:] = torch.tensor([*newest, claimed(folder)])
+    dist.broadcast(numbers, global_rank_of_first(group), group=group)
+    on_disk = StateVersion(*numbers[:2].tolist())
+    generation = max(known, on_disk.generation, int(numbers[2])) + 1
+    if first and folder is not None:
+        claim(str(folder), generation)
+    return on_disk, generation
 
 
 def until_seen(look: Callable[[], object]) -> None:

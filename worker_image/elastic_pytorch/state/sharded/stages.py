@@ -9,12 +9,12 @@ from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.state.sharded.regions import region_of
 from elastic_pytorch.state.values.alike import digest_number
-from elastic_pytorch.state.values.registered import RankGroup, first_difference, refuse_unlike
+from elastic_pytorch.state.values.registered import RankGroup, first_difference, model_of, refuse_unlike
 
 
 def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Returns the parameters of the registered models, by name."""
-    models = {name: each for name, each in objects.items() if isinstance(each, torch.nn.Module)}
+    models = {name: model_of(each) for name, each in objects.items() if isinstance(model_of(each), torch.nn.Module)}
     return {f"{name}.{path}": parameter for name, each in models.items() for path, parameter in each.named_parameters()}
 
 

@@ -6,7 +6,7 @@ import torch
 
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
-Fingerprint = tuple[int, int]
+Fingerprint = tuple[int, ...]
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:

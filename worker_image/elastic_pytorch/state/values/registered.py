@@ -61,6 +61,15 @@ class Registered:
         ValueError: a name is not free.
     """
 
+    def __new__(cls, *_: object, **registered: Any) -> Any:
+        """Makes the kind that keeps sharded objects, if one is."""
+        sharded = any(_is_sharded(each) for each in registered.values() if is_stateful(each))
+        return super().__new__(cls._kind_for_shards() if sharded else cls)
+
+    @classmethod
+    def _kind_for_shards(cls) -> "type[Registered]":
+        return cls
+
     def __init__(self, registered: dict[str, Any]) -> None:
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
@@ -105,17 +114,27 @@ class Registered:
             raise AttributeError(f"register {name} first: State(..., {name}=...)")
 
 
-def refuse_sharded(objects: dict[str, Any]) -> None:
+def refuse_sharded(objects: dict[str, Any], instead: str) -> None:
     """Refuses a model or an optimizer that no rank has completely.
 
+    Args:
+        objects: what is registered, by name.
+        instead: what to do instead, in words.
+
     Raises:
-        RuntimeError: one is; the message says what to use instead of State.
+        RuntimeError: one is.
     """
     refuse_foreign_sharding(objects)
-    for name, each in objects.items():
-        # By class name here, and below: the import of their modules takes long, and most scripts have no sharded model.
-        if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
-            raise RuntimeError(f"{name} is sharded, so no rank has all of it: use ShardedState instead of State")
+    if (name := next((name for name, each in objects.items() if _is_sharded(each)), None)) is not None:
+        raise RuntimeError(f"{name} is sharded, so no rank has all of it: {instead}")
+
+
+def _is_sharded(each: Any) -> bool:
+    # By class name here, and below: the import of their modules takes long, and most scripts have no sharded model.
+    if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
+        return True
+    modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
+    return any("FSDPModule" in _names(module) for module in modules)  # its parameters may be put together just now
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
@@ -131,7 +150,7 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
         if flat or any("FullyShardedDataParallel" in _names(module) for module in modules):
             raise RuntimeError(
                 f"{name} is a FullyShardedDataParallel, whose state_dict is collective: shard it with "
-                "torch.distributed.fsdp.fully_shard and use ShardedState"
+                "torch.distributed.fsdp.fully_shard before State is made"
             )
         deepspeed = any(kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__)
         if deepspeed or any(hasattr(parameter, "ds_id") for parameter in parameters):
@@ -142,7 +161,7 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
         if "ZeroRedundancyOptimizer" in _names(each):
             raise RuntimeError(
                 f"{name} is a ZeroRedundancyOptimizer, of whose state each rank has a part: use the optimizer that it wraps, or shard "
-                "the model with torch.distributed.fsdp.fully_shard and use ShardedState"
+                "the model with torch.distributed.fsdp.fully_shard before State is made"
             )
 
 
@@ -219,7 +238,8 @@ def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
         if (difference := first_difference(first, other)) is not None:
             raise RuntimeError(
                 f"rank {rank} has something else registered than rank 0: {difference}. Each pod keeps the state for the whole group: a "
-                "State must be the same on all ranks; a model that differs from rank to rank can be kept by ShardedState, as DTensors"
+                "State must be the same on all ranks. A model that differs from rank to rank is kept as DTensors; or, as the stages "
+                "of a pipeline, by ShardedState"
             )
 
 

@@ -1,6 +1,7 @@
 """The trained part of a model: what an adapter (LoRA) or a fine-tuning changes, without the pretrained weights that stay as they are."""
 
 import hashlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +24,9 @@ class Trained:
     `restore()` refuses other weights by name. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen
     one that the script writes to, as far as that is seen: torch counts writes, but not those by `.data`, numpy or other libraries. The
     first commit of a group reads all frozen weights again, to see these writes, too.
+
+    A model may be sharded (FSDP2's fully_shard), before `restore()`. A checksum is then of the whole weight, whatever each rank has of it,
+    and a group of any size goes on. With each commit the ranks tell each other how many weights seem changed.
 
     Args:
         model: may be wrapped in DistributedDataParallel, or compiled; or may be later.
@@ -56,10 +60,10 @@ class Trained:
         """Returns what is trained, by name, and a description of what is not."""
         self._to_be_checked -= 1
         if self._to_be_checked == 0:
-            self._checksums = {name: ((-1, -1), known) for name, (_, known) in self._checksums.items()}
+            self.distrust()
         trained: dict[str, Any] = {}
         frozen: dict[str, str] = {}
-        for name, value in self.trained_model.state_dict(keep_vars=True).items():
+        for name, value in self._values().items():
             if _is_frozen(value) and name not in self._kept and self._is_unchanged(name, value):
                 frozen[name] = self._checksums[name][1]
             else:
@@ -76,7 +80,7 @@ class Trained:
         """
         if set(state) != {"trained", "frozen"}:
             raise RuntimeError("it was committed as a whole: register the model itself, or begin in another folder")
-        own = self.trained_model.state_dict(keep_vars=True)
+        own = self._values()
         self._refuse_other_weights(state["frozen"], own)
         if (
             new := next((name for name in own if name not in state["trained"] and name not in state["frozen"]), None)
@@ -87,6 +91,44 @@ class Trained:
         self.trained_model.load_state_dict(state["trained"], strict=False)
         self._kept = {name for name in state["trained"] if isinstance(own[name], Parameter)}
         self._to_be_checked = 2  # the restored state is committed, and then a step
+
+    def template(self, saved: Collection[tuple[str, str]] | None = None) -> dict[str, Any]:
+        """Returns a state to be filled. What was kept of the model may be frozen now.
+
+        Args:
+            saved: where the tensors are that were kept; None: any may have been.
+        """
+        return {"trained": {name: each for name, each in self._values().items() if saved is None or ("trained", name) in saved}}
+
+    def distrust(self) -> None:
+        """Has all frozen weights read again, also those that seem unchanged."""
+        self._checksums = {name: ((-1, -1), known) for name, (_, known) in self._checksums.items()}
+
+    def shards(self) -> dict[str, Any]:
+        """Returns the sharded parameters, by name."""
+        return {name: each for name, each in self._values().items() if isinstance(each, Parameter) and _is_sharded(each)}
+
+    def suspects(self) -> dict[str, Any]:
+        """Returns the sharded parameters that are to be compared: no rank has seen them yet, or what this one has of them seems changed."""
+        return {name: each for name, each in self.shards().items() if not self._is_known(name, each)}
+
+    def take_checksums(self, found: Mapping[str, str]) -> None:
+        """Takes what the ranks have found sharded parameters to be, by name: one that is not what it was is kept from now on."""
+        shards = self.shards()
+        for name, checksum in found.items():
+            _, known = self._checksums.get(name, (None, checksum))
+            if known != checksum or not _is_frozen(shards[name]):
+                self._kept.add(name)
+            self._checksums[name] = _fingerprint(shards[name]), checksum
+
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = self.trained_model.state_dict(keep_vars=True)
+        return values
+
+    def _is_known(self, name: str, value: torch.Tensor) -> bool:
+        if name not in self._checksums:
+            return False
+        return not _is_frozen(value) or name in self._kept or self._checksums[name][0] == _fingerprint(value)
 
     def _refuse_other_weights(self, frozen: dict[str, str], own: dict[str, Any]) -> None:
         for name, known in frozen.items():
@@ -102,6 +144,8 @@ class Trained:
 
     def _is_unchanged(self, name: str, value: torch.Tensor) -> bool:
         """Whether a frozen weight is what it was when it was first seen."""
+        if _is_sharded(value):
+            return name in self._checksums  # or all ranks have found that it is not
         if name not in self._checksums:
             self._remember(name, value)
             return True
@@ -109,12 +153,24 @@ class Trained:
         return seen == fingerprint(value) or self._remember(name, value) == known
 
     def _remember(self, name: str, value: torch.Tensor) -> str:
-        self._checksums[name] = fingerprint(value), describe(value)
+        if not _is_sharded(value):  # of which this rank has a part: see `take_checksums`
+            self._checksums[name] = fingerprint(value), describe(value)
         return self._checksums[name][1]
 
 
 def _is_frozen(value: Any) -> bool:
     return isinstance(value, Parameter) and not value.requires_grad
+
+
+def _is_sharded(value: Any) -> bool:
+    """Whether it is a DTensor, whose module takes long to import."""
+    return hasattr(value, "device_mesh")
+
+
+def _fingerprint(shard: Any) -> Fingerprint:
+    """Returns the fingerprint of a sharded tensor: torch counts writes to the whole, and those to a rank's part, apart."""
+    with torch.no_grad():  # or it would be another tensor each time
+        return *fingerprint(shard.to_local()), 0 if shard.is_inference() else shard._version
 
 
 @torch.no_grad()

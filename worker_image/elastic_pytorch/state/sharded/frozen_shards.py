@@ -1,0 +1,139 @@
+"""Frozen weights that are sharded: checksums that do not depend on how they are sharded, and whether the script has written to them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from elastic_pytorch.state.restore import TorchGroup
+from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
+from elastic_pytorch.state.values.trained import Trained
+
+WORD_BYTES = 4  # of the integers as which elements are seen, at most: a larger element is several words
+WORDS = {1: torch.uint8, 2: torch.int16, WORD_BYTES: torch.int32}
+CHUNK = 1 << 17  # words that are summed up at once: what they take stays in a processor's cache
+BITS = 64
+
+
+class Seen(NamedTuple):
+    """What a rank has of a parameter.
+
+    Attributes:
+        kind: its type and the shape of the whole.
+        region: the part.
+        part_sum: of that part, see `part_sum`.
+        frozen: whether it is.
+    """
+
+    kind: str
+    region: Region
+    part_sum: int
+    frozen: bool
+
+
+def compare_frozen(objects: Mapping[str, Any], group: dist.ProcessGroup | None, *, all_again: bool = False) -> bool:
+    """Tells each `Trained` what its sharded parameters are, if they may have changed since. Collective.
+
+    Args:
+        objects: what is registered.
+        group: of a backend that sends CPU tensors; None: the default group.
+        all_again: whether to read all frozen weights, also those that seem unchanged.
+
+    Returns:
+        Whether any rank has a `Trained`. If not, it need not be called any more.
+
+    Raises:
+        RuntimeError: on all ranks alike: a frozen weight has other values on another rank.
+    """
+    models = {name: each for name, each in objects.items() if isinstance(each, Trained)}
+    if all_again:
+        for each in models.values():
+            each.distrust()
+    suspects = {(name, path): one for name, each in models.items() for path, one in each.suspects().items()}
+    told = TorchGroup(group).gather([len(suspects), len(models)])
+    if any(count for count, _ in told):
+        named: list[Any] = [None] * len(told)
+        dist.all_gather_object(named, sorted(suspects), group=group)
+        shards = {(name, path): one for name, each in models.items() for path, one in each.shards().items()}
+        own = {key: seen(shards[key]) for key in sorted({key for keys in named for key in keys}) if key in shards}
+        everything: list[Any] = [None] * len(told)
+        dist.all_gather_object(everything, own, group=group)
+        found = checksums(everything)
+        for name, each in models.items():
+            each.take_checksums({path: found[of, path] for of, path in own if of == name})
+    return any(count for _, count in told)
+
+
+def checksums(told: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str, str], str]:
+    """Returns the description of each parameter, such as "float32 [4, 2] #1f0c…", from what the ranks have of it.
+
+    Raises:
+        RuntimeError: ranks have other values in the same place of a frozen parameter.
+    """
+    firsts: dict[tuple[tuple[str, str], Region], tuple[int, Seen]] = {}
+    found: dict[tuple[str, str], tuple[str, int]] = {}
+    for rank, of_rank in enumerate(told):
+        for key, each in of_rank.items():
+            first, known = firsts.setdefault((key, each.region), (rank, each))
+            if known.part_sum != each.part_sum and each.frozen:
+                raise RuntimeError(
+                    f"the frozen {key[1]} of {key[0]} has other values on rank {rank} than on rank {first}, in the same place: load the "
+                    "same weights on all ranks"
+                )
+            if first == rank:
+                kind, total = found.get(key, (each.kind, 0))
+                found[key] = kind, total + each.part_sum
+    return {key: f"{kind} #{total % (1 << BITS):016x}" for key, (kind, total) in found.items()}
+
+
+def seen(tensor: DTensor) -> Seen:
+    """Returns what this rank has of a parameter."""
+    region = region_of(tensor)
+    kind = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+    return Seen(kind, region, part_sum(local_part(tensor), region.offset), not tensor.requires_grad)
+
+
+@torch.no_grad()
+def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
+    """Returns a part's share of a tensor's checksum: the sum over the parts, modulo 2^64, is the same however a tensor is cut.
+
+    Each element is seen as an integer, times one odd pseudo-random number for its index in each dimension. That is multilinear hashing
+    (https://arxiv.org/abs/1202.4961), with a product of numbers as each element's key. It is for mistakes, not against forgers.
+
+    Args:
+        part: a box of the tensor, on any device.
+        offset: of its first element in the tensor, by dimension.
+    """
+    if not part.numel():
+        return 0
+    sizes, begins = list(part.shape) or [1], list(offset) or [0]
+    words = part.detach().contiguous().view(sizes)
+    words = words.view(WORDS[min(part.element_size(), WORD_BYTES)])
+    begins[-1] *= words.shape[-1] // sizes[-1]
+    keys = [_keys(number, *each, part.device) for number, each in enumerate(zip(begins, words.shape, strict=True))]
+    table, columns = words.flatten(0, -2) if words.dim() > 1 else words[None], keys.pop()
+    sums = torch.zeros(len(table), dtype=torch.int64, device=part.device)
+    rows = max(1, CHUNK // len(columns))
+    for begin in range(0, len(table), rows):
+        chunk = table[begin : begin + rows]
+        for some, key in zip(chunk.split(CHUNK, 1), columns.split(CHUNK), strict=True):  # type: ignore[no-untyped-call]
+            sums[begin : begin + rows] += (some * key).sum(1)
+    while keys:
+        key = keys.pop()
+        sums = (sums.view(-1, len(key)) * key).sum(1)
+    return int(sums.sum()) % (1 << BITS)
+
+
+def _keys(dimension: int, begin: int, size: int, device: torch.device) -> torch.Tensor:
+    """Returns the odd numbers of indices in a dimension. By SplitMix64 (https://doi.org/10.1145/2714064.2660195)."""
+    numbers = torch.arange(begin + 1, begin + size + 1, device=device) + (dimension << 48)
+    mixed = numbers * _signed(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        mixed = (mixed ^ (mixed >> shift & (1 << BITS - shift) - 1)) * _signed(factor)
+    return mixed | 1
+
+
+def _signed(number: int) -> int:
+    return number - (1 << BITS) if number >> BITS - 1 else number
