@@ -1,16 +1,18 @@
-"""Finds the ElasticSampler that a loader takes its batches from, and checks that it takes them in order."""
+"""Finds the ElasticSampler or the ElasticStream that a loader takes its batches from, and checks that it takes them in order."""
 
 from typing import Any
 
 from elastic_pytorch.training.sampler import ElasticSampler
+from elastic_pytorch.training.streams.loader import StreamLoader
+from elastic_pytorch.training.streams.stream import ElasticStream
 
 # The attributes by which wrappers refer to the loader: Accelerate's, torch_xla's, tqdm, and scripts' own.
 INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable")
 INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
-def sampler_of(loader: Any) -> ElasticSampler:
-    """Returns the sampler whose batches a loader gives, each once and in order.
+def sampler_of(loader: Any) -> ElasticSampler | ElasticStream:
+    """Returns the sampler or the stream whose batches a loader gives, each once and in order.
 
     Raises:
         TypeError: there is none.
@@ -18,10 +20,13 @@ def sampler_of(loader: Any) -> ElasticSampler:
     """
     inner = loader
     while not hasattr(inner, "batch_sampler"):
+        if isinstance(inner, StreamLoader):
+            return inner.stream
         inner = _first(inner, INNER_LOADERS)
         if inner is None:
             raise TypeError(
-                f"steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), not a {type(loader).__name__}"
+                "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), or a StreamLoader(ElasticStream(...)), not a "
+                f"{type(loader).__name__}"
             )
     sampler = behind = inner.batch_sampler
     while not isinstance(behind, ElasticSampler):
