@@ -9,11 +9,11 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
+from elastic_pytorch.training.streams.lane import Unreadable
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import get_worker_info
 
-from tests.torch_features import needs_fsdp2
 from tests.worker_image.torch_group import run_group, running_group
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
 
@@ -82,8 +82,9 @@ def steps_of_ddp(shards: int, workers: int) -> tuple[Seen, list[bool], list[torc
     state = elastic.State(None, model=model, optimizer=optimizer, stream=stream)
     state.restore()
     seen, ends = [], []
-    for step in elastic.steps(state, loader, DistributedDataParallel(model), optimizer, epochs=2):
-        step.backward(DistributedDataParallel.forward(step._loop.model, step.batch[:, None].double()).square().mean())
+    parallel_model = DistributedDataParallel(model)
+    for step in elastic.steps(state, loader, parallel_model, optimizer, epochs=2):
+        step.backward(parallel_model(step.batch[:, None].double()).square().mean())
         seen.append((step.batch.tolist() if step.samples else [], 1.0))
         ends.append(step.ends_epoch)
     return seen, ends, [each.detach() for each in model.parameters()]
@@ -173,17 +174,18 @@ def test_skipped_shards_are_known_to_all_ranks(caplog: pytest.LogCaptureFixture)
     assert "shard 3 cannot be read: OSError: gone; after 40 samples; the rest of it is skipped" in caplog.text
 
 
-def breaks_on_one(workers: int) -> None:
-    def read(shard: int) -> Iterator[int]:
-        yield from range(50)
-        if shard == 1:
-            raise OSError("gone")
-        yield from range(50)
+def read_of_which_one_breaks(shard: int) -> Iterator[int]:
+    yield from range(50)
+    if shard == 1:
+        raise OSError("gone")
+    yield from range(50)
 
-    stream = elastic.ElasticStream(range(2), read, 4, shuffle=False)
+
+def train_on_what_breaks(workers: int) -> None:
+    stream = elastic.ElasticStream(range(2), read_of_which_one_breaks, 4, shuffle=False)
     try:
         epoch_of(stream, elastic.StreamLoader(stream, num_workers=workers))
-    except elastic.training.streams.lane.Unreadable as error:  # type: ignore[attr-defined]
+    except Unreadable as error:
         assert dist.get_rank() == 1
         assert "shard 1 cannot be read: OSError: gone; after 50 samples" in str(error)
         os._exit(7)
@@ -192,7 +194,7 @@ def breaks_on_one(workers: int) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_shard_that_cannot_be_read_ends_the_group(workers: int) -> None:
-    with running_group(2, breaks_on_one, workers) as group:
+    with running_group(2, train_on_what_breaks, workers) as group:
         first, second = group.exit_codes()
         assert second == 7
         assert first == 1, "an error of the collective, and no hang"
