@@ -116,7 +116,9 @@ def some_steps(
     if state is not None:
         stream.load_state_dict(state)
     # Functions within functions are not for the processes that a server forks, as the tests' do.
-    loader = elastic.StreamLoader(stream, collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    loader = elastic.StreamLoader(
+        stream, collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None
+    )
     seen: list[int] = []
     for done, batch in enumerate(loader):
         with stream.part() as part:
@@ -153,7 +155,11 @@ def test_a_stream_as_a_whole_is_refused(tmp_path: Path, package: str) -> None:
         from datasets import load_dataset
 
         stream = load_dataset(
-            "json", data_files=sorted(map(str, tmp_path.glob("*.jsonl"))), split="train", streaming=True, cache_dir=str(tmp_path)
+            "json",
+            data_files=sorted(map(str, tmp_path.glob("*.jsonl"))),
+            split="train",
+            streaming=True,
+            cache_dir=str(tmp_path),
         )
     elif package == "webdataset":
         import webdataset

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset
 
+
 class StockShards(IterableDataset[int]):
     """As a script without the library does it: each rank reads each n-th shard, from the beginning after each start."""
 
@@ -53,9 +54,7 @@ options = parser.parse_args()
 torch.manual_seed(5)
 model = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-stream = elastic.ElasticStream(
-    range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3
-)
+stream = elastic.ElasticStream(range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3)
 state = elastic.State(None, every=1, model=model, optimizer=optimizer, stream=stream)
 (elastic.in_process(train) if options.in_process else train)()
 event("done", alone=True)

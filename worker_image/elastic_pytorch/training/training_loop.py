@@ -163,7 +163,9 @@ class _Loop:
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
 
-    def run(self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int) -> Iterator[Step]:
+    def run(
+        self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int
+    ) -> Iterator[Step]:
         self.state.complete_step()  # after which the loop was left
         self.optimizer.zero_grad()  # left over from a loop that was left within a step
         with self._watched_model():
@@ -174,9 +176,7 @@ class _Loop:
                     with ExitStack() as stack:
                         part = stack.enter_context(sampler.part(self.model))
                         self.forwarded = False
-                        step = Step(
-                            self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack
-                        )
+                        step = Step(self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack)
                         yield step
                         step.check()
                     self.state.complete_step()

@@ -51,7 +51,9 @@ class RankOfThreads:
         return Exchange(lambda numbers: [list(each) for each in gather(numbers)], gather, place)
 
 
-def run_ranks(count: int, make: Make, train: Callable[[ElasticStream, StreamLoader], Any], copies: int = 1, **options: Any) -> list[Any]:
+def run_ranks(
+    count: int, make: Make, train: Callable[[ElasticStream, StreamLoader], Any], copies: int = 1, **options: Any
+) -> list[Any]:
     """What a function returns in each rank of a group; an error of one rank ends all."""
     group = ThreadGroup(count)
 

@@ -49,7 +49,7 @@ def test_shares_add_up_to_the_batch(batch_size: int, readers: int, expected: lis
         ([4, 0, 4], 2, 3, False),  # as many shards as busy ranks: nothing to give
         ([4, 0, 0], 2, 3, True),
         ([4, 4, 0], 9, 2, False),  # the third rank does not read
-        ([0, 0, 0], 3, 3, False),  # nobody has any: what is left is empty
+        ([0, 0, 0], 3, 3, False),  # what is left is empty
     ],
 )
 def test_it_is_dealt_again_when_an_idle_rank_can_get_something(

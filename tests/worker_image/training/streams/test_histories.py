@@ -19,7 +19,7 @@ MOST_STEPS = 2000
 
 
 class Life(NamedTuple):
-    """A group: its ranks, after how many steps it ends, and how many of these nobody has committed."""
+    """A group: its ranks, after how many steps it ends, and how many of these are not committed."""
 
     ranks: int
     steps: int
@@ -71,9 +71,7 @@ def check_weights(ranks: list[Outcome], batch_size: int) -> None:
     assert len({len(rank.steps) for rank in ranks}) == 1
     for step in zip(*(rank.steps for rank in ranks), strict=True):
         assert len({(epoch, len(parts)) for epoch, parts in step}) == 1
-        shares = [
-            (len(batch), weight / len(batch) / len(ranks)) for _, parts in step for batch, weight in parts if len(batch)
-        ]
+        shares = [(len(batch), weight / len(batch) / len(ranks)) for _, parts in step for batch, weight in parts if len(batch)]
         total = sum(count for count, _ in shares)
         assert 1 <= total <= batch_size
         assert all(share == pytest.approx(1 / total) for _, share in shares)
@@ -122,7 +120,10 @@ def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
     seen: Counter[tuple[int, tuple[int, int]]] = Counter()
     for life in [*lives, Life(3, MOST_STEPS, 0)]:
         ranks = run_ranks(
-            life.ranks, make, lambda s, l, life=life, state=state: live(s, l, state, life.steps, epochs), collate_fn=as_list
+            life.ranks,
+            make,
+            lambda stream, loader, life=life, state=state: live(stream, loader, state, life.steps, epochs),
+            collate_fn=as_list,
         )
         check_weights(ranks, batch_size)
         counted = max(0, len(ranks[0].steps) - life.lost)

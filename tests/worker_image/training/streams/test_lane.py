@@ -82,7 +82,9 @@ def breaks(name: str) -> Iterator[str]:
 
 
 def test_a_shard_that_cannot_be_read_is_an_error_that_names_it() -> None:
-    with pytest.raises(Unreadable, match="shard 'a' cannot be read: OSError: no more of a; after 5 samples.*skip_unreadable=True"):
+    with pytest.raises(
+        Unreadable, match=r"shard 'a' cannot be read: OSError: no more of a; after 5 samples.*skip_unreadable=True"
+    ):
         lane([(0, 0), (2, 0)], shards=shards(breaks))
     with pytest.raises(Unreadable, match="shard 'b' cannot be read: TypeError: 'int' object is not iterable; after 0 samples"):
         lane([(1, 0)], shards=shards(lambda name: 3))

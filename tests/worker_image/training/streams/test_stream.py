@@ -131,7 +131,7 @@ def test_a_stream_without_samples_is_an_error() -> None:
 
 def test_what_the_loop_forgets_is_an_error() -> None:
     of = stream(micro_batch_size=2)
-    with pytest.raises(RuntimeError, match="no batch of the stream was taken for this step"):
+    with pytest.raises(RuntimeError, match="this step has no batch of the stream"):
         of.advance()
     batches = iter(loader(of))
     next(batches)
@@ -184,7 +184,7 @@ def test_ranks_of_one_model_replica_get_the_same_samples() -> None:
     first, second, third, fourth = run_ranks(4, stream, all_of, copies=2, collate_fn=as_list)
     assert first == second
     assert third == fourth
-    assert not set(sum(first, [])) & set(sum(third, []))
+    assert not {sample for batch in first for sample in batch} & {sample for batch in third for sample in batch}
 
 
 def test_ranks_of_one_model_replica_that_read_differently_are_refused() -> None:
@@ -194,5 +194,7 @@ def test_ranks_of_one_model_replica_that_read_differently_are_refused() -> None:
         length = next(lengths)
         return stream(range(1), 6, read=lambda shard: range(length))
 
-    with pytest.raises(RuntimeError, match="two ranks that compute the samples of data-parallel rank 0 together have read differently"):
+    with pytest.raises(
+        RuntimeError, match="two ranks that compute the samples of data-parallel rank 0 together have read differently"
+    ):
         run_ranks(2, make, lambda _, its: list(its), copies=2, collate_fn=as_list)

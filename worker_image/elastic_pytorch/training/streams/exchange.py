@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
+from elastic_pytorch.group import in_process
 from elastic_pytorch.state.restore import Alone, TorchGroup, cpu_group
 from elastic_pytorch.state.values.alike import digest_number
 from elastic_pytorch.training.streams.deal import Position
@@ -13,7 +14,7 @@ Gather = Callable[[Sequence[int]], list[list[int]]]
 
 
 class Told(NamedTuple):
-    """What a rank tells of the next step.
+    """What a rank tells the others before the next step.
 
     Attributes:
         samples: that it has for it.
@@ -85,20 +86,26 @@ class Groups:
     """Makes the exchange of each group that a process is in, one after the other."""
 
     def __init__(self) -> None:
-        self._of: Any = None
-        self._group: Any = None
+        self._has_group = False
+        self._group: Any = None  # that sends CPU tensors; None: the default one
 
     def exchange(self, place: tuple[int, int]) -> Exchange:
-        """Returns that of the current group. Collective."""
+        """Returns that of the current group, of which this rank has a place among the data-parallel ranks. Collective."""
         if not (dist.is_available() and dist.is_initialized()):
             return Exchange(Alone().gather, lambda own: [own], place)
-        if self._of is not dist.group.WORLD:
-            self._of, self._group = dist.group.WORLD, cpu_group()
-        group = self._group
+        if not self._has_group:
+            self._has_group, self._group = True, cpu_group()
+            in_process.register_holder(self)
+        return Exchange(self._gather, self._gather_objects, place)
 
-        def gather_objects(own: Any) -> list[Any]:
-            told: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(told, own, group=group)
-            return told
+    def leave_group(self) -> None:
+        """Drops the process group."""
+        self._has_group, self._group = False, None
 
-        return Exchange(TorchGroup(group).gather, gather_objects, place)
+    def _gather(self, own: Sequence[int]) -> list[list[int]]:
+        return TorchGroup(self._group).gather(own)
+
+    def _gather_objects(self, own: Any) -> list[Any]:
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, own, group=self._group)
+        return told

@@ -118,7 +118,9 @@ def read_lane(
             except StopIteration:
                 break
             except Exception as error:
-                message = f"shard {shards.names[shard]!r} cannot be read: {type(error).__name__}: {error}; after {taken} samples"
+                message = (
+                    f"shard {shards.names[shard]!r} cannot be read: {type(error).__name__}: {error}; after {taken} samples"
+                )
                 if not skip_unreadable:
                     raise Unreadable(f"{message}. To go on without the rest of it, give skip_unreadable=True") from error
                 logger.warning("%s; the rest of it is skipped", message)

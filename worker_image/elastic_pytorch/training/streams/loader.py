@@ -1,41 +1,22 @@
 """Reads an ElasticStream in the processes of a DataLoader, and hands the batches of each step on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
-from torch.utils.data._utils import worker as worker_module
+from torch.utils.data import DataLoader, default_collate
 
 from elastic_pytorch.training.streams.deal import Deal, Position, deals_again, share
 from elastic_pytorch.training.streams.exchange import Exchange, Groups, Told
-from elastic_pytorch.training.streams.lane import Shards, Unreadable, read_lane
-from elastic_pytorch.training.streams.place import Change, Place
-from elastic_pytorch.training.streams.stream import ElasticStream, TakenStep
-
-Collate = Callable[[list[Any]], Any]
+from elastic_pytorch.training.streams.lane import Unreadable
+from elastic_pytorch.training.streams.place import Change
+from elastic_pytorch.training.streams.stream import ElasticStream, EpochLeft, TakenStep
+from elastic_pytorch.training.streams.workers import Collate, Lanes, Shipped, as_it_is
 
 GIVEN_BY_THE_STREAM = ("batch_size", "batch_sampler", "sampler", "shuffle", "drop_last", "generator")
-
-
-class Shipped(NamedTuple):
-    """What a worker sends: a reading of its lane, collated.
-
-    Attributes:
-        worker: its number.
-        position: of its lane after the samples.
-        skipped: the numbers of shards that could not be read.
-        samples: how many there are; 0: the lane has ended.
-        parts: the micro-batches.
-    """
-
-    worker: int
-    position: tuple[int, int]
-    skipped: list[int]
-    samples: int
-    parts: list[Any]
 
 
 class StreamLoader:
@@ -72,163 +53,122 @@ class StreamLoader:
         self.stream = stream
         self._collate, self._workers, self._options = collate_fn or default_collate, num_workers, options
         self._groups = Groups()
-        self._stand_in: list[Any] = []  # samples that do not count
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the micro-batches of this rank, from the current place to the end of the epoch. Collective."""
-        place, order, shards, alike = self.stream.begin()
-        ticket = self.stream.ticket()
+        left = self.stream.begin()
         exchange = self._groups.exchange(self.stream.data_parallel.place())
-        exchange.compare({**alike, "num_workers": self._workers})
-        return self._batches(self._steps(exchange, place, order, shards), exchange, shards, order, ticket)
+        exchange.compare({**left.alike, "num_workers": self._workers})
+        return _Epoch(self.stream, left, exchange, self._collate, self._workers, self._options).batches()
 
-    def _batches(
-        self,
-        steps: Iterator[tuple[TakenStep, list[Any]]],
-        exchange: Exchange,
-        shards: Shards,
-        order: list[int],
-        ticket: int,
-    ) -> Iterator[Any]:
+
+@dataclass(slots=True)
+class _Epoch:
+    """What is left of an epoch, as one group reads it."""
+
+    stream: ElasticStream
+    left: EpochLeft
+    exchange: Exchange
+    collate: Collate
+    workers: int
+    options: dict[str, Any]
+    stand_in: list[Any] = field(default_factory=list)  # samples that do not count
+
+    def batches(self) -> Iterator[Any]:
+        """Yields the micro-batches of this rank. It is a step ahead, so that it is known which one is the last."""
         held: tuple[TakenStep, list[Any]] | None = None
-        for following in steps:
-            if following[0].samples == 0:  # the epoch has ended
+        for step, parts in self.steps():
+            if step.samples == 0:
                 if held is not None:
-                    held[0].skipped += following[0].skipped
+                    held[0].skipped += step.skipped
                 break
             if held is not None:
-                yield from self._hand_on(*held, exchange, shards, order, ticket)
-            held = following
+                yield from self.hand_on(*held)
+            held = step, parts
         if held is None:
             self.stream.end_epoch()
             return
         held[0].ends_epoch = True
-        yield from self._hand_on(*held, exchange, shards, order, ticket)
+        yield from self.hand_on(*held)
 
-    def _hand_on(
-        self, step: TakenStep, parts: list[Any], exchange: Exchange, shards: Shards, order: list[int], ticket: int
-    ) -> Iterator[Any]:
+    def hand_on(self, step: TakenStep, parts: list[Any]) -> Iterator[Any]:
         # Idle ones come first, so that the last micro-batch, after which the ranks synchronise, counts on every rank if possible.
         idle = len(step.parts) - len(parts)
         for number in range(len(step.parts)):
-            self.stream.give(ticket)
+            self.stream.give(self.left.ticket)
             if number == 0:
                 self.stream.take(step)
-            yield parts[number - idle] if number >= idle else self._idle_batch(exchange, shards, order)
+            yield parts[number - idle] if number >= idle else self.idle_batch()
 
-    def _steps(
-        self, exchange: Exchange, place: Place, order: list[int], shards: Shards
-    ) -> Iterator[tuple[TakenStep, list[Any]]]:
+    def steps(self) -> Iterator[tuple[TakenStep, list[Any]]]:
         """Yields the steps of the group, and this rank's micro-batches of each; and at last a step without samples."""
-        stream = self.stream
-        readers = min(exchange.ranks, stream.samples_per_step)
-        empty: list[Change] = []  # and shards that were skipped, of steps that were dealt again
-        unread: list[int] = []
+        place, order, exchange = self.left.place, self.left.order, self.exchange
+        changes: list[Change] = []  # since the last step
+        skipped: list[int] = []
         for number in count():
-            deal = Deal(place.rest(order), readers, max(1, self._workers))
+            deal = Deal(place.rest(order), self.readers, max(1, self.workers))
             before = [deal.begin(rank) for rank in range(exchange.ranks)]
             own = list(before[exchange.rank])
-            shipped = iter(self._loader(deal, exchange.rank, shards, number))
+            shipped = iter(self.loader(deal, number))
             while True:
-                samples, parts, skipped = _next_samples(shipped, own)
-                told = exchange.tell(Told(samples, len(skipped), tuple(own)))
+                samples, parts, own_skipped = _next_samples(shipped, own)
+                told = exchange.tell(Told(samples, len(own_skipped), tuple(own)))
                 counts = [each.samples for each in told]
-                again = deals_again(counts, len(place.rest(order)), readers)
+                again = deals_again(counts, len(place.rest(order)), self.readers)
                 if again:  # what busy ranks have read is read again
                     told = [Told(0, 0, tuple(before[rank])) if each.samples else each for rank, each in enumerate(told)]
-                    skipped = [] if samples else skipped
-                changes = [
-                    change for rank, each in enumerate(told) for change in deal.changes(rank, before[rank], each.lanes)
-                ]
-                place.apply(changes)
-                empty, unread = empty + changes, unread + exchange.all_skipped(skipped, told)
+                    own_skipped = [] if samples else own_skipped
+                new = [change for rank, each in enumerate(told) for change in deal.changes(rank, before[rank], each.lanes)]
+                place.apply(new)
+                changes, skipped = changes + new, skipped + exchange.all_skipped(own_skipped, told)
                 if again:
                     break
-                parts_each = _parts_of(counts, exchange.rank, stream.micro_batch_size)
-                yield TakenStep(empty, sum(counts), parts_each, ends_epoch=False, skipped=unread), parts
+                parts_of_rank = _parts_of(counts, exchange.rank, self.stream.micro_batch_size)
+                yield TakenStep(changes, sum(counts), parts_of_rank, ends_epoch=False, skipped=skipped), parts
                 if not any(counts):
                     return
-                empty, unread = [], []
+                changes, skipped = [], []
                 before = [list(each.lanes) for each in told]
 
-    def _loader(self, deal: Deal, rank: int, shards: Shards, number: int) -> Any:
+    @property
+    def readers(self) -> int:
+        return min(self.exchange.ranks, self.stream.samples_per_step)
+
+    def loader(self, deal: Deal, number: int) -> Any:
+        """Returns what this rank's workers read of a deal, which is the n-th of this iteration."""
+        stream, rank = self.stream, self.exchange.rank
         lanes = [deal.lane(rank, worker) for worker in range(deal.workers)]
-        stream = self.stream
-        size = share(stream.samples_per_step, rank, deal.readers)
-        dataset = _Lanes(lanes, shards, size, stream.micro_batch_size or size, self._collate, stream.drop_last, stream.skip_unreadable)
         if not any(lanes):
             return ()
+        size = share(stream.samples_per_step, rank, deal.readers)
+        dataset = Lanes(
+            lanes,
+            self.left.shards,
+            size,
+            micro_batch_size=stream.micro_batch_size or size,
+            collate=self.collate,
+            drop_last=stream.drop_last,
+            skip_unreadable=stream.skip_unreadable,
+        )
         generator = torch.Generator().manual_seed(stream.worker_seed(number, rank))
         return DataLoader(
-            dataset, batch_size=None, collate_fn=_as_it_is, num_workers=self._workers, generator=generator, **self._options
+            dataset, batch_size=None, collate_fn=as_it_is, num_workers=self.workers, generator=generator, **self.options
         )
 
-    def _idle_batch(self, exchange: Exchange, shards: Shards, order: list[int]) -> Any:
+    def idle_batch(self) -> Any:
         """Returns a batch that does not count, for a rank that has no samples left: the first ones of some shard."""
-        if not self._stand_in:
-            share_ = -(-self.stream.samples_per_step // min(exchange.ranks, self.stream.samples_per_step))
-            size = min(share_, self.stream.micro_batch_size or share_)
-            for shard in order:
-                try:
-                    self._stand_in = list(islice(shards.samples(shard, 0), size))
-                except Exception:  # noqa: BLE001 - whatever a reader raises: the rank whose shard it is tells it
-                    continue
-                if self._stand_in:
-                    break
-            else:
-                raise Unreadable("no shard could be read for a batch that does not count, which this rank needs: the others have samples left")
-        return self._collate(deepcopy(self._stand_in))
-
-
-class _Lanes(IterableDataset[Shipped]):
-    """The lanes of a rank; each worker of a DataLoader reads its own."""
-
-    def __init__(
-        self,
-        lanes: list[Any],
-        shards: Shards,
-        size: int,
-        micro_batch_size: int,
-        collate: Collate,
-        drop_last: bool,
-        skip_unreadable: bool,
-    ) -> None:
-        self._lanes, self._shards, self._size, self._micro_batch_size = lanes, shards, size, micro_batch_size
-        self._collate, self._drop_last, self._skip_unreadable = collate, drop_last, skip_unreadable
-
-    def __iter__(self) -> Iterator[Shipped]:
-        number = be_the_only_worker()
-        lane = self._lanes[number]
-        if not lane:
-            return
-        for samples, position, skipped in read_lane(
-            lane, self._shards, self._size, drop_last=self._drop_last, skip_unreadable=self._skip_unreadable
-        ):
-            size = self._micro_batch_size
-            parts = [self._collate(samples[begin : begin + size]) for begin in range(0, len(samples), size)]
-            yield Shipped(number, tuple(position), skipped, len(samples), parts)
-
-
-def be_the_only_worker() -> int:
-    """Returns the number of this worker of a DataLoader, and has it be the only one from now on, for all that asks torch.
-
-    Datasets of others (Hugging Face, WebDataset) leave out what they take to be another worker's. The shards have been dealt out already.
-
-    Raises:
-        RuntimeError: torch keeps it elsewhere than this library knows.
-    """
-    info = get_worker_info()
-    if info is None or info.num_workers == 1:
-        return 0
-    worker_module._worker_info = type(info)(id=0, num_workers=1, seed=info.seed, dataset=info.dataset)
-    now = get_worker_info()
-    if now is None or now.num_workers != 1:
-        raise RuntimeError("this release of torch has no worker that is the only one: give StreamLoader num_workers=1 at most")
-    return info.id
-
-
-def _as_it_is(shipped: Shipped) -> Shipped:
-    return shipped
+        most = -(-self.stream.samples_per_step // self.readers)
+        size = min(most, self.stream.micro_batch_size or most)
+        for shard in () if self.stand_in else self.left.order:
+            try:
+                self.stand_in = list(islice(self.left.shards.samples(shard, 0), size))
+            except Exception:  # whatever a reader raises: the rank whose shard it is tells it
+                continue
+            if self.stand_in:
+                break
+        if not self.stand_in:
+            raise Unreadable("this rank has no samples left, and can read no shard for a batch that does not count")
+        return self.collate(deepcopy(self.stand_in))
 
 
 def _next_samples(shipped: Iterator[Shipped], own: list[Position]) -> tuple[int, list[Any], list[int]]:
@@ -246,7 +186,7 @@ def _next_samples(shipped: Iterator[Shipped], own: list[Position]) -> tuple[int,
     return 0, [], skipped
 
 
-def _parts_of(counts: list[int], rank: int, micro_batch_size: int | None) -> list[int]:
+def _parts_of(counts: Sequence[int], rank: int, micro_batch_size: int | None) -> list[int]:
     """Returns the samples of each of a rank's micro-batches in a step; as many on all ranks."""
     size = micro_batch_size or max(1, *counts)
     own = [min(size, counts[rank] - begin) for begin in range(0, counts[rank], size)]

@@ -22,7 +22,7 @@ from elastic_pytorch.training.streams.place import Change, Place, order_of
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-NOT_TAKEN = "no batch of the stream was taken for this step: iterate a StreamLoader of it, and call `advance` or State.commit once a step"
+NOT_TAKEN = "this step has no batch of the stream: iterate a StreamLoader of it, and call `advance` or State.commit once a step"
 
 
 @dataclass(slots=True)
@@ -42,6 +42,25 @@ class TakenStep:
     parts: list[int]
     ends_epoch: bool
     skipped: list[int]
+
+
+@dataclass(slots=True)
+class EpochLeft:
+    """What is left of an epoch.
+
+    Attributes:
+        place: a copy of the stream's.
+        order: of the shards.
+        shards: their samples.
+        alike: what all ranks must have alike, by name.
+        ticket: which place was the last one that was loaded.
+    """
+
+    place: Place
+    order: list[int]
+    shards: Shards
+    alike: dict[str, object]
+    ticket: int
 
 
 class ElasticStream:
@@ -177,7 +196,9 @@ class ElasticStream:
             raise RuntimeError(NOT_TAKEN)
         step = self._taken[0]
         if self._micro < len(step.parts):
-            raise RuntimeError(f"the step has {len(step.parts)} micro-batches, and only {self._micro} are done: compute each in a part")
+            raise RuntimeError(
+                f"the step has {len(step.parts)} micro-batches, and only {self._micro} are done: compute each in a part"
+            )
         self._taken.popleft()
         self._micro = 0
         self._place.apply(step.changes)
@@ -224,28 +245,25 @@ class ElasticStream:
 
     # --- for its loader ---
 
-    def begin(self) -> tuple[Place, list[int], Shards, dict[str, object]]:
-        """Begins an iteration: drops what another one has taken, and returns what the current epoch needs.
-
-        Returns:
-            A copy of the place, the order of the shards, their samples, and what all ranks must have alike.
-        """
+    def begin(self) -> EpochLeft:
+        """Begins an iteration: drops what another one has taken, and returns what is left of the current epoch."""
         self._taken.clear()
         self._micro = 0
         self._iteration = Iteration()
         place = self._place.copy()
-        order = order_of(len(self._names), shuffle=self._shuffle, seed=self._seed, epoch=self.epoch)
-        alike = {
-            **self._meaning(),
-            "batch_size": self.samples_per_step,
-            "micro_batch_size": self.micro_batch_size,
-            "place": (self.epoch, bytes(place.status), sorted(place.taken.items())),
-        }
-        return place, order, Shards(self._names, self._read, self._block, self._seed, self.epoch), alike
-
-    def ticket(self) -> int:
-        """Returns a number that changes when another place is loaded."""
-        return self._loads
+        return EpochLeft(
+            place=place,
+            order=order_of(len(self._names), shuffle=self._shuffle, seed=self._seed, epoch=self.epoch),
+            shards=Shards(self._names, self._read, self._block, self._seed, self.epoch),
+            alike={
+                **self._meaning(),
+                "batch_size": self.samples_per_step,
+                "micro_batch_size": self.micro_batch_size,
+                "drop_last": self.drop_last,
+                "place": (self.epoch, bytes(place.status), sorted(place.taken.items())),
+            },
+            ticket=self._loads,
+        )
 
     def take(self, step: TakenStep) -> None:
         """Notes that a loader hands a step on."""
@@ -302,8 +320,8 @@ class ElasticStream:
 def _names(shards: Any) -> list[Any]:
     if isinstance(shards, (str, bytes)) or not (hasattr(shards, "__len__") and hasattr(shards, "__getitem__")):
         raise TypeError(
-            f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. Of a stream that is read as a whole, nothing can "
-            "be dealt out: give the names of its shards, and a `read` that opens one"
+            f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. Of a stream that is read as a whole, "
+            "nothing can be dealt out: give the names of its shards, and a `read` that opens one"
         )
     names = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in shards]
     wrong = next((each for each in names if not _is_plain(each)), None)
