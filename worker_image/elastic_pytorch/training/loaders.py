@@ -11,17 +11,27 @@ INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable
 INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
-def sampler_of(loader: Any) -> ElasticSampler | ElasticStream:
-    """Returns the sampler or the stream whose batches a loader gives, each once and in order.
+def stream_of(loader: Any) -> ElasticStream | None:
+    """Returns the stream whose batches a loader gives; None: it is no StreamLoader, nor a wrapper of one."""
+    inner = loader
+    while inner is not None and not isinstance(inner, StreamLoader):
+        inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
+    return None if inner is None else inner.stream
+
+
+def sampler_of(loader: Any) -> ElasticSampler:
+    """Returns the sampler whose batches a loader gives, each once and in order.
 
     Raises:
         TypeError: there is none.
         RuntimeError: something between the two deals the batches out again, or the loader does not keep their order.
     """
+    if stream_of(loader) is not None:
+        raise TypeError(
+            "a StreamLoader is for elastic.steps, or for a loop of your own: here, give a DataLoader with an ElasticSampler"
+        )
     inner = loader
     while not hasattr(inner, "batch_sampler"):
-        if isinstance(inner, StreamLoader):
-            return inner.stream
         inner = _first(inner, INNER_LOADERS)
         if inner is None:
             raise TypeError(

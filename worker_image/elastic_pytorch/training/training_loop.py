@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.loaders import sampler_of
+from elastic_pytorch.training.loaders import sampler_of, stream_of
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
 from elastic_pytorch.training.streams.stream import ElasticStream
@@ -119,7 +119,7 @@ def steps(
     """
     if epochs is None and max_steps is None:
         raise ValueError("say when to end: epochs=, or max_steps=, or both")
-    sampler = sampler_of(loader)
+    sampler = stream_of(loader) or sampler_of(loader)
     needed = {"model": model, "optimizer": optimizer, "loader's sampler": sampler}
     needed |= {"scheduler": scheduler, "epoch_scheduler": epoch_scheduler, "scaler": scaler}
     missing = [name for name, each in needed.items() if each is not None and not state.holds(each)]

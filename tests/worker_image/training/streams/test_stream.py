@@ -6,6 +6,7 @@ from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
+from elastic_pytorch.training.loaders import sampler_of, stream_of
 from torch.utils.data import DataLoader, IterableDataset
 
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
@@ -159,15 +160,22 @@ def test_a_step_that_is_not_committed_is_an_error() -> None:
         pass
 
 
-def test_it_needs_no_dataloader_of_torch_in_steps() -> None:
-    from elastic_pytorch.training.loaders import sampler_of
+class Bar:
+    """As a progress bar wraps a loader."""
 
+    def __init__(self, iterable: Any) -> None:
+        self.iterable = iterable
+
+
+def test_steps_finds_the_stream_of_a_loader() -> None:
     of = stream()
-    assert sampler_of(loader(of)) is of
+    assert stream_of(loader(of)) is of
+    assert stream_of(Bar(loader(of))) is of
+    assert stream_of(DataLoader([1, 2])) is stream_of([]) is None  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a StreamLoader is for elastic\.steps, or for a loop of your own"):
+        sampler_of(loader(of))
     with pytest.raises(TypeError, match=r"or a StreamLoader\(ElasticStream\(...\)\), not a list"):
         sampler_of([])
-    with pytest.raises(TypeError, match="needs an ElasticSampler there"):
-        sampler_of(DataLoader([1, 2]))  # type: ignore[arg-type]
 
 
 def test_ranks_with_different_settings_are_refused() -> None:
