@@ -145,9 +145,9 @@ def test_each_sample_comes_once_whatever_the_group(tmp_path: Path, recipe: str, 
     assert seen == EVERY
 
 
-@pytest.mark.parametrize("package", ["datasets", "webdataset", "torchdata"])
+@pytest.mark.parametrize("package", ["datasets", "webdataset", "streaming", "torchdata"])
 def test_a_stream_as_a_whole_is_refused(tmp_path: Path, package: str) -> None:
-    pytest.importorskip(package, reason=f"needs {package}")
+    package_ = pytest.importorskip(package, reason=f"needs {package}")
     write_json(tmp_path)
     write_tars(tmp_path)
     stream: Any
@@ -165,6 +165,9 @@ def test_a_stream_as_a_whole_is_refused(tmp_path: Path, package: str) -> None:
         import webdataset
 
         stream = webdataset.WebDataset(sorted(map(str, tmp_path.glob("*.tar"))), shardshuffle=False)
+    elif package == "streaming":
+        write_mds(tmp_path)
+        stream = package_.LocalDataset(local=str(tmp_path / "mds"))
     else:
         from torchdata.stateful_dataloader import StatefulDataLoader
 

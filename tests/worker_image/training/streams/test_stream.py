@@ -6,8 +6,9 @@ from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
+import torch
 from elastic_pytorch.training.loaders import sampler_of, stream_of
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
 
@@ -86,6 +87,7 @@ class Stream(IterableDataset[int]):
     ("arguments", "error", "words"),
     [
         ({"shards": Stream()}, TypeError, "not a Stream. Of a stream that is read as a whole, nothing can be dealt out"),
+        ({"shards": TensorDataset(torch.arange(3))}, TypeError, "index is for an ElasticSampler"),
         ({"shards": "s3://bucket/{000..999}.tar"}, TypeError, "must be a list of names, URLs or numbers, not a str"),
         ({"shards": iter([1])}, TypeError, "not a list_iterator"),
         ({"shards": [object()]}, TypeError, "a shard is a name, a path, a URL or a number, not a object: let `read` open it"),

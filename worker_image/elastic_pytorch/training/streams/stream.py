@@ -10,6 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import Dataset
 
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
@@ -318,10 +319,12 @@ class ElasticStream:
 
 
 def _names(shards: Any) -> list[Any]:
-    if isinstance(shards, (str, bytes)) or not (hasattr(shards, "__len__") and hasattr(shards, "__getitem__")):
+    is_list = hasattr(shards, "__len__") and hasattr(shards, "__getitem__")
+    if not is_list or isinstance(shards, (str, bytes, Dataset)):
         raise TypeError(
             f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. Of a stream that is read as a whole, "
-            "nothing can be dealt out: give the names of its shards, and a `read` that opens one"
+            "nothing can be dealt out: give the names of its shards, and a `read` that opens one. A dataset that has a length and an "
+            "index is for an ElasticSampler"
         )
     names = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in shards]
     wrong = next((each for each in names if not _is_plain(each)), None)
