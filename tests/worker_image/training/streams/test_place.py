@@ -10,6 +10,7 @@ def test_what_is_left_begins_with_the_open_shards() -> None:
     assert place.rest([4, 3, 2, 1, 0]) == [(3, 7), (1, 2), (4, 0), (2, 0)]
     place.apply([Change(3, None), Change(1, 4)])
     assert place.rest([4, 3, 2, 1, 0]) == [(1, 4), (4, 0), (2, 0)]
+    assert place.left == 3
     assert list(place.status) == [DONE, 0, 0, DONE, 0]
 
 

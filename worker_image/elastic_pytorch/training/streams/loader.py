@@ -114,7 +114,7 @@ class _Epoch:
                 samples, parts, own_skipped = _next_samples(shipped, own)
                 told = exchange.tell(Told(samples, len(own_skipped), tuple(own)))
                 counts = [each.samples for each in told]
-                again = deals_again(counts, len(place.rest(order)), self.readers)
+                again = deals_again(counts, place.left, self.readers)
                 if again:  # what busy ranks have read is read again
                     told = [Told(0, 0, tuple(before[rank])) if each.samples else each for rank, each in enumerate(told)]
                     own_skipped = [] if samples else own_skipped

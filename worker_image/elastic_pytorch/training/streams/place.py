@@ -44,6 +44,11 @@ class Place:
             elif taken:
                 self.taken[shard] = taken
 
+    @property
+    def left(self) -> int:
+        """How many shards are not done."""
+        return self.status.count(TO_BE_READ)
+
     def rest(self, order: Iterable[int]) -> list[tuple[int, int]]:
         """Returns the shards that are not done, and the samples taken of each: first the open ones, each kind in the epoch's order."""
         left = [shard for shard in order if self.status[shard] == TO_BE_READ]
