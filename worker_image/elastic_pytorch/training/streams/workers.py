@@ -88,6 +88,6 @@ def be_the_only_worker() -> int:
     return info.id
 
 
-def as_it_is(shipped: Shipped) -> Shipped:
+def as_it_is(shipped: Any) -> Any:
     """Returns what a worker ships: it has been collated already."""
     return shipped
