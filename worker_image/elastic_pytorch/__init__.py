@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from elastic_pytorch.training.learning_rate import scale_learning_rate
     from elastic_pytorch.training.micro_batches import Part
     from elastic_pytorch.training.sampler import ElasticSampler
+    from elastic_pytorch.training.streams.loader import StreamLoader
+    from elastic_pytorch.training.streams.stream import ElasticStream
     from elastic_pytorch.training.training_loop import Step, steps
     from elastic_pytorch.training.unit_mesh import unit_mesh
     from elastic_pytorch.training.work_timer import WorkTimer
 
 __all__ = [
     "ElasticSampler",
+    "ElasticStream",
     "Part",
     "PerRank",
     "ShardedState",
     "State",
     "Step",
+    "StreamLoader",
     "Trained",
     "WorkTimer",
     "in_process",
@@ -42,11 +46,13 @@ __all__ = [
 
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
+    "ElasticStream": "elastic_pytorch.training.streams.stream",
     "Part": "elastic_pytorch.training.micro_batches",
     "PerRank": "elastic_pytorch.state.values.per_rank",
     "ShardedState": "elastic_pytorch.state.sharded.sharded_state",
     "State": "elastic_pytorch.state.state",
     "Step": "elastic_pytorch.training.training_loop",
+    "StreamLoader": "elastic_pytorch.training.streams.loader",
     "Trained": "elastic_pytorch.state.values.trained",
     "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",

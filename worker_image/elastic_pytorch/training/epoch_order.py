@@ -83,7 +83,7 @@ def length_of(data: Sized | int) -> int:
     if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
         raise TypeError(
             f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: an iterable one has no order that a group of "
-            "another size could go on with"
+            "another size could go on with. Give its shards to an ElasticStream"
         )
     length = data if isinstance(data, int) else len(data)
     if length < 1:

@@ -1,12 +1,22 @@
-"""Finds the ElasticSampler that a loader takes its batches from, and checks that it takes them in order."""
+"""Finds the ElasticSampler or the ElasticStream that a loader takes its batches from, and checks that it takes them in order."""
 
 from typing import Any
 
 from elastic_pytorch.training.sampler import ElasticSampler
+from elastic_pytorch.training.streams.loader import StreamLoader
+from elastic_pytorch.training.streams.stream import ElasticStream
 
 # The attributes by which wrappers refer to the loader: Accelerate's, torch_xla's, tqdm, and scripts' own.
 INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable")
 INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
+
+
+def stream_of(loader: Any) -> ElasticStream | None:
+    """Returns the stream whose batches a loader gives; None: it is no StreamLoader, nor a wrapper of one."""
+    inner = loader
+    while inner is not None and not isinstance(inner, StreamLoader):
+        inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
+    return None if inner is None else inner.stream
 
 
 def sampler_of(loader: Any) -> ElasticSampler:
@@ -16,12 +26,17 @@ def sampler_of(loader: Any) -> ElasticSampler:
         TypeError: there is none.
         RuntimeError: something between the two deals the batches out again, or the loader does not keep their order.
     """
+    if stream_of(loader) is not None:
+        raise TypeError(
+            "a StreamLoader is for elastic.steps, or for a loop of your own: here, give a DataLoader with an ElasticSampler"
+        )
     inner = loader
     while not hasattr(inner, "batch_sampler"):
         inner = _first(inner, INNER_LOADERS)
         if inner is None:
             raise TypeError(
-                f"steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), not a {type(loader).__name__}"
+                "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), or a StreamLoader(ElasticStream(...)), not a "
+                f"{type(loader).__name__}"
             )
     sampler = behind = inner.batch_sampler
     while not isinstance(behind, ElasticSampler):

@@ -227,6 +227,11 @@ class ElasticSampler(Sampler[list[int]]):
         return self._batches_of(self.epoch).left(self.cursor)
 
     @property
+    def ends_epoch(self) -> bool:
+        """Whether the current step is the last one of its epoch."""
+        return self.batches_left == 1
+
+    @property
     def has_micro_batches(self) -> bool:
         """Whether the batches are cut into micro-batches that do not depend on the group."""
         return self._micro_batch_size is not None or bool(self._keeps)
@@ -306,7 +311,7 @@ class ElasticSampler(Sampler[list[int]]):
         part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
         # Where micro-batches save memory, gradients are not to wait unsharded.
         saves = self._micro_batch_size is None and len(parts) > 1
-        with _gradient_sync(model, last or (saves and hasattr(model, "unshard"))):
+        with gradient_sync(model, last or (saves and hasattr(model, "unshard"))):
             yield part
         if not part.weight_used:
             raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
@@ -375,9 +380,10 @@ def _size(name: str, value: int | None) -> int | None:
     return None if value is None else index(value)
 
 
-def _gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:
-    if hasattr(model, "set_requires_gradient_sync"):
-        model.set_requires_gradient_sync(last)
+def gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:
+    """Returns a context in which a model's gradients are reduced only if it is the step's last micro-batch."""
+    if hasattr(model, "set_requiresgradient_sync"):
+        model.set_requiresgradient_sync(last)
     elif not last and hasattr(model, "no_sync"):
         context: AbstractContextManager[Any] = model.no_sync()
         return context

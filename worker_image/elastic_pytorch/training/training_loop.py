@@ -12,9 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.loaders import sampler_of
+from elastic_pytorch.training.loaders import sampler_of, stream_of
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
+from elastic_pytorch.training.streams.stream import ElasticStream
 from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62
@@ -98,8 +99,8 @@ def steps(
     by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
 
     Args:
-        state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler are registered.
-        loader: a DataLoader whose batch_sampler is an ElasticSampler.
+        state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler or stream are registered.
+        loader: a DataLoader whose batch_sampler is an ElasticSampler; or a StreamLoader.
         model: as used to compute the loss: wrapped in DistributedDataParallel, or sharded by fully_shard.
         optimizer: of the model.
         epochs: the number of epochs after which to end.
@@ -111,14 +112,14 @@ def steps(
         after_step: called when the step is counted: to update an averaged model, for example.
 
     Raises:
-        TypeError: the loader has no ElasticSampler.
+        TypeError: the loader has no ElasticSampler, and is no StreamLoader.
         ValueError: there is no end.
         RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients. Or the
             model's mesh and the sampler's do not fit; or the model is a stage of a pipeline.
     """
     if epochs is None and max_steps is None:
         raise ValueError("say when to end: epochs=, or max_steps=, or both")
-    sampler = sampler_of(loader)
+    sampler = stream_of(loader) or sampler_of(loader)
     needed = {"model": model, "optimizer": optimizer, "loader's sampler": sampler}
     needed |= {"scheduler": scheduler, "epoch_scheduler": epoch_scheduler, "scaler": scaler}
     missing = [name for name, each in needed.items() if each is not None and not state.holds(each)]
@@ -133,7 +134,8 @@ def steps(
         )
     ranks = sampler.data_parallel
     ranks.check(model)
-    sampler.trains(next((each.device.type for each in model.parameters()), "cpu"))
+    if isinstance(sampler, ElasticSampler):
+        sampler.trains(next((each.device.type for each in model.parameters()), "cpu"))
     alone = ranks.place()[1] == 1
     if not alone and not hasattr(model, "no_sync") and not hasattr(model, "set_requires_gradient_sync"):
         raise RuntimeError(
@@ -161,7 +163,9 @@ class _Loop:
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
 
-    def run(self, loader: Iterable[Any], sampler: ElasticSampler, epochs: int, max_steps: int) -> Iterator[Step]:
+    def run(
+        self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int
+    ) -> Iterator[Step]:
         self.state.complete_step()  # after which the loop was left
         self.optimizer.zero_grad()  # left over from a loop that was left within a step
         with self._watched_model():
@@ -172,16 +176,15 @@ class _Loop:
                     with ExitStack() as stack:
                         part = stack.enter_context(sampler.part(self.model))
                         self.forwarded = False
-                        step = Step(
-                            self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.batches_left == 1, stack=stack
-                        )
+                        step = Step(self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack)
                         yield step
                         step.check()
                     self.state.complete_step()
                     if self.state.step >= max_steps:
                         return
                 if sampler.epoch == epoch:
-                    raise RuntimeError(f"the loader has ended, and {sampler.batches_left} batches of epoch {epoch} are left")
+                    left = f"{sampler.batches_left} batches" if isinstance(sampler, ElasticSampler) else "samples"
+                    raise RuntimeError(f"the loader has ended, and {left} of epoch {epoch} are left")
 
     def backward(self, part: Part, loss: Tensor, count: Tensor | float | None) -> None:
         if isinstance(self.model, DistributedDataParallel) and not self.forwarded:

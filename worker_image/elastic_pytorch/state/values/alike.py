@@ -42,8 +42,8 @@ def refuse_states_of_their_own(group: RankGroup, name: str, objects: dict[str, A
         raise RuntimeError(f"only rank {has} has {known}, and rank {lacks} does not: a State must be the same on all ranks")
     raise RuntimeError(
         f"{known} begins with another state on rank {other} than on rank 0, and State would load rank 0's on all ranks. If each rank has a "
-        f"state of its own, register elastic.PerRank({known}). For the place in the data, an ElasticSampler fits groups of any size. If it "
-        "should begin alike, such as an average of the weights, set the same seed on all ranks"
+        f"state of its own, register elastic.PerRank({known}). For the place in the data, an ElasticSampler or an ElasticStream fits "
+        "groups of any size. If it should begin alike, such as an average of the weights, set the same seed on all ranks"
     )
 
 

@@ -1,0 +1,60 @@
+"""Trains a small model on a stream of uneven shards, and tells which samples each step has taken; a stock loader beside it does, too."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+import elastic_pytorch as elastic
+import torch
+import torch.distributed as dist
+from events import event
+from stream_shards import LENGTHS, OFFSET, read
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class StockShards(IterableDataset[int]):
+    """As a script without the library does it: each rank reads each n-th shard, from the beginning after each start."""
+
+    def __iter__(self) -> Iterator[int]:
+        mine = range(len(LENGTHS))[dist.get_rank() :: dist.get_world_size()]
+        return chain.from_iterable(read(shard) for shard in mine)
+
+
+def train() -> None:
+    dist.init_process_group("gloo")
+    state.restore()
+    parallel_model = DistributedDataParallel(model)
+    share = options.batch_size // dist.get_world_size()
+    stock = chain(DataLoader(StockShards(), batch_size=share), repeat(torch.empty(0)))
+    loader = elastic.StreamLoader(stream, num_workers=options.loader_workers)
+    taken: list[Tensor] = []
+    for step in elastic.steps(state, loader, parallel_model, optimizer, epochs=options.epochs):
+        taken.append(step.batch[: step.samples])
+        if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+            told = {"samples": torch.cat(taken).tolist(), "stock": next(stock).int().tolist()}
+            event("step", step=state.step + 1, epoch=step.epoch, generation=state._version.generation, **told)
+            taken = []
+        step.backward(parallel_model(step.batch[:, None] / OFFSET).square().mean())
+        if step.last and options.slow.exists():
+            time.sleep(0.3)
+    dist.destroy_process_group()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--slow", type=Path, help="while this file is there, a step takes long")
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--batch-size", type=int, default=12)
+parser.add_argument("--loader-workers", type=int, default=0)
+parser.add_argument("--in-process", action="store_true")
+options = parser.parse_args()
+torch.manual_seed(5)
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+stream = elastic.ElasticStream(range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3)
+state = elastic.State(None, every=1, model=model, optimizer=optimizer, stream=stream)
+(elastic.in_process(train) if options.in_process else train)()
+event("done", alone=True)

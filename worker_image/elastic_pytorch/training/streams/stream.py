@@ -1,0 +1,339 @@
+"""A stream of samples for a group whose size changes: each sample of its shards exactly once in an epoch, on any rank."""
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import Dataset
+
+from elastic_pytorch.state.values.rng_state import mixed, seed_all
+from elastic_pytorch.training.data_parallel import DataParallel
+from elastic_pytorch.training.iteration import Iteration
+from elastic_pytorch.training.micro_batches import Part
+from elastic_pytorch.training.sampler import WEIGHT_UNUSED, gradient_sync
+from elastic_pytorch.training.streams.lane import Read, Shards
+from elastic_pytorch.training.streams.place import Change, Place, order_of
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+NOT_TAKEN = "this step has no batch of the stream: iterate a StreamLoader of it, and call `advance` or State.commit once a step"
+
+
+@dataclass(slots=True)
+class TakenStep:
+    """A step that a loader has handed on.
+
+    Attributes:
+        changes: what it does to the place.
+        samples: of all ranks together.
+        parts: the samples of each micro-batch of this rank; 0: it does not count.
+        ends_epoch: whether it is the last one of its epoch.
+        skipped: the numbers of shards that could not be read.
+    """
+
+    changes: list[Change]
+    samples: int
+    parts: list[int]
+    ends_epoch: bool
+    skipped: list[int]
+
+
+@dataclass(slots=True)
+class EpochLeft:
+    """What is left of an epoch.
+
+    Attributes:
+        place: a copy of the stream's.
+        order: of the shards.
+        shards: their samples.
+        alike: what all ranks must have alike, by name.
+        ticket: which place was the last one that was loaded.
+    """
+
+    place: Place
+    order: list[int]
+    shards: Shards
+    alike: dict[str, object]
+    ticket: int
+
+
+class ElasticStream:
+    """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
+
+        stream = elastic.ElasticStream(urls, read, batch_size=256, seed=1)
+        loader = elastic.StreamLoader(stream, num_workers=4)
+
+    Whole shards are dealt to the ranks, and to the workers of their loaders. The place is the number of samples that are taken of each
+    shard. All ranks know it after each step, so a group of any size deals out what is left. Each sample of each shard comes exactly once in
+    an epoch.
+
+    Iterating a loader never changes the place. `advance` does, once a step; `State.commit` calls it.
+
+    Args:
+        shards: the names, paths, URLs or numbers of the shards, which must be the same after each restart.
+        read: returns the samples of a shard, always the same ones in the same order. If it has a parameter `start`, it is called with it to
+            go on within a shard, and begins with the sample of that number, from 0. Otherwise the samples before are read again.
+        batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes to the end of its shards, and when
+            there are fewer shards left than ranks.
+        micro_batch_size: the most samples that the model sees at once; a rank's share of a step is split accordingly. None: it is not.
+        shuffle: whether each epoch has its own order of the shards.
+        shuffle_block: how many successive samples of a shard are put into a random order together, in memory. To go on within a shard takes
+            reading that many again. 0: none.
+        seed: of the orders; the same on all ranks.
+        drop_last: whether to leave out the rest of a worker's shards that is less than a rank's share of a step.
+        skip_unreadable: whether to go on without the rest of a shard that cannot be read: see `skipped`. Otherwise that is an error.
+        seed_random: whether `part` seeds the random number generators, by the step and the rank.
+        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way, as for ElasticSampler.
+
+    Attributes:
+        epoch: the current one, from 0.
+        samples: how many of this epoch the group has trained on.
+        skipped: the shards of this epoch that could not be read to their end.
+
+    Raises:
+        TypeError: the shards are no sequence of names or numbers, or `read` is no function.
+        ValueError: there are no shards, or a size is invalid; or what ElasticSampler says of the mesh.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Any],
+        read: Read,
+        batch_size: int,
+        *,
+        micro_batch_size: int | None = None,
+        shuffle: bool = True,
+        shuffle_block: int = 0,
+        seed: int = 0,
+        drop_last: bool = False,
+        skip_unreadable: bool = False,
+        seed_random: bool = True,
+        mesh: "DeviceMesh | None" = None,
+    ) -> None:
+        self._names = _names(shards)
+        if not callable(read):
+            raise TypeError(f"read must be a function of a shard that returns its samples, not a {type(read).__name__}")
+        for name, size, least in (
+            ("batch_size", batch_size, 1),
+            ("micro_batch_size", micro_batch_size, 1),
+            ("shuffle_block", shuffle_block, 0),
+        ):
+            if size is not None and index(size) < least:
+                raise ValueError(f"{name} must be at least {least}, not {size}")
+        self._read = read
+        self.samples_per_step = index(batch_size)  # of all ranks together; State reports it
+        self.micro_batch_size = micro_batch_size
+        self.drop_last, self.skip_unreadable = drop_last, skip_unreadable
+        self._shuffle, self._block, self._seed, self._seed_random = shuffle, index(shuffle_block), index(seed), seed_random
+        self._checksum = hashlib.blake2b(repr(self._names).encode(), digest_size=8).hexdigest()
+        self.data_parallel = DataParallel(mesh)
+        self.epoch, self.samples = 0, 0
+        self._steps = 0  # of this epoch
+        self._place = Place(bytearray(len(self._names)))
+        self._skipped: list[int] = []
+        self._epochs: int | None = None  # that the training asks for
+        self._taken: deque[TakenStep] = deque()  # by a loader, and not yet advanced over
+        self._micro = 0  # which micro-batch of the first of them is next
+        self._loads = 0
+        self._iteration = Iteration()  # the newest one
+
+    # --- the place in the training ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the place and the settings that it depends on. It is the same on all ranks, and has a byte for each shard."""
+        place = {"epoch": self.epoch, "steps": self._steps, "samples": self.samples, "skipped": list(self._skipped)}
+        status = torch.frombuffer(bytearray(self._place.status), dtype=torch.uint8)
+        return {**place, "status": status, "taken": sorted(map(list, self._place.taken.items())), **self._meaning()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a place.
+
+        Raises:
+            ValueError: the place is in another stream: of other shards, another seed or another order.
+        """
+        different = [
+            f"{name} was {state.get(name)} and is {value} now"
+            for name, value in self._meaning().items()
+            if state.get(name) != value
+        ]
+        if different:
+            raise ValueError(
+                f"the saved place is of another stream: {'; '.join(different)}. Give what it was, or begin in another folder"
+            )
+        self.epoch, self._steps, self.samples = int(state["epoch"]), int(state["steps"]), int(state["samples"])
+        self._skipped = [int(shard) for shard in state["skipped"]]
+        self._place = Place(bytearray(state["status"].tolist()), {int(shard): int(taken) for shard, taken in state["taken"]})
+        self._loads += 1
+        self._taken.clear()
+
+    def _meaning(self) -> dict[str, Any]:
+        return {
+            "shards": len(self._names),
+            "checksum of the shards": self._checksum,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+            "shuffle_block": self._block,
+        }
+
+    @property
+    def skipped(self) -> list[Any]:
+        """The shards of this epoch that could not be read to their end."""
+        return [self._names[shard] for shard in self._skipped]
+
+    def advance(self) -> None:
+        """Advances by a step of the whole group: it is done. After the epoch's last one, moves to the next epoch.
+
+        Raises:
+            RuntimeError: no batch was taken, or micro-batches of the step are still to come.
+        """
+        if not self._taken:
+            raise RuntimeError(NOT_TAKEN)
+        step = self._taken[0]
+        if self._micro < len(step.parts):
+            raise RuntimeError(
+                f"the step has {len(step.parts)} micro-batches, and only {self._micro} are done: compute each in a part"
+            )
+        self._taken.popleft()
+        self._micro = 0
+        self._place.apply(step.changes)
+        self._skipped += step.skipped
+        self._steps, self.samples = self._steps + 1, self.samples + step.samples
+        if step.ends_epoch:
+            self.end_epoch()
+
+    def end_epoch(self) -> None:
+        """Moves to the next epoch: nothing is left of this one.
+
+        Raises:
+            ValueError: it had no samples at all.
+        """
+        if not self.samples:
+            raise ValueError(f"none of the {len(self._names)} shards has a sample")
+        self.epoch, self._steps, self.samples = self.epoch + 1, 0, 0
+        self._place, self._skipped = Place(bytearray(len(self._names))), []
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
+
+        Raises:
+            RuntimeError: a whole epoch has passed, and `advance` was not called.
+        """
+        self._epochs = count
+        while self.epoch < count:
+            place = self.epoch, self._steps
+            yield self.epoch
+            if place == (self.epoch, self._steps):
+                raise RuntimeError(
+                    "no step of this epoch was committed: call State.commit, or advance of the stream, after each"
+                )
+
+    @property
+    def finished(self) -> bool:
+        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
+        return self._epochs is not None and self.epoch >= self._epochs
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the current step is the last one of its epoch."""
+        return bool(self._taken) and self._taken[0].ends_epoch
+
+    # --- for its loader ---
+
+    def begin(self) -> EpochLeft:
+        """Begins an iteration: drops what another one has taken, and returns what is left of the current epoch."""
+        self._taken.clear()
+        self._micro = 0
+        self._iteration = Iteration()
+        place = self._place.copy()
+        return EpochLeft(
+            place=place,
+            order=order_of(len(self._names), shuffle=self._shuffle, seed=self._seed, epoch=self.epoch),
+            shards=Shards(self._names, self._read, self._block, self._seed, self.epoch),
+            alike={
+                **self._meaning(),
+                "batch_size": self.samples_per_step,
+                "micro_batch_size": self.micro_batch_size,
+                "drop_last": self.drop_last,
+                "place": (self.epoch, bytes(place.status), sorted(place.taken.items())),
+            },
+            ticket=self._loads,
+        )
+
+    def take(self, step: TakenStep) -> None:
+        """Notes that a loader hands a step on."""
+        self._taken.append(step)
+
+    def give(self, ticket: int) -> None:
+        """Notes that a loader hands a micro-batch on.
+
+        Raises:
+            RuntimeError: another place has been loaded since the loader began.
+        """
+        if ticket != self._loads:
+            raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
+        self._iteration.give()
+
+    def worker_seed(self, number: int, rank: int) -> int:
+        """Returns the seed from which the workers of a loader's n-th deal get theirs; the same for ranks that get the same samples."""
+        return mixed(self._seed, self.epoch, self.samples, number, rank)
+
+    # --- the current micro-batch ---
+
+    @contextmanager
+    def part(self, model: Any = None) -> Iterator[Part]:
+        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
+
+        Args:
+            model: in DistributedDataParallel, or sharded by fully_shard: its gradients are reduced only in the step's last micro-batch.
+
+        Raises:
+            RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or
+                the loop does not take each batch that the loader gives; or the weight of the part was not used.
+        """
+        if not self._taken:
+            raise RuntimeError(NOT_TAKEN)
+        step = self._taken[0]
+        if self._micro >= len(step.parts):
+            raise RuntimeError(
+                "the step before is done but not committed: call State.commit, or advance of the stream, after each"
+            )
+        self._iteration.check()
+        samples, last = step.parts[self._micro], self._micro == len(step.parts) - 1
+        rank, ranks = self.data_parallel.place()
+        if self._seed_random:
+            seed_all(mixed(self._seed, self.epoch, self.samples, self._micro, rank))
+        part = Part(samples * ranks / step.samples, last=last, samples=samples, parts=len(step.parts))
+        with gradient_sync(model, last):
+            yield part
+        if not part.weight_used:
+            raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
+        self._micro += 1
+        self._iteration.use()
+
+
+def _names(shards: Any) -> list[Any]:
+    is_list = hasattr(shards, "__len__") and hasattr(shards, "__getitem__")
+    if not is_list or isinstance(shards, (str, bytes, Dataset)):
+        raise TypeError(
+            f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. Of a stream that is read as a whole, "
+            "nothing can be dealt out: give the names of its shards, and a `read` that opens one. A dataset that has a length and an "
+            "index is for an ElasticSampler"
+        )
+    names = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in shards]
+    wrong = next((each for each in names if not _is_plain(each)), None)
+    if wrong is not None:
+        raise TypeError(f"a shard is a name, a path, a URL or a number, not a {type(wrong).__name__}: let `read` open it")
+    if not names:
+        raise ValueError("there are no shards")
+    return names
+
+
+def _is_plain(name: Any) -> bool:
+    return isinstance(name, (str, int)) or (isinstance(name, tuple) and all(map(_is_plain, name)))
