@@ -93,3 +93,29 @@ def test_gradients_of_a_sharded_model_are_those_of_a_whole_one() -> None:
         for parts, kept in run_group(world_size, sharded):
             torch.testing.assert_close(parts.gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(kept.gradients, at_once.gradients, rtol=1e-10, atol=1e-12)
+
+
+def sums_of_a_sharded_model() -> list[tuple[bool, bool]]:
+    """Whether each micro-batch of an epoch is its step's last one, and whether the gradients have been summed up after it."""
+    from torch.distributed.fsdp import fully_shard
+
+    data = TensorDataset(torch.randn(SAMPLES, 5), torch.randn(SAMPLES, 1))
+    model: Any = fully_shard(nn.Linear(5, 1))
+    sampler = ElasticSampler(data, BATCH, micro_batch_size=2, seed=2)
+    seen = []
+    for inputs, targets in DataLoader(data, batch_sampler=sampler):
+        with sampler.part(model) as part:
+            (part.weight * nn.functional.mse_loss(model(inputs), targets)).backward()
+        seen.append((part.last, all(parameter.grad is not None for parameter in model.parameters())))
+        if part.last:
+            model.zero_grad()
+            sampler.advance()
+    return seen
+
+
+@needs_fsdp2
+@pytest.mark.process
+def test_gradients_of_a_sharded_model_are_summed_up_once_a_step() -> None:
+    for seen in run_group(2, sums_of_a_sharded_model):
+        assert len(seen) > sum(last for last, _ in seen) == 3
+        assert all(last is summed for last, summed in seen)

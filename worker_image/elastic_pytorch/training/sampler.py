@@ -382,8 +382,8 @@ def _size(name: str, value: int | None) -> int | None:
 
 def gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:
     """Returns a context in which a model's gradients are reduced only if it is the step's last micro-batch."""
-    if hasattr(model, "set_requiresgradient_sync"):
-        model.set_requiresgradient_sync(last)
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(last)
     elif not last and hasattr(model, "no_sync"):
         context: AbstractContextManager[Any] = model.no_sync()
         return context
