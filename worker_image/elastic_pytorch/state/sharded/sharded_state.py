@@ -28,7 +28,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     save_sharded,
     states_of,
 )
-from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared
+from elastic_pytorch.state.sharded.shared_folder import first_does, refuse_unshared, refuse_url
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
@@ -88,6 +88,7 @@ class ShardedState(State):
                 f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
                 f"{self._LOAD_INSTEAD}"
             )
+        refuse_url(folder, type(self).__name__)
         super().__init__(
             folder, name=name, keep=keep, every=every, flush_seconds=flush_seconds, total_steps=total_steps, **registered
         )
