@@ -13,6 +13,7 @@ INDEX_SECONDS = 5.0
 PACKAGES = (
     *("aiohttp", "cryptography", "hypothesis", "prometheus-client", "pytest", "pytest-asyncio", "pytest-xdist"),
     *("pyyaml", "setuptools"),
+    *("flask", "flask-cors", "moto", "obstore", "py-partiql-parser"),  # for object storage: moto's server, as moto[s3] has it
 )
 # Of torch's modules few are used: what is, Python compiles when it is imported.
 PIP = ("-m", "pip", "install", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--no-input")

@@ -1,11 +1,15 @@
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.worker_image.agents import Agent, Events
+from tests.worker_image.object_storage import Bucket, Proxy, S3Server
 from tests.worker_image.scripted_operator import ScriptedOperator
+
+BUCKETS = count(1)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -40,3 +44,21 @@ def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterat
         agent.kill()
         agent.wait()
         print(f"--- {agent.worker}, exit code {agent.process.returncode}\n{agent.text()}")
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A bucket that this process finds, and the processes that it starts."""
+    made = Bucket(f"bucket-{next(BUCKETS)}", s3_server, Proxy(s3_server.port))
+    s3_server.make_bucket(made.name)
+    for name, value in made.environment().items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made.proxy.stop()

@@ -271,7 +271,10 @@ def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:
     policy, path = read_object(spec, "resizePolicy"), "spec.resizePolicy"
     seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
     if not isinstance(folder, str) or (folder and not folder.startswith("/")):
-        raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}")
+        instead = (
+            "; a script that writes to object storage calls elastic.report(checkpoint_step=…)" if "://" in str(folder) else ""
+        )
+        raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}{instead}")
     if seconds and not folder:
         raise InvalidJob(
             f"{path}.checkpointPath",

@@ -92,6 +92,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"checkpointWaitSeconds": 30}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": "checkpoints"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
+        ({"resizePolicy": {"checkpointPath": "s3://bucket/run"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
         ({"resizePolicy": {"autoscale": {}}, **FIXED}, "spec.resizePolicy.autoscale"),
         ({"resizePolicy": {"autoscale": {}}, "minimum": 3, "maximum": 3}, "spec.resizePolicy.autoscale"),

@@ -99,7 +99,7 @@ def test_a_disk_that_fails_is_told_and_tried_again(link: PodClient, tmp_path: Pa
     blocked.write_text("a file in its place")
     link.flush("x", StateVersion(1, 1), str(blocked), 1)
     assert not link.drain(WAIT_SECONDS)
-    assert link.trouble() == f"File exists ({blocked})"
+    assert link.trouble() == f"Not a directory ({blocked})"
     assert link.flushed("x") is None
     blocked.unlink()
     link.flush("x", StateVersion(1, 1), str(blocked), 1)
@@ -128,7 +128,7 @@ def test_trouble_with_one_state_is_none_of_another(link: PodClient, tmp_path: Pa
     assert link.drain(WAIT_SECONDS, "y")
     assert link.trouble("y") == ""
     assert not link.drain(WAIT_SECONDS, "x")
-    assert link.trouble("x") == link.trouble() == f"File exists ({blocked})"
+    assert link.trouble("x") == link.trouble() == f"Not a directory ({blocked})"
 
 
 def test_names_are_checked(link: PodClient) -> None:

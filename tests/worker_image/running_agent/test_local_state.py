@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.stopping.stacks import children
-from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch.storage.checkpoint_folder import by_name, newest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 
 from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.object_storage import Bucket
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -95,3 +96,24 @@ def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
     operator.end("complete")
     assert agent.wait() == 0
     assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 7)]
+
+
+def test_a_state_in_object_storage_outlives_all_pods(
+    operator: ScriptedOperator, agents: Start, events: Events, bucket: Bucket
+) -> None:
+    """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
+    arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]
+    agent = agents("w0", SCRIPTS / "stateful.py", *arguments, OMP_NUM_THREADS=1)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: any(version.step >= 3 for version, _ in by_name(bucket.url)))
+    agent.kill()
+    agent.wait()
+    last = by_name(bucket.url)[0].version
+    assert all(call not in agent.text() for call in ("no checkpoint", "Traceback"))
+
+    agents("w1", SCRIPTS / "stateful.py", *arguments, OMP_NUM_THREADS=1)
+    operator.wait_for("ready", "w1")
+    operator.declare("w1")
+    operator.wait(lambda: by_name(bucket.url)[0].version.generation == 2)
+    assert by_name(bucket.url)[0].version.step >= last.step

@@ -12,11 +12,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage import checkpoint_folder, checkpoint_format
+from elastic_pytorch.storage.local_folder import LocalFile
 
 FOLDER = Path(sys.argv[1])
 CALLS = {os.write, os.fsync, os.rename, os.unlink, os.open, os.close, os.listdir, os.mkdir, os.stat, os.fstat}
@@ -78,8 +80,8 @@ def look(kind: str, point: int, code: int) -> None:
     found = list(checkpoint_folder.newest(FOLDER))
     contents = []
     for checkpoint in found:
-        with checkpoint.path.open("rb") as file:
-            contents.append(b"".join(bytes(piece) for piece in checkpoint_folder.payload_of(file)))
+        with closing(LocalFile(checkpoint.path)) as file:
+            contents.append(b"".join(bytes(piece) for piece in checkpoint_format.payload_of(file)))
     right = all(content == b"".join(payload(c.version.step)) for c, content in zip(found, contents, strict=True))
     steps = [checkpoint.version.step for checkpoint in found]
     partials = len(list(FOLDER.glob(".partial*")))

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from elastic_pytorch.state_format.payload import PREFIX
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
-from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, payload_of, write
+from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, write
+from elastic_pytorch.storage.checkpoint_format import payload_of
+from elastic_pytorch.storage.local_folder import CANNOT_SYNC, LocalFile, sync_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +45,7 @@ def steps(folder: Path) -> list[tuple[int, int]]:
 
 
 def read(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with closing(LocalFile(path)) as file:
         return b"".join(bytes(piece) for piece in payload_of(file))
 
 
@@ -280,15 +283,15 @@ def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: P
 
 @pytest.mark.parametrize("code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"])
 def test_a_file_system_that_cannot_sync_folders_is_put_up_with(code: str) -> None:
-    assert getattr(errno, code) in checkpoint_folder.CANNOT_SYNC
+    assert getattr(errno, code) in CANNOT_SYNC
 
 
 @pytest.mark.parametrize("code", ["EIO", "ENOSPC", "EDQUOT", "ESTALE", "ENOENT", "ENOTDIR"])
 def test_a_disk_in_trouble_is_not(code: str) -> None:
-    assert getattr(errno, code) not in checkpoint_folder.CANNOT_SYNC
+    assert getattr(errno, code) not in CANNOT_SYNC
 
 
 def test_folders_of_proc_cannot_be_synced(tmp_path: Path) -> None:
-    checkpoint_folder.sync_folder(Path("/proc/self"))
+    sync_folder(Path("/proc/self"))
     with pytest.raises(FileNotFoundError):
-        checkpoint_folder.sync_folder(tmp_path / "missing")
+        sync_folder(tmp_path / "missing")

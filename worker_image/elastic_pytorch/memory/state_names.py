@@ -7,11 +7,11 @@ name gets a number: it is the n-th such State that the script creates, now and a
 import hashlib
 import os
 import re
-from pathlib import Path
 from typing import NamedTuple
 
+from elastic_pytorch.object_url import ObjectUrl, location_of
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also as a Path, which has merged the slashes
 
 
 class Identity(NamedTuple):
@@ -19,7 +19,7 @@ class Identity(NamedTuple):
 
     Attributes:
         key: what its memory is named after.
-        folder: its checkpoints' absolute path; empty: it has none.
+        folder: its checkpoints' absolute path, or their URL; empty: it has none.
         description: the same on all ranks, even where the path of the folder is not.
     """
 
@@ -60,21 +60,17 @@ class StateNames:
             name: of the State, in that folder; empty: it has none.
 
         Raises:
-            ValueError: the name cannot be one of a folder, or the folder is a URL.
+            ValueError: the name cannot be one of a folder, or the folder is a URL that is not of object storage.
             RuntimeError: the process has such a State already.
         """
         if name and not _NAME.fullmatch(name):
             raise ValueError(
                 f"name={name!r}: a name is of letters, digits, '_', '.' and '-', as it may become that of a folder"
             )
-        if folder is not None and _URL.match(os.fspath(folder)):
-            raise ValueError(
-                f"folder={os.fspath(folder)!r}: a URL is not a folder, and would become one on the container's own disk. Give a path on a "
-                "volume that all pods share, and copy the checkpoints from there"
-            )
+        location = None if folder is None else location_of(folder)
         given, numbers = self._count
-        if folder is not None:
-            path = os.fspath(Path(folder).absolute() / name)
+        if location is not None:
+            path = str((location if isinstance(location, ObjectUrl) else location.absolute()) / name)
             identity = Identity(path, path, f"a folder, name={name!r}")
         elif name:
             identity = Identity(f"name {name}", "", f"no folder, name={name!r}")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -116,7 +117,7 @@ class PodClient:
         Args:
             name: of what is held.
             version: of the newest state.
-            folder: the checkpoint folder.
+            folder: the checkpoint folder: a path or a URL.
             keep: how many checkpoints to keep there.
             now: at once; otherwise, the server first rests after its last write, see `checkpoint_writer`.
         """
@@ -124,7 +125,9 @@ class PodClient:
             self._revive()
             number = self._asked[name] = self._asked.get(name, 0) + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": version}
-            self._send({**request, "folder": os.path.abspath(folder), "keep": keep, "now": now})  # noqa: PTH100 - the server has another cwd
+            if not isinstance(location_of(folder), ObjectUrl):
+                folder = os.path.abspath(folder)  # noqa: PTH100 - the server has another cwd
+            self._send({**request, "folder": folder, "keep": keep, "now": now})
 
     def flushed(self, name: str) -> StateVersion | None:
         """Returns the newest version of a held state that this client knows to be on the disk."""
@@ -339,10 +342,11 @@ def _connect(link: socket.socket, path: str) -> None:
 def _start_side_process() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     packages = str(Path(__file__).absolute().parents[2])
+    command = [sys.executable, "-S", "-m", "elastic_pytorch.pod.server"]
     try:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-S", "-m", "elastic_pytorch.pod.server", "--fd", str(theirs.fileno())],
+                [*command, "--fd", str(theirs.fileno()), *filter(None, sys.path)],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": packages},
                 cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to

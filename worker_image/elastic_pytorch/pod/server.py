@@ -375,11 +375,13 @@ def _newest(fd: int) -> StateVersion | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves the worker at the other end of a socket, whose descriptor is given as `--fd N`."""
+    """Serves the worker at the other end of a socket, whose descriptor is given as `--fd N`; behind it, where the worker finds modules."""
     start_logging()
-    option, number = arguments
+    option, number, *module_folders = arguments
     if option != "--fd":
-        raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N")
+        raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N [FOLDER…]")
+    # Behind the standard library, for what object storage needs: this process begins without site-packages.
+    sys.path += module_folders
     PodServer().serve_one(socket.socket(fileno=int(number)))
 
 

@@ -16,12 +16,15 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.object_url import Location, location_of
 from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE, plain_error
 from elastic_pytorch.state.sharded.trees import Tree, insert, name_of
 from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_file
 from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import version_of
+from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import ShardFile, check_checksums, check_sizes, sharded_checkpoints
 
 DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -32,7 +35,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Args:
         path: a folder of checkpoints, of which the newest whole one is read; those that are damaged are skipped, with a line in the log.
-            Or one checkpoint: a file, or the folder of a sharded one.
+            Or one checkpoint: a file, or the folder of a sharded one. Or the URL of a folder or a file in object storage.
 
     Returns:
         What was registered, by its names: the `state_dict` of each object, and the plain values; and `step`, the number of steps done.
@@ -45,55 +48,64 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         OSError: it cannot be read.
         MemoryError: there is no room for it.
     """
-    path = Path(path)
-    if path.is_file():
+    place = location_of(path)
+    if place.is_file() if isinstance(place, Path) else version_of(place.name):
         try:
-            return _registered(*_read(path))
+            return _registered(*_read(place))
         except ValueError as error:
-            raise ValueError(f"the checkpoint {path} cannot be read: {error}") from error
-    problems: dict[Path, Exception] = {}
-    gone: set[Path] = set()
-    while (found := next((each for each in _checkpoints(path) if each[1] not in problems), None)) is not None:
+            raise ValueError(f"the checkpoint {place} cannot be read: {error}") from error
+    problems: dict[Location, Exception] = {}
+    gone: set[Location] = set()
+    while (found := next((each for each in _checkpoints(place) if each[1] not in problems), None)) is not None:
         version, file = found
         try:
             return _registered(*_read(file, version))
         except DAMAGE as error:
-            if not file.exists() and file not in gone:
+            if file not in gone and _is_gone(file):
                 gone.add(file)  # a training that goes on has just replaced it by a newer one: the folder is listed once more
                 continue
             logger.warning("checkpoint %s is skipped: %s", file, error)
             problems[file] = error
     if problems:
-        told = "; ".join(f"{file.relative_to(path)}: {error}" for file, error in problems.items())
-        raise ValueError(f"no checkpoint in {path} is whole: {told}")
-    if trainings := _trainings(path):
+        told = "; ".join(f"{str(file).removeprefix(f'{place}/')}: {error}" for file, error in problems.items())
+        raise ValueError(f"no checkpoint in {place} is whole: {told}")
+    if trainings := _trainings(place):
         raise ValueError(
-            f"{path} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
+            f"{place} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
         )
-    raise FileNotFoundError(f"there is no checkpoint in {path}" if path.exists() else f"there is no {path}")
+    raise FileNotFoundError(f"there is no {place}" if _is_gone(place) else f"there is no checkpoint in {place}")
 
 
-def _checkpoints(folder: Path) -> list[tuple[StateVersion, Path]]:
+def _is_gone(location: Location) -> bool:
+    """Whether a file, or a folder of a file system, is not there."""
+    if isinstance(location, Path):
+        return not location.exists()
+    return version_of(location.name) is not None and location.name not in place_at(location.parent).names()
+
+
+def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
     """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
-    plain = [(version, path) for version, path in by_name(folder)]
-    return sorted([*plain, *((version, _own_file(path)) for version, path in sharded_checkpoints(folder))], reverse=True)
+    found: list[tuple[StateVersion, Location]] = [(version, path) for version, path in by_name(folder)]
+    if isinstance(folder, Path):
+        found += [(version, _own_file(path)) for version, path in sharded_checkpoints(folder)]
+    return sorted(found, key=lambda each: (each[0], str(each[1])), reverse=True)
 
 
-def _own_file(sharded: Path) -> Path:
+def _own_file(sharded: Path) -> Location:
     return next((file for _, file in by_name(sharded)), sharded)
 
 
-def _trainings(path: Path) -> list[str]:
+def _trainings(path: Location) -> list[str]:
     """Returns the names of the sub-folders that have checkpoints, as far as this process may look into them."""
     found = []
-    for folder in path.iterdir() if path.is_dir() else ():
+    for name in place_at(path).folders():
         with contextlib.suppress(OSError):
-            found += [folder.name] if folder.is_dir() and _checkpoints(folder) else []
+            found += [name] if _checkpoints(path / name) else []
     return sorted(found)
 
 
-def _read(file: Path, expected: StateVersion | None = None) -> tuple[Path, Tree]:
-    if file.is_dir():
+def _read(file: Location, expected: StateVersion | None = None) -> tuple[Location, Tree]:
+    if isinstance(file, Path) and file.is_dir():
         raise ValueError("its checkpoint file is missing")
     version, tree = checkpoint_file.load(file)
     if expected is not None and version != expected:
@@ -101,8 +113,8 @@ def _read(file: Path, expected: StateVersion | None = None) -> tuple[Path, Tree]
     return file, tree
 
 
-def _registered(file: Path, tree: Tree) -> dict[str, Any]:
-    if "shards" in tree and "rest" in tree:
+def _registered(file: Location, tree: Tree) -> dict[str, Any]:
+    if "shards" in tree and "rest" in tree and isinstance(file, Path):
         tree = _put_together(file.parent, tree)
     if tree.get("layout") != LAYOUT:
         raise ValueError(f"it is of another release's layout: {tree.get('layout')}")

@@ -20,6 +20,7 @@ from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, u
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
+from elastic_pytorch.storage.checkpoint_format import CannotClaim
 
 NONE = StateVersion(0, 0)  # of a rank that has nothing: generations begin with 1
 OWN = "random"  # the part of a state that differs from rank to rank: the random number generators
@@ -214,12 +215,13 @@ def load_initial(load: Callable[[], object]) -> None:
         )
 
 
-def claim(folder: str, generation: int) -> None:
-    """Claims the checkpoint folder, so that older groups neither write nor delete there."""
+def claim(folder: str, generation: int) -> int:
+    """Claims the checkpoint folder, so that older groups neither write nor delete there; returns the generation that is claimed."""
     try:
-        checkpoint_folder.claim(folder, generation)
+        return checkpoint_folder.claim(folder, generation)
     except OSError as error:
         logger.warning("cannot write to %s: %s; training goes on without checkpoints", folder, error)
+        return generation
 
 
 def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
@@ -238,6 +240,7 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Cal
     Raises:
         OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
         MemoryError: there is no room for a checkpoint.
+        RuntimeError: the storage of the folder cannot keep older groups out.
         Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
     """
     held = memory.newest() if memory else None
@@ -245,8 +248,8 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Cal
     problem: OSError | None = None
     if group.rank == 0 and folder:
         try:
-            on_disk = checkpoint_folder.newest_name(folder) or NONE
-            claimed = checkpoint_folder.claimed(folder)
+            newest, claimed = checkpoint_folder.newest_and_claimed(folder)
+            on_disk = newest or NONE
         except OSError as error:
             problem = error
     numbers = group.gather([*_tell(held, memory), *on_disk, claimed, problem is not None])
@@ -255,8 +258,8 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Cal
         raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
     told = [Told(StateVersion(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
     generation = 1 + max(claimed, on_disk.generation, *(each.version.generation for each in told))
-    if group.rank == 0 and folder:
-        claim(folder, generation)  # before anything is read: an older group that is still alive deletes nothing from now on
+    if folder:
+        generation = _claim_for_all(group, folder, generation)
     source = choose_memory(told)
     loaded, version = None, NONE
     if source is None or source.version < on_disk:
@@ -274,6 +277,26 @@ def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Cal
     found = Found(version, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
     _spread(found, group, memory, told, source)
     return found
+
+
+def _claim_for_all(group: RankGroup, folder: str, generation: int) -> int:
+    """Claims the folder before anything in it is read: an older group that is still alive deletes nothing from then on.
+
+    Returns:
+        The group's generation on all ranks, as rank 0 has claimed it.
+
+    Raises:
+        RuntimeError: on all ranks: the storage cannot keep older groups out.
+    """
+    problem: CannotClaim | None = None
+    try:
+        generation = claim(folder, generation) if group.rank == 0 else 0
+    except CannotClaim as error:
+        problem, generation = error, 0
+    generation = group.first(generation)
+    if not generation:
+        raise RuntimeError(str(problem or f"rank 0 cannot claim {folder}: its log says why"))
+    return generation
 
 
 def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequence[Told], source: Source) -> None:

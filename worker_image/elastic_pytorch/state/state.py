@@ -29,6 +29,7 @@ from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
 from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.places import usable
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
 REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
@@ -43,16 +44,15 @@ class State(Registered):
     ranks have them after the next commit. The states of the random number generators are always included.
 
     A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds another process
-    writes rank 0's to the checkpoint folder. So the loss of a worker or a node costs only steps that were not committed yet. A few seconds
-    are lost only when all of the group's pods are lost at once.
+    writes rank 0's to the checkpoint folder. So a lost worker or node costs only steps that were not committed, and all pods a few seconds.
 
-    A State belongs to one training. Several trainings in a script, successive or at once, each have their own State, with its own folder or
-    name. Without both, a State is the n-th that the script creates, and must be the n-th after a restart, too.
+    Several trainings in a script, successive or at once, each have their own State, with its own folder or name. Without both, a State is
+    the n-th that the script creates, and must be the n-th after a restart, too.
 
     With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
 
     Args:
-        folder: of the checkpoints, best on a volume that all pods share, and always so for a sharded model; None: there are none.
+        folder: of the checkpoints, on a volume that all pods share; or, for whole models, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX; or None.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
@@ -68,6 +68,7 @@ class State(Registered):
 
     Raises:
         ValueError: an argument is invalid.
+        ImportError: object storage needs obstore, which is not installed.
         RuntimeError: this process has made a State of this folder and name already, and has not closed it.
     """
 
@@ -93,7 +94,7 @@ class State(Registered):
         self._refuse_initial(initial)
         self._initial = initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
-        self._identity = names.give(folder, name)
+        self._identity = names.give(usable(folder), name)
         self._folder, self._name = self._identity.folder, self._identity.memory
         self._keep, self._total, self._flush_seconds = keep, total_steps, 5.0 if flush_seconds is None else flush_seconds
         self._interval = CommitInterval(every)
@@ -372,7 +373,6 @@ class State(Registered):
             report(step=self._step)
             return
         self._reported_at = moment
-        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         flushed = None
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = agent_link.pod_client().flushed(self._name)
@@ -381,7 +381,7 @@ class State(Registered):
         report(
             step=self._step,
             total=self._total,
-            loss=loss,
+            loss=loss.detach() if isinstance(loss, torch.Tensor) else loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
             samples_per_step=next(filter(None, samples), None),

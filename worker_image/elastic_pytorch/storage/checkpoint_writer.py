@@ -16,6 +16,7 @@ from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
+from elastic_pytorch.storage.places import Place, place_at
 
 CHUNK_BYTES = 4 << 20
 IDLE_SHARE = 9  # seconds of rest for each second of writing
@@ -27,7 +28,7 @@ class Flush(NamedTuple):
     Attributes:
         name: of the snapshot; a request replaces an earlier one of the same name that has not begun yet.
         fd: the snapshot, closed when the request is done.
-        folder: of the checkpoints.
+        folder: of the checkpoints: a path or a URL.
         keep: how many checkpoints to keep there.
         answer: called once with the version that is on the disk, or with what went wrong.
         now: whether to skip the rest before it.
@@ -58,6 +59,7 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
         self._written: dict[str, tuple[str, StateVersion]] = {}
+        self._places: dict[str, Place] = {}  # by their folders: one of object storage keeps its connections and its credentials
 
     def ask(self, flush: Flush) -> None:
         """Requests that the newest state of a snapshot be written."""
@@ -120,7 +122,10 @@ class CheckpointWriter:
                 return slot.version
             since = time.monotonic()
             try:
-                path = checkpoint_folder.write(flush.folder, slot.version, _chunks(flush.fd, slot), flush.keep)
+                if flush.folder not in self._places:
+                    self._places[flush.folder] = place_at(flush.folder)
+                chunks = _chunks(flush.fd, slot)
+                path = checkpoint_folder.write(self._places[flush.folder], slot.version, chunks, flush.keep, slot.length)
             except _Overwritten:
                 continue
             finally:

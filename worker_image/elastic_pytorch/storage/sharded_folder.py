@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed, sync_folder
+from elastic_pytorch.storage.checkpoint_folder import refuse_claimed
+from elastic_pytorch.storage.local_folder import LocalFolder, sync_folder
 
 READ_BYTES = 4 << 20
 
@@ -52,9 +53,8 @@ def check_claim(folder: Path, version: StateVersion) -> None:
         Superseded: one has.
         OSError: the folder cannot be read.
     """
-    generation = claimed(folder)
-    if generation > version.generation:
-        raise Superseded(f"{folder} is claimed by generation {generation}, and this is generation {version.generation}")
+    place = LocalFolder(folder)
+    refuse_claimed(place, place.names(), version)
 
 
 def partial_path(folder: Path, version: StateVersion, token: int) -> Path:

@@ -164,8 +164,9 @@ def save_sharded(
             if not stages or rank == 0 or stages.index(stages[rank]) < rank:
                 return []
             content = {"rest": rest, "shards": list(shards)}
-            path = write(_stage_folder(partial, stages[rank]), version, payload_chunks(content), keep=1)
-            return [str(path.relative_to(partial))]
+            own = _stage_folder(partial, stages[rank])
+            path = write(own, version, payload_chunks(content), keep=1)
+            return [str((own / path.name).relative_to(partial))]
 
         dist.all_gather_object(gathered, _written_by(rank, partial, names, write_stage), group=group)
         for of_rank in gathered:

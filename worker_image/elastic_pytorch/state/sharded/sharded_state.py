@@ -28,7 +28,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     states_of,
     template_of,
 )
-from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
+from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared, refuse_url
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
@@ -95,6 +95,7 @@ class ShardedState(State):
         if overlap:
             raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
         seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
+        refuse_url(folder, type(self).__name__)
         super().__init__(
             folder, name=name, keep=keep, every=every, flush_seconds=seconds, total_steps=total_steps, **registered
         )

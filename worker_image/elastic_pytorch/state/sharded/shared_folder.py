@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.state.restore import NONE, claim
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
@@ -20,6 +21,19 @@ POLL_SECONDS = 0.5
 
 _SUPERSEDED = -1  # beside the numbers of errno
 _TOKEN = ".seen-by-all-ranks-"
+
+
+def refuse_url(folder: str | os.PathLike[str] | None, kind: str) -> None:
+    """Makes sure that a folder is one of a file system, for a kind of State that takes nothing else.
+
+    Raises:
+        ValueError: it is a URL.
+    """
+    if folder is not None and isinstance(location_of(folder), ObjectUrl):
+        raise ValueError(
+            f"{os.fspath(folder)!r}: {kind} keeps no checkpoints in object storage. Give a folder on a volume that all pods share, and "
+            "copy the checkpoints from there. State takes such URLs, for models that are not sharded"
+        )
 
 
 def refuse_unshared(folder: Path, group: Any) -> None:

@@ -1,0 +1,149 @@
+"""A checkpoint's bytes and names, the same on a disk and in object storage. Standard library only: the checkpoint writer needs no torch.
+
+A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and a trailer (the payload's length, a
+checksum of all before it, magic). The checksum is a CRC-32: it guards against torn writes and rotten disks, not against forgers. It finds
+every flipped bit and every run of up to 32 of them, and is the fastest that the standard library has.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from elastic_pytorch.state_format.state_version import StateVersion
+
+VERSION = 1
+MAGIC = b"EPTCKPT\n"
+END_MAGIC = b"\nEPTEND\n"
+HEADER = struct.Struct("<8sI4xQQ32x")  # magic, format version, generation, step
+TRAILER = struct.Struct("<QI8s")  # bytes of the payload, checksum, magic
+READ_BYTES = 4 << 20
+
+_NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.elastic")
+_CLAIM = re.compile(r"\.claim-g(\d{6,19})")
+
+Chunk = bytes | bytearray | memoryview
+
+
+class CannotClaim(Exception):
+    """The storage does not offer what a claim needs: without it, a group that was cut off could write beside its successor."""
+
+
+class StoredFile(Protocol):
+    """A file to be read, on a disk or in object storage.
+
+    Attributes:
+        size: in bytes.
+    """
+
+    size: int
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fills a buffer with the file's bytes from an offset on.
+
+        Raises:
+            ValueError: the file ends too early.
+            OSError: it cannot be read.
+        """
+
+    def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
+        """Returns the CRC-32 of the file's bytes before `end`.
+
+        Args:
+            end: offset of the first byte that does not count.
+            read: what has been read: offsets and buffers that do not overlap. It is not read again.
+
+        Raises:
+            ValueError: the file ends too early.
+            OSError: it cannot be read.
+        """
+
+    def close(self) -> None:
+        """Gives back what reading it takes."""
+
+
+def name_of(version: StateVersion) -> str:
+    """Returns the name of the checkpoint of a version."""
+    return f"checkpoint-g{version.generation:06}-s{version.step:09}.elastic"
+
+
+def version_of(name: str) -> StateVersion | None:
+    """Returns the version of the checkpoint that has this name; None: no checkpoint has it."""
+    match = _NAME.fullmatch(name)
+    return StateVersion(int(match[1]), int(match[2])) if match else None
+
+
+def claim_name(generation: int) -> str:
+    """Returns the name of the claim of a generation."""
+    return f".claim-g{generation:06}"
+
+
+def claims_of(names: Iterable[str]) -> dict[str, int]:
+    """Returns the claims among names, and the generation of each."""
+    return {name: int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))}
+
+
+def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yields all bytes of a checkpoint, given those of the payload."""
+    header = HEADER.pack(MAGIC, VERSION, *version)
+    yield header
+    checksum, length = zlib.crc32(header), 0
+    for chunk in chunks:
+        yield chunk
+        checksum = zlib.crc32(chunk, checksum)
+        length += len(chunk)
+    yield TRAILER.pack(length, checksum, END_MAGIC)
+
+
+def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterator[memoryview]:
+    """Reads a checkpoint's payload, piece by piece; a piece is valid until the next one is asked for.
+
+    Only after the last piece are all of them known to be what was written.
+
+    Raises:
+        ValueError: it is damaged, or not a checkpoint; the message says which.
+        OSError: it cannot be read.
+    """
+    version, length, checksum = read_frame(file)
+    seen = zlib.crc32(_read(file, 0, HEADER.size))
+    buffer = memoryview(bytearray(min(READ_BYTES, length)))
+    done = 0
+    while done < length:
+        piece = buffer[: min(length - done, len(buffer))]
+        file.read_into(HEADER.size + done, piece)
+        seen = zlib.crc32(piece, seen)
+        done += len(piece)
+        yield piece
+    if seen != checksum:
+        raise ValueError("corrupt: the checksum is wrong")
+    if expected is not None and version != expected:
+        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
+
+
+def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
+    """Returns a checkpoint's version, its payload's length in bytes, and the checksum that header and payload should have.
+
+    Raises:
+        ValueError: this is not a checkpoint, or it has no end; the message says which.
+        OSError: it cannot be read.
+    """
+    size = file.size
+    header = _read(file, 0, min(HEADER.size, size))
+    if header[: len(MAGIC)] != MAGIC[: len(header)]:
+        raise ValueError("foreign: it does not begin as a checkpoint does")
+    if size < HEADER.size + TRAILER.size:
+        raise ValueError(f"torn: it has {size} bytes")
+    _, format_version, generation, step = HEADER.unpack(header)
+    if format_version != VERSION:
+        raise ValueError(f"foreign: it is of version {format_version}, and this release reads version {VERSION}")
+    length, checksum, end = TRAILER.unpack(_read(file, size - TRAILER.size, TRAILER.size))
+    if end != END_MAGIC or length != size - HEADER.size - TRAILER.size:
+        raise ValueError("torn: it does not end as a checkpoint does")
+    return StateVersion(generation, step), length, checksum
+
+
+def _read(file: StoredFile, offset: int, length: int) -> bytearray:
+    data = bytearray(length)
+    file.read_into(offset, memoryview(data))
+    return data

@@ -1,0 +1,58 @@
+"""What the object storage's library does not find by itself: AWS' credentials file, and servers without TLS. Standard library only.
+
+The library reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload Identity) and the metadata services.
+"""
+
+import configparser
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+REREAD = timedelta(minutes=5)  # a mounted Secret may be renewed
+
+# With one of these, the credentials are found before any file, as the SDKs do.
+_BEFORE_FILES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Returns the options with which to make a store, beside what the library reads from the environment itself."""
+    if scheme != "s3":
+        return {}
+    options: dict[str, Any] = {}
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
+    if endpoint:
+        options["endpoint"] = endpoint
+    if endpoint and endpoint.startswith("http://"):  # the user's choice: a server in the cluster has no certificate, as a rule
+        options["client_options"] = {"allow_http": True}
+    path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    if not any(environment.get(name) for name in _BEFORE_FILES) and path.is_file():
+        options["credential_provider"] = from_file(path, environment.get("AWS_PROFILE") or "default")
+    return options
+
+
+def from_file(path: Path, profile: str) -> Callable[[], dict[str, Any]]:
+    """Returns what reads the credentials of a profile, now and every few minutes."""
+
+    def read() -> dict[str, Any]:
+        parser = configparser.RawConfigParser()
+        parser.read(path)
+        try:
+            found = parser[profile]
+            key, secret = found["aws_access_key_id"], found["aws_secret_access_key"]
+        except KeyError as error:
+            raise ValueError(f"missing credentials: {path} has no {error} for the profile {profile}") from None
+        return {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "token": found.get("aws_session_token"),
+            "expires_at": datetime.now(timezone.utc) + REREAD,
+        }
+
+    return read

@@ -1,0 +1,77 @@
+"""The storage protocol: what checkpoints need of the place where they lie, be it a folder or a prefix in object storage."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from elastic_pytorch.object_url import Location, ObjectUrl, location_of
+from elastic_pytorch.storage.checkpoint_format import Chunk, StoredFile
+from elastic_pytorch.storage.local_folder import LocalFolder
+
+
+class Place(Protocol):
+    """Where checkpoints and claims lie, each under a name, whole or absent. All of it raises OSError where the storage fails."""
+
+    @property
+    def location(self) -> Location:
+        """The path or the URL."""
+
+    def names(self) -> list[str]:
+        """Returns the names of what is there; of a place that does not exist yet, none."""
+
+    def folders(self) -> list[str]:
+        """Returns the names of the places directly below."""
+
+    def open(self, name: str) -> StoredFile:
+        """Opens a file to read ranges of it.
+
+        Raises:
+            FileNotFoundError: there is none of that name.
+        """
+
+    def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
+        """Stores a file, which appears whole, or not at all if anything raises.
+
+        Args:
+            name: of the file; one that is there is replaced.
+            chunks: its bytes. A chunk is valid until the next one is asked for.
+            size: of all chunks, in bytes, if it is known: object storage needs it for files of more than some 100 GB.
+            check: called when all bytes are stored, before the file appears.
+        """
+
+    def create(self, name: str) -> bool:
+        """Stores an empty file; returns False if there was one, where the storage can tell.
+
+        Raises:
+            CannotClaim: object storage does not know conditional writes.
+        """
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes files. What cannot be deleted stays, with a warning in the log."""
+
+    def clean(self, generation: int) -> None:
+        """Deletes what writes that were cut short have left, of older generations or long ago."""
+
+
+def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """Returns a script's folder, or raises what would go wrong with it later, as far as that shows without a request: see `place_at`."""
+    if folder is not None:
+        place_at(folder)
+    return folder
+
+
+def place_at(folder: "str | os.PathLike[str] | ObjectUrl | Place") -> Place:
+    """Returns the place of a path or a URL; one that is a place already as it is.
+
+    Raises:
+        ValueError: it is a URL that checkpoints cannot be kept at.
+        ImportError: what object storage needs is not installed.
+    """
+    if not isinstance(folder, str | os.PathLike | ObjectUrl):
+        return folder
+    location = location_of(folder)
+    if isinstance(location, ObjectUrl):
+        from elastic_pytorch.storage.object_store import ObjectStore  # noqa: PLC0415 - for those who keep checkpoints there
+
+        return ObjectStore(location)
+    return LocalFolder(location)
