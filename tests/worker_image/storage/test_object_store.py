@@ -367,11 +367,11 @@ def test_without_the_library_the_command_is_named() -> None:
 def test_a_write_and_a_read_take_a_bounded_memory(bucket: Bucket) -> None:
     """A state of 320 MB never lies in the writer's memory as a whole, nor in that of who checks it."""
     code = f"""
-import resource
+import pathlib, re
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import claimed, newest, write
 claimed({bucket.url!r})
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def peak(): return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 before = peak()
 write({bucket.url!r}, StateVersion(1, 1), (bytes(4 << 20) for _ in range(80)), 1)
 written = peak()
