@@ -321,10 +321,11 @@ class Simulation:
         self.round = None
         self.connects_at = dict.fromkeys(self.agents, self.now) | dict(connects_at)
 
-    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None) -> None:
-        """Puts taints and labels on a node; those that it had are gone."""
+    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None, condition: str = "") -> None:
+        """Puts taints, labels and a condition on a node; those that it had are gone."""
         excluding = tuple(taint for taint in taints if taint.effect != "PreferNoSchedule")
-        self.nodes[node] = NodeView(node, labels=labels or {}, taints=excluding, end=announced_end(taints, labels or {}))
+        end = announced_end(taints, labels or {}, {condition: "True"})
+        self.nodes[node] = NodeView(node, labels=labels or {}, taints=excluding, end=end)
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)

@@ -127,21 +127,21 @@ def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
 
     Args:
         node: the object.
-        marks: the taints and labels that announce a node's end.
+        marks: the taints, labels and conditions that announce a node's end or report a fault.
     """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
-    ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
     deleting = bool(metadata.get("deletionTimestamp"))
     return NodeView(
         name=metadata["name"],
-        ready=ready == "True",
+        ready=conditions.get("Ready", "True") == "True",
         unschedulable=unschedulable,
         labels=labels,
         taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
         allocatable=status.get("allocatable") or {},
-        end=announced_end(taints, labels, deleting=deleting, unschedulable=unschedulable, marks=marks),
+        end=announced_end(taints, labels, conditions, deleting=deleting, unschedulable=unschedulable, marks=marks),
     )
 
 

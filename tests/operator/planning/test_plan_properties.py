@@ -35,6 +35,7 @@ EVENT = st.one_of(
     st.tuples(st.just("node removed"), st.integers(0, 2)),
     st.tuples(st.just("cordon"), st.integers(0, 2)),
     st.tuples(st.just("node announces"), st.integers(0, 11)),
+    st.tuples(st.just("node is faulty"), st.integers(0, 5)),
     st.tuples(st.just("restart operator"), st.just(0)),
     st.tuples(st.just("node rejects"), st.integers(0, 2)),
     st.tuples(st.just("node accepts"), st.integers(0, 2)),
@@ -94,6 +95,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.nodes[node] = NodeView(node, unschedulable=True, end=announced_end([], {}, unschedulable=True))
         case "node announces":
             simulation.announce(node, *TAINTS[number // 3], labels=LABELS[number // 3])
+        case "node is faulty":
+            simulation.announce(node, labels=RACKS.get(node, {}), condition=("GpuMemWatch", "GpuThermalWatch")[number // 3])
         case "restart operator":
             simulation.restart_operator()
         case "node rejects":

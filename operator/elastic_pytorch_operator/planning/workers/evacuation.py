@@ -2,6 +2,8 @@
 
 If those do not become ready in time, the workers leave before the node ends: the group stops them at a step boundary, which no end without
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
+
+A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
 """
 
 import math
@@ -77,7 +79,7 @@ def plan_evacuation(
         if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
             continue
         if pod.node in ending:
-            why[pod.name] = f"leaves node {pod.node}, which announces its end by {announcement(observed.nodes[pod.node])}"
+            why[pod.name] = f"leaves node {pod.node}, which {announcement(observed.nodes[pod.node])}"
             leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
@@ -93,12 +95,14 @@ def plan_evacuation(
         waiting = [worker for worker in waiting if leaves_at[worker] > observed.now + TOGETHER_SECONDS]
         first_leaves_at = earliest(*(leaves_at[worker] for worker in waiting))
     staying = {} if whole else {worker: why.pop(worker) for worker in waiting}
-    return Evacuation(ending, announced, staying, why, earliest(first_leaves_at if staying else None, *rechecks))
+    if staying and first_leaves_at is not None and first_leaves_at < math.inf:
+        rechecks.append(first_leaves_at)
+    return Evacuation(ending, announced, staying, why, earliest(*rechecks))
 
 
 def announcement(node: NodeView) -> str:
-    """What announces the end of a node that announces one."""
-    return node.end.by if node.end else ""
+    """What a node announces, to follow its name in a sentence."""
+    return str(node.end or "")
 
 
 def seconds_left(end: AnnouncedEnd, time: str) -> float | None:
