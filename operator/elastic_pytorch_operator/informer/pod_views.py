@@ -77,6 +77,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         rendezvous=parse_count(labels.get(names.LABEL_RENDEZVOUS)) or 0,
         workload=annotations.get(kueue.ANNOTATION_WORKLOAD, ""),
         topology=not annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS),
+        unhealthy=_unhealthy_resources(status),
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         creation_time=metadata.get("creationTimestamp") or "",
     )
@@ -160,6 +161,16 @@ def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
     disrupted = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
     return disrupted or status.get("reason") in DISRUPTIONS
+
+
+def _unhealthy_resources(status: Manifest) -> str:
+    """The resources of which a device is unhealthy, as the kubelet hears from a device plugin or a DRA driver (KEP-4680).
+
+    Unknown is no fault: a plugin that restarts is not heard for a while.
+    """
+    reported = (r for c in status.get("containerStatuses") or () for r in c.get("allocatedResourcesStatus") or ())
+    found = {str(r.get("name")) for r in reported if any(d.get("health") == "Unhealthy" for d in r.get("resources") or ())}
+    return ", ".join(sorted(found))
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:

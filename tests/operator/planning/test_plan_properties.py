@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
+from elastic_pytorch_operator.model.failure import DEVICE_FAULT
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ EVENT = st.one_of(
     st.tuples(st.just("all nodes not ready"), st.just(0)),
     st.tuples(st.just("policy refuses"), st.integers(0, 1)),
     st.tuples(st.just("writes fail"), st.integers(1, 5)),
+    st.tuples(st.just("device fails"), WORKER),
     st.tuples(st.just("exit with 42"), WORKER),
     st.tuples(st.just("end with 43"), WORKER),
     st.tuples(st.just("evict"), WORKER),
@@ -109,6 +111,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.refusing = bool(number)
         case "writes fail":
             simulation.failing_writes = number
+        case "device fails" if names:
+            simulation.fail_worker(names[number % len(names)], "a device has failed", exception=DEVICE_FAULT)
         case "exit with 42" if names:
             simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
         case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:

@@ -4,6 +4,7 @@ If those do not become ready in time, the workers leave before the node ends: th
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
 
 A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
+The same holds for a worker whose own device is unhealthy.
 """
 
 import math
@@ -48,7 +49,7 @@ class Evacuation:
 
     def leave_by(self, observed: Observed) -> float:
         """When the first of those that leave now has to have left, monotonic seconds; infinity if none leaves."""
-        return min((self.ending[observed.pods_by_name[worker].node] for worker in self.leaving), default=math.inf)
+        return min((self.ending.get(observed.pods_by_name[worker].node, math.inf) for worker in self.leaving), default=math.inf)
 
 
 NO_EVACUATION = Evacuation()
@@ -67,7 +68,7 @@ def plan_evacuation(
         known: `Evacuation.ending` of the plan before.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
-    if not ending:
+    if not ending and not any(pod.unhealthy for pod in observed.pods):
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
@@ -81,6 +82,9 @@ def plan_evacuation(
         if pod.node in ending:
             why[pod.name] = f"leaves node {pod.node}, which {announcement(observed.nodes[pod.node])}"
             leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
+        elif pod.unhealthy:
+            why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
+            leaves_at[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
