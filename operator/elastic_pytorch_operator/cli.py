@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             *MARKS,
             *parse_marks(options.sure_ends, Certainty.SURE),
             *parse_marks(options.soft_ends, Certainty.SOFT),
+            *parse_marks(options.sure_faults, Certainty.SURE, fault=True),
+            *parse_marks(options.soft_faults, Certainty.SOFT, fault=True),
         )
     except ValueError as error:
         parser.error(str(error))
@@ -88,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         "--sure-ends", type=_split, default=(), help=f"{form}, by which a node announces that it ends in two minutes"
     )
     run.add_argument("--soft-ends", type=_split, default=(), help=f"{form}, by which a node announces that it may end")
+    form = "further taints, labels and conditions, as key[=value][:effect],…"
+    run.add_argument("--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave")
+    run.add_argument("--soft-faults", type=_split, default=(), help=f"{form}, of nodes that new pods are to avoid")
     run.add_argument("--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue")
     timing = LeaseTiming()
     run.add_argument(

@@ -238,11 +238,10 @@ def test_common_labels_are_on_every_object_and_do_not_change_the_charts_own() ->
 
 
 @needs_helm
-def test_keys_that_announce_an_end_arrive_at_the_operator() -> None:
-    arguments = container_of(render('announcedEnds={"sure":["acme.io/a","acme.io/b=c:NoExecute"],"soft":["acme.io/d"]}'))[
-        "args"
-    ]
-    assert [a for a in arguments if "-ends=" in a] == ["--sure-ends=acme.io/a,acme.io/b=c:NoExecute", "--soft-ends=acme.io/d"]
+def test_keys_that_announce_an_end_or_report_a_fault_arrive_at_the_operator() -> None:
+    objects = render('announcedEnds={"sure":["a.io/a","a.io/b=c:NoExecute"]}', 'nodeFaults={"soft":["Up=False"]}')
+    arguments = [a for a in container_of(objects)["args"] if "-ends=" in a or "-faults=" in a]
+    assert arguments == ["--sure-ends=a.io/a,a.io/b=c:NoExecute", "--soft-faults=Up=False"]
 
 
 @needs_helm
@@ -332,7 +331,7 @@ def test_values_arrive_in_the_pod() -> None:
         "serviceAccount.annotation={}",
         'watchNamespaces="a,b"',
         'announcedEnds={"sure":["acme.io/going:Never"]}',
-        'announcedEnds={"maybe":[]}',
+        'nodeFaults={"maybe":[]}',
         'watchNamespaces=["a","a"]',
         'watchNamespaces=["A"]',
         'gangSchedulers=["Yunikorn"]',

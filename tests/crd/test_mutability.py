@@ -63,6 +63,7 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.checkpointPath": "/data/other",
     "scheduling.disruption": "Allow",
     "scheduling.gang": {"scheduler": "Kai", "queue": "team-a"},
+    "scheduling.rankTopologyKey": "example.com/block",
     "scheduling.scheduleTimeoutSeconds": 60,
     "scheduling.unitTopology": {"topologyKey": "topology.kubernetes.io/zone"},
     "rendezvous": {"backend": "operator", "port": 29700},

@@ -64,7 +64,7 @@ _KINDS: list[dict[str, Any]] = [
         "minReplicas": 2,
         "maxReplicas": 6,
         "unitReplicas": 2,
-        "scheduling": {"unitTopology": {"topologyKey": "rack"}},
+        "scheduling": {"unitTopology": {"topologyKey": "rack"}, "rankTopologyKey": "rack"},
     },
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},

@@ -7,6 +7,7 @@ changes any more, and checks after every plan what must always hold.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from elastic_pytorch_operator.api.times import write_time
@@ -18,6 +19,7 @@ from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECOND
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.planning.rounds.rank_order import domains_of
 from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices
@@ -156,6 +158,9 @@ class Simulation:
         for first in range(0, len(indices), self.job.unit_replicas):
             unit = list(unit_indices(indices[first], self.job.unit_replicas))
             assert indices[first : first + self.job.unit_replicas] == unit, f"a unit is torn: {round_}"
+        domains = domains_of(self.job, self.observe())
+        blocks = [domain for domain, _ in groupby(map(domains.get, round_.workers[:: self.job.unit_replicas]))]
+        assert len(blocks) == len(set(blocks)), f"a domain is torn: {round_}"
         assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, f"outside min..max: {round_}"
         assert round_.number > (self.round.number if self.round else 0), "round numbers must grow"
         for worker in round_.workers:
@@ -328,10 +333,11 @@ class Simulation:
         self.round = None
         self.connects_at = dict.fromkeys(self.agents, self.now) | dict(connects_at)
 
-    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None) -> None:
-        """Puts taints and labels on a node; those that it had are gone."""
+    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None, condition: str = "") -> None:
+        """Puts taints, labels and a condition on a node; those that it had are gone."""
         excluding = tuple(taint for taint in taints if taint.effect != "PreferNoSchedule")
-        self.nodes[node] = NodeView(node, labels=labels or {}, taints=excluding, end=announced_end(taints, labels or {}))
+        end = announced_end(taints, labels or {}, {condition: "True"})
+        self.nodes[node] = NodeView(node, labels=labels or {}, taints=excluding, end=end)
 
     def scale(self, wanted: int) -> None:
         self.job = replace(self.job, wanted=wanted, generation=self.job.generation + 1)

@@ -23,7 +23,7 @@ class NodeIndex:
     """All nodes, and those that have been removed while pods are on them.
 
     Attributes:
-        marks: the taints and labels that announce a node's end.
+        marks: the taints, labels and conditions that announce a node's end or report a fault.
     """
 
     marks: tuple[Mark, ...] = MARKS

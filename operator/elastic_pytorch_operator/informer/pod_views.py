@@ -77,6 +77,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         rendezvous=parse_count(labels.get(names.LABEL_RENDEZVOUS)) or 0,
         workload=annotations.get(kueue.ANNOTATION_WORKLOAD, ""),
         topology=not annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS),
+        unhealthy=_unhealthy_resources(status),
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         creation_time=metadata.get("creationTimestamp") or "",
     )
@@ -127,21 +128,21 @@ def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
 
     Args:
         node: the object.
-        marks: the taints and labels that announce a node's end.
+        marks: the taints, labels and conditions that announce a node's end or report a fault.
     """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
-    ready = next((c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"), "True")
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
     deleting = bool(metadata.get("deletionTimestamp"))
     return NodeView(
         name=metadata["name"],
-        ready=ready == "True",
+        ready=conditions.get("Ready", "True") == "True",
         unschedulable=unschedulable,
         labels=labels,
         taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
         allocatable=status.get("allocatable") or {},
-        end=announced_end(taints, labels, deleting=deleting, unschedulable=unschedulable, marks=marks),
+        end=announced_end(taints, labels, conditions, deleting=deleting, unschedulable=unschedulable, marks=marks),
     )
 
 
@@ -160,6 +161,16 @@ def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
     disrupted = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
     return disrupted or status.get("reason") in DISRUPTIONS
+
+
+def _unhealthy_resources(status: Manifest) -> str:
+    """The resources of which a device is unhealthy, as the kubelet hears from a device plugin or a DRA driver (KEP-4680).
+
+    Unknown is no fault: a plugin that restarts is not heard for a while.
+    """
+    reported = (r for c in status.get("containerStatuses") or () for r in c.get("allocatedResourcesStatus") or ())
+    found = {str(r.get("name")) for r in reported if any(d.get("health") == "Unhealthy" for d in r.get("resources") or ())}
+    return ", ".join(sorted(found))
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:

@@ -1,13 +1,20 @@
-"""What a node announces of its own end: the taints and labels of autoscalers, clouds and Kubernetes, and keys of the cluster's own.
+"""What a node announces of its own end, and which faults it reports.
 
-Sources: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go, Cluster Autoscaler utils/taints/taints.go, GKE's
-"Manage GKE node disruption for GPUs and TPUs", AKS' "Node auto-drain", and Kubernetes' well-known taints.
+That are taints, labels and conditions that autoscalers, clouds, Kubernetes and health monitors set, and keys of the cluster's own.
+
+Sources of ends: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go, Cluster Autoscaler utils/taints/taints.go,
+GKE's "Manage GKE node disruption for GPUs and TPUs", AKS' "Node auto-drain", and Kubernetes' well-known taints.
+
+Sources of faults: NVSentinel docs/INTEGRATIONS.md, EKS' "Automatically repair nodes", AKS' "Node Problem Detector in AKS nodes", and
+node-problem-detector config/kernel-monitor.json and config/systemd-monitor-counter.json.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from elastic_pytorch_operator.api.times import write_time
@@ -33,14 +40,15 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedEnd:
-    """The end of a node, as something in the cluster announces it.
+    """The end of a node, as something in the cluster announces it, or a fault of it that is as good as an end for those that train there.
 
     Attributes:
         by: what announces it, for people.
         certainty: how sure it is.
-        notice_seconds: from the announcement to the earliest end, if it is sure.
+        notice_seconds: from the announcement to the earliest end, if it is sure; infinite for a fault: nothing ends the node by then.
         at: when it comes, RFC 3339, if it is dated.
         taint: the taint that announces it; None: something else does.
+        fault: it is a fault.
     """
 
     by: str
@@ -48,10 +56,18 @@ class AnnouncedEnd:
     notice_seconds: float = NOTICE_SECONDS
     at: str = ""
     taint: Taint | None = None
+    fault: bool = False
+
+    def __str__(self) -> str:
+        """What the node does, to follow its name in a sentence."""
+        return f"{'reports a fault' if self.fault else 'announces its end'} by {self.by}"
 
 
 class Mark(NamedTuple):
-    """A taint or a label that announces an end; an empty value or effect stands for any, an effect for a taint."""
+    """A taint, a label or a condition that announces an end or reports a fault.
+
+    An empty value stands for any, and for the status True of a condition. An empty effect stands for any, an effect for a taint.
+    """
 
     key: str
     certainty: Certainty
@@ -59,12 +75,26 @@ class Mark(NamedTuple):
     effect: str = ""
     notice_seconds: float = NOTICE_SECONDS
     on: tuple[str, ...] = ("taint",)
+    fault: bool = False
+
+    def announcement(self, by: str, taint: Taint | None = None) -> AnnouncedEnd:
+        """What it announces on a node.
+
+        Args:
+            by: what bears it, for people.
+            taint: that, if it is a taint.
+        """
+        return AnnouncedEnd(by, self.certainty, self.notice_seconds, taint=taint, fault=self.fault)
+
+
+def _faults(certainty: Certainty, *keys: str, value: str = "", on: str = "condition") -> tuple[Mark, ...]:
+    return tuple(Mark(key, certainty, value, notice_seconds=math.inf, on=(on,), fault=True) for key in keys)
 
 
 _AWS = "aws-node-termination-handler"
 _GKE = "cloud.google.com"
 MAINTENANCE_TIME = f"{_GKE}/scheduled-maintenance-time"  # a label, seconds since 1970
-MARKS = (
+ENDS = (
     Mark(f"{_AWS}/spot-itn", Certainty.SURE),
     Mark(f"{_AWS}/asg-lifecycle-termination", Certainty.SURE),
     Mark(f"{_AWS}/scheduled-maintenance", Certainty.SURE),  # without a date: the handler sets it as it begins to drain
@@ -79,12 +109,47 @@ MARKS = (
     Mark("node.kubernetes.io/out-of-service", Certainty.SURE, notice_seconds=0.0),
     Mark("node.cloudprovider.kubernetes.io/shutdown", Certainty.SURE, notice_seconds=0.0),
 )
+# A sure fault breaks what trains on the node, or has it drained and repaired. Of a soft one those that train may not notice anything.
+FAULTS = (
+    # NVSentinel's examples of taints, which its users may choose, and the conditions that it sets for fatal errors alone. By its default
+    # rules, such a node is cordoned and drained.
+    *_faults(
+        Certainty.SURE,
+        *(f"nvidia.com/{name}" for name in ("gpu-xid-error", "gpu-nvlink-error", "syslog-xid-error", "gpu-error")),
+        on="taint",
+    ),
+    *_faults(
+        Certainty.SURE, *(f"Gpu{name}Watch" for name in ("Mem", "Pcie", "Inforom", "Sm", "Nvlink", "Mcu", "Pmu", "Driver"))
+    ),
+    *_faults(
+        Certainty.SURE, "SysLogsXIDError", "SysLogsSXIDError", "SysLogsGPUFallenOff", "NVSwitchFatalError", "NVSwitchDown"
+    ),
+    *_faults(Certainty.SURE, "CSPMaintenance"),
+    *_faults(Certainty.SOFT, "GpuThermalWatch", "GpuPowerWatch", "GpuCpusetWatch", "NVSwitchNonFatalError"),  # slow, not broken
+    # EKS repairs the node ten minutes later, or 30 minutes for the others, where its users have that on.
+    *_faults(Certainty.SURE, "AcceleratedHardwareReady", value="False"),
+    *_faults(Certainty.SOFT, "KernelReady", "NetworkingReady", "StorageReady", "ContainerRuntimeReady", value="False"),
+    # AKS. XIDErrors does not say which, and a few are a script's own. A scheduled event may be a freeze of seconds.
+    *_faults(Certainty.SURE, "GPUMissing", "NVLinkStatusInactive"),
+    *_faults(
+        Certainty.SOFT, "XIDErrors", "IBLinkFlapping", "GPUClockThrottling", "UnhealthyNvidiaDevicePlugin", "VMEventScheduled"
+    ),
+    # node-problem-detector, on any cloud: new pods may not start there.
+    *_faults(Certainty.SOFT, "KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown"),
+    *_faults(Certainty.SOFT, "FrequentKubeletRestart", "FrequentContainerdRestart", "FrequentDockerRestart"),
+)
+MARKS = (*ENDS, *FAULTS)
 
 
-def parse_marks(texts: Iterable[str], certainty: Certainty) -> tuple[Mark, ...]:
+def parse_marks(texts: Iterable[str], certainty: Certainty, *, fault: bool = False) -> tuple[Mark, ...]:
     """Marks of the cluster's own, written as `key`, `key=value`, `key:effect` or `key=value:effect`.
 
-    Without an effect, both taints and labels of that key announce an end.
+    Without an effect, both taints and labels of that key announce an end. A fault may be a condition's type, too.
+
+    Args:
+        texts: the marks.
+        certainty: of what they announce.
+        fault: they report faults, not ends.
 
     Raises:
         ValueError: one has no key, or an effect that Kubernetes does not have.
@@ -97,23 +162,26 @@ def parse_marks(texts: Iterable[str], certainty: Certainty) -> tuple[Mark, ...]:
             raise ValueError(
                 f"{text!r} is not key[=value][:effect] with an effect of NoSchedule, PreferNoSchedule or NoExecute"
             )
-        marks.append(Mark(key, certainty, value, effect, on=("taint",) if effect else ("taint", "label")))
+        on = ("taint",) if effect else ("taint", "label", "condition") if fault else ("taint", "label")
+        marks.append(Mark(key, certainty, value, effect, math.inf if fault else NOTICE_SECONDS, on, fault))
     return tuple(marks)
 
 
 def announced_end(
     taints: Iterable[Taint],
     labels: Mapping[str, str],
+    conditions: Mapping[str, str] = MappingProxyType({}),
     *,
     deleting: bool = False,
     unschedulable: bool = False,
     marks: Iterable[Mark] = MARKS,
 ) -> AnnouncedEnd | None:
-    """The surest and soonest end that a node announces; None: it announces none.
+    """The surest and soonest end that a node announces, or fault that it reports; None: neither.
 
     Args:
         taints: all of the node's, those with PreferNoSchedule included.
         labels: of the node.
+        conditions: the status of each, by its type.
         deleting: the Node object has a deletionTimestamp.
         unschedulable: the node is cordoned.
         marks: what announces an end, beside these.
@@ -125,9 +193,11 @@ def announced_end(
     for mark in marks:
         for taint in by_key.get(mark.key, ()) if "taint" in mark.on else ():
             if mark.value in ("", taint.value) and mark.effect in ("", taint.effect):
-                found.append(AnnouncedEnd(f"taint {mark.key}", mark.certainty, mark.notice_seconds, taint=taint))
+                found.append(mark.announcement(f"taint {mark.key}", taint))
         if "label" in mark.on and mark.key in labels and mark.value in ("", labels[mark.key]):
-            found.append(AnnouncedEnd(f"label {mark.key}={labels[mark.key]}", mark.certainty, mark.notice_seconds))
+            found.append(mark.announcement(f"label {mark.key}={labels[mark.key]}"))
+        if "condition" in mark.on and conditions.get(mark.key) == (mark.value or "True"):
+            found.append(mark.announcement(f"condition {mark.key}={conditions[mark.key]}"))
     if deleting:
         found.append(AnnouncedEnd("the deletion of the Node object", Certainty.SURE))
     if (date := labels.get(MAINTENANCE_TIME, "")).isdecimal() and len(date) <= 11:

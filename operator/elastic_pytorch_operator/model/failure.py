@@ -15,6 +15,7 @@ from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
+DEVICE_FAULT = "DeviceFault"  # as the agent reports a worker whose last words say that a device has failed
 OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
 # A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that it could not start.
 START_ERROR_CODES = (126, 127, 128)
@@ -139,6 +140,8 @@ def fault_of_worker(failure: Failure | None) -> Fault:
     """
     if failure is None:
         return Fault.ECHO
+    if failure.exception == DEVICE_FAULT:
+        return Fault.PLACE
     if failure.signal == "SIGKILL":
         return Fault.CODE if failure.exception == OUT_OF_MEMORY else Fault.OUTSIDE
     if failure.signal == "SIGTERM":
@@ -207,6 +210,11 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
         return True
     pod = observed.pods_by_name.get(worker)
     return pod is not None and pod.stock and pod.succeeded
+
+
+def has_device_fault(agent: AgentView | None) -> bool:
+    """Whether an agent reports that a device of its node has failed its workers."""
+    return agent is not None and agent.failure is not None and agent.failure.exception == DEVICE_FAULT
 
 
 def failed_members(observed: Observed) -> list[AgentView]:

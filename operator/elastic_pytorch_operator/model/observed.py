@@ -55,6 +55,7 @@ class PodView:
     rendezvous: int = 0  # the stock rendezvous that it was made for
     workload: str = ""  # by whose quota it runs
     topology: bool = False  # Kueue has chosen its node
+    unhealthy: str = ""  # the resources of which the kubelet calls a device of its unhealthy
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     creation_time: str = ""  # RFC 3339, the API server's time of day: it is compared only with that of other pods
 

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, group_policy, next_round
+from elastic_pytorch_operator.planning.rounds.rank_order import domains_of
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.spec.job import Job
@@ -85,6 +86,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         grow_at=may_grow_at(job, memory.grown_at),
         restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
+        domains=domains_of(job, observed),
     )
     policy = group_policy(job, target, memory.fit, _why_stopped(target))
     return next_round(current, judged.workers.candidates, policy, state, observed.now)

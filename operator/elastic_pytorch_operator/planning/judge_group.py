@@ -8,6 +8,7 @@ from elastic_pytorch_operator.model.failure import FailureRecord, dated
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
+from elastic_pytorch_operator.planning.failures.device_faults import judge_again
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, find_group_restart
 from elastic_pytorch_operator.planning.failures.memory_fit import judge_size
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
@@ -66,12 +67,14 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     dump_stacks = stall is not None and stall != memory.stall
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     memory = notice_spec(job, memory)
-    fit, failure = judge_size(memory.fit, target, observed, judge_round(observed, candidates))
+    failure = judge_again(workers.faults, judge_round(observed, candidates))
+    fit, failure = judge_size(memory.fit, target, observed, failure)
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     memory = replace(
         memory,
         suspects=workers.suspects,
+        faults=workers.faults,
         ending=workers.evacuation.ending,
         schedule=workers.schedule,
         preflight=workers.preflight.state,

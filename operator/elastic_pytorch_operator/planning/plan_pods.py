@@ -58,7 +58,7 @@ def pod_actions(
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
         left_out = workers.preflight.state.nodes.keys()
-        avoided = nodes_to_avoid(observed, job.template, {*memory.suspects, *starts.avoid}, left_out)
+        avoided = nodes_to_avoid(observed, job.template, workers.doubtful, left_out)
         actions += [
             CreatePod(
                 index,

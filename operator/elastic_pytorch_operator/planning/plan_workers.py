@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.planning.failures.device_faults import (
+    DeviceFaults,
+    displaced_by_faults,
+    doubtful_nodes,
+    find_device_faults,
+)
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory
@@ -36,6 +42,8 @@ class WorkerPlan:
         schedule: whether the job gives its places back for a while.
         preflight: which nodes are checked, and which are left out.
         replicas: which pods come and go.
+        faults: devices that have failed workers.
+        doubtful: nodes that new pods keep away from if others have room.
     """
 
     candidates: Sequence[Candidate]
@@ -45,6 +53,8 @@ class WorkerPlan:
     schedule: ScheduleWait
     preflight: PreflightStep
     replicas: Replicas
+    faults: DeviceFaults
+    doubtful: frozenset[str]
 
     @property
     def recheck_at(self) -> float | None:
@@ -66,10 +76,15 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
     candidates = hold_unchecked(job, observed, assessed, preflight.state)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
-    avoided, outdated = {*suspects, *starts.avoid}, outdated_pods(job, observed)
+    faults = find_device_faults(memory.faults, observed)
+    avoided, outdated = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed)}, outdated_pods(job, observed)
     evacuation = plan_evacuation(job, target, observed, candidates, memory.ending)
     schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
-    displaced = {*displaced_pods(observed, target.quota), *preflight.state.failed}
+    displaced = {
+        *displaced_pods(observed, target.quota),
+        *preflight.state.failed,
+        *displaced_by_faults(faults, observed),
+    }
     nodes = without_left_out(observed.nodes, preflight.state)
     replicas = give_back(
         plan_replicas(
@@ -91,4 +106,4 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
     if replicas.victims:
         assessed = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
         candidates = hold_unchecked(job, observed, assessed, preflight.state)
-    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, preflight, replicas)
+    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, preflight, replicas, faults, frozenset(avoided))

@@ -16,6 +16,7 @@ OWN = (
     "prepare",
     "spares",
     "unitReplicas",
+    "scheduling.rankTopologyKey",
     "scheduling.scheduleTimeoutSeconds",
     "resizePolicy.allowedReplicas",
     "resizePolicy.autoscale",

@@ -1,4 +1,4 @@
-"""`spec.scheduling`: the gang of a job's pods, where units are placed, how long places are held, and whether autoscalers may take one."""
+"""`spec.scheduling`: gangs, where units are placed, the order of ranks, how long places are held, and whether autoscalers may take one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ class Scheduling:
         timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
         disruption: whether an autoscaler may take a worker's node away to save cost.
         unit_topology: where the pods of a unit are placed; None: like others.
+        rank_topology_key: the label of nodes that orders the ranks; empty: none does.
     """
 
     gang: GangScheduler | None = None
@@ -44,6 +45,7 @@ class Scheduling:
     timeout_seconds: int | None = None
     disruption: str = FORBID
     unit_topology: UnitTopology | None = None
+    rank_topology_key: str = ""
 
 
 NO_SCHEDULING = Scheduling()
@@ -66,7 +68,11 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
     if disruption not in (ALLOW, FORBID):
         raise InvalidJob(f"{PATH}.disruption", f"must be {ALLOW} or {FORBID}, not {disruption}")
-    return Scheduling(gang, queue, timeout_seconds, disruption, _read_unit_topology(spec, fields))
+    rank_topology_key = fields.get("rankTopologyKey")
+    if rank_topology_key is not None and not (isinstance(rank_topology_key, str) and rank_topology_key):
+        raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
+    unit_topology = _read_unit_topology(spec, fields)
+    return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "")
 
 
 def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> UnitTopology | None:

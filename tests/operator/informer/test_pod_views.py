@@ -55,6 +55,22 @@ def test_views_read_nothing_that_is_taken_from_listed_pods() -> None:
         assert len(str(reduced["spec"])) < 250
 
 
+@pytest.mark.parametrize(
+    ("health", "unhealthy"), [("Healthy", ""), ("Unknown", ""), (None, ""), ("Unhealthy", "claim:gpus/gpu, nvidia.com/gpu")]
+)
+def test_unhealthy_devices_of_a_pod(health: str | None, unhealthy: str) -> None:
+    well = {"resourceID": "GPU-1", "health": "Healthy"}
+    reported = [
+        {"name": "nvidia.com/gpu", "resources": [well, {"resourceID": "GPU-2", "health": health}]},
+        {"name": "claim:gpus/gpu", "resources": [{"resourceID": "driver/pool/gpu-3", "health": health}]},
+        {"name": "nvidia.com/nic"},
+    ]
+    status = container(running={})
+    status["containerStatuses"][0]["allocatedResourcesStatus"] = reported
+    pod = a_pod_object({"phase": "Running", **status})
+    assert view_pod(pod, seen_at=5.0).unhealthy == view_pod(reduce_pod(pod), seen_at=5.0).unhealthy == unhealthy
+
+
 def test_running_pod() -> None:
     view = view_pod(a_pod_object({"phase": "Running", "podIP": "10.0.0.7", **container(running={})}), seen_at=5.0)
     assert (view.index, view.started, view.address, view.ended, view.created_at) == (2, True, "10.0.0.7", False, 5.0)

@@ -1,13 +1,16 @@
-"""What the taints and labels of a node announce."""
+"""What the taints, labels and conditions of a node announce, and which faults they report."""
 
+import math
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.announced_ends import (
+    FAULTS,
     MARKS,
     NOTICE_SECONDS,
     AnnouncedEnd,
     Certainty,
+    Mark,
     Taint,
     announced_end,
     parse_marks,
@@ -48,6 +51,47 @@ def test_end_of_a_node(node: dict[str, Any], certainty: Certainty, notice_second
     end = announced_end(**node)
     assert end is not None
     assert (end.certainty, end.notice_seconds) == (certainty, notice_seconds)
+
+
+def reporting(condition: str, status: str = "True") -> dict[str, Any]:
+    return {"taints": [], "labels": {}, "conditions": {"Ready": "True", condition: status}}
+
+
+@pytest.mark.parametrize(
+    ("node", "by", "certainty"),
+    [
+        (tainted("nvidia.com/gpu-xid-error", "true"), "taint nvidia.com/gpu-xid-error", SURE),
+        (tainted("nvidia.com/gpu-error", "fatal", "NoExecute"), "taint nvidia.com/gpu-error", SURE),
+        (reporting("GpuMemWatch"), "condition GpuMemWatch=True", SURE),
+        (reporting("SysLogsGPUFallenOff"), "condition SysLogsGPUFallenOff=True", SURE),
+        (reporting("GpuThermalWatch"), "condition GpuThermalWatch=True", SOFT),
+        (reporting("AcceleratedHardwareReady", "False"), "condition AcceleratedHardwareReady=False", SURE),
+        (reporting("StorageReady", "False"), "condition StorageReady=False", SOFT),
+        (reporting("GPUMissing"), "condition GPUMissing=True", SURE),
+        (reporting("XIDErrors"), "condition XIDErrors=True", SOFT),
+        (reporting("KernelDeadlock"), "condition KernelDeadlock=True", SOFT),
+        (reporting("ReadonlyFilesystem"), "condition ReadonlyFilesystem=True", SOFT),
+        (reporting("FrequentKubeletRestart"), "condition FrequentKubeletRestart=True", SOFT),
+    ],
+)
+def test_fault_of_a_node(node: dict[str, Any], by: str, certainty: Certainty) -> None:
+    assert announced_end(**node) == AnnouncedEnd(
+        by, certainty, math.inf, taint=node["taints"][0] if node["taints"] else None, fault=True
+    )
+
+
+@pytest.mark.parametrize("mark", FAULTS, ids=lambda mark: mark.key)
+def test_no_fault_is_reported_by_a_node_that_is_well(mark: Mark) -> None:
+    well = "True" if mark.value == "False" else "False"
+    for status in (well, "Unknown", ""):
+        assert announced_end(**reporting(mark.key, status)) is None
+    assert announced_end(**labelled(mark.key, mark.value or "True")) is None
+
+
+def test_end_counts_before_a_fault() -> None:
+    node = reporting("GpuMemWatch") | tainted("karpenter.sh/disrupted")
+    assert str(announced_end(**node)) == "announces its end by taint karpenter.sh/disrupted"
+    assert str(announced_end(**reporting("GpuMemWatch"))) == "reports a fault by condition GpuMemWatch=True"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +155,23 @@ def test_keys_of_the_cluster_s_own(text: str, node: dict[str, Any], *, announces
     for certainty in (SURE, SOFT):
         end = announced_end(**node, marks=(*MARKS, *parse_marks([text], certainty)))
         assert (end.certainty if end else None) == (certainty if announces else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "reports"),
+    [
+        ("AcmeFabricDown", reporting("AcmeFabricDown"), True),
+        ("AcmeFabricDown", reporting("AcmeFabricDown", "False"), False),
+        ("AcmeFabricReady=False", reporting("AcmeFabricReady", "False"), True),
+        ("AcmeFabricReady=False", reporting("AcmeFabricReady"), False),
+        ("acme.io/broken", tainted("acme.io/broken"), True),
+        ("acme.io/broken:NoExecute", reporting("acme.io/broken"), False),
+    ],
+)
+def test_faults_of_the_cluster_s_own(text: str, node: dict[str, Any], *, reports: bool) -> None:
+    end = announced_end(**node, marks=parse_marks([text], SURE, fault=True))
+    assert (end is not None and end.fault) == reports
+    assert announced_end(**reporting("acme"), marks=parse_marks(["acme"], SURE)) is None, "no condition announces an end"
 
 
 @pytest.mark.parametrize("text", ["", "=yes", ":NoSchedule", "acme.io/going:Sometimes"])

@@ -1,13 +1,15 @@
 """Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
 
 The rules are asserted by the simulation after every plan: the size is within min..max, no two workers of a round have one index,
-units are whole and in order, round numbers grow, no ended pod is a member.
+units are whole and in order, those of one rack have consecutive ranks, round numbers grow, no ended pod is a member.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
+from elastic_pytorch_operator.model.failure import DEVICE_FAULT
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -34,12 +36,14 @@ EVENT = st.one_of(
     st.tuples(st.just("node removed"), st.integers(0, 2)),
     st.tuples(st.just("cordon"), st.integers(0, 2)),
     st.tuples(st.just("node announces"), st.integers(0, 11)),
+    st.tuples(st.just("node is faulty"), st.integers(0, 5)),
     st.tuples(st.just("restart operator"), st.just(0)),
     st.tuples(st.just("node rejects"), st.integers(0, 2)),
     st.tuples(st.just("node accepts"), st.integers(0, 2)),
     st.tuples(st.just("all nodes not ready"), st.just(0)),
     st.tuples(st.just("policy refuses"), st.integers(0, 1)),
     st.tuples(st.just("writes fail"), st.integers(1, 5)),
+    st.tuples(st.just("device fails"), WORKER),
     st.tuples(st.just("exit with 42"), WORKER),
     st.tuples(st.just("end with 43"), WORKER),
     st.tuples(st.just("evict"), WORKER),
@@ -57,6 +61,7 @@ TAINTS = (
     (),
 )
 LABELS = ({}, {}, {}, {"cloud.google.com/active-node-maintenance": "ONGOING"})
+RACKS = {"node-0": {"rack": "r1"}, "node-1": {"rack": "r2"}}  # the third one is in none
 
 
 def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PLR0915
@@ -83,7 +88,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.hung_nodes.add(node)
         case "node back":
             simulation.hung_nodes.discard(node)
-            simulation.nodes[node] = NodeView(node)
+            simulation.nodes[node] = NodeView(node, labels=RACKS.get(node, {}))
         case "node not ready":
             simulation.nodes[node] = NodeView(node, ready=False)
         case "node removed":
@@ -92,6 +97,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.nodes[node] = NodeView(node, unschedulable=True, end=announced_end([], {}, unschedulable=True))
         case "node announces":
             simulation.announce(node, *TAINTS[number // 3], labels=LABELS[number // 3])
+        case "node is faulty":
+            simulation.announce(node, labels=RACKS.get(node, {}), condition=("GpuMemWatch", "GpuThermalWatch")[number // 3])
         case "restart operator":
             simulation.restart_operator()
         case "node rejects":
@@ -104,6 +111,8 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.refusing = bool(number)
         case "writes fail":
             simulation.failing_writes = number
+        case "device fails" if names:
+            simulation.fail_worker(names[number % len(names)], "a device has failed", exception=DEVICE_FAULT)
         case "exit with 42" if names:
             simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
         case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:
@@ -118,19 +127,20 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
     simulation.reconcile()
 
 
-@pytest.mark.parametrize("unit", [1, 2])
+@pytest.mark.parametrize(("unit", "scheduling"), [(1, {}), (2, {"rankTopologyKey": "rack"})])
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
 @example(
     events=[("scale", 5), ("wait", 5), ("wait", 20), ("writes fail", 1), ("spares", 0)], sidecars=False, pauses=False, spares=2
 )
 def test_converges_and_never_breaks_a_rule(
-    unit: int, events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int
+    unit: int, scheduling: dict[str, Any], events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int
 ) -> None:
     growth = {"minSecondsBetweenGrowths": 10 if pauses else 0}
     sizes = {"replicas": 3 * unit, "minimum": 2 * unit, "maximum": 5 * unit, "spares": spares * unit, "unitReplicas": unit}
-    job = a_job(**sizes, failurePolicy=POLICY, resizePolicy=growth)
+    job = a_job(**sizes, failurePolicy=POLICY, resizePolicy=growth, scheduling=scheduling)
     simulation = Simulation(job, sidecars=sidecars, pods_per_node=3 * unit)
+    simulation.nodes = {name: NodeView(name, labels=RACKS.get(name, {})) for name in simulation.nodes}
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)

@@ -26,6 +26,7 @@ from tests.operator.builders import a_manifest
             {"unitTopology": {"topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}},
             Scheduling(unit_topology=UnitTopology("rack", required=False)),
         ),
+        ({"rankTopologyKey": "example.com/rack"}, Scheduling(rank_topology_key="example.com/rack")),
     ],
 )
 def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Scheduling) -> None:
@@ -46,6 +47,8 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
         ({"gang": {"scheduler": "Volcano", "queue": 1}}, ".gang.queue", "must be the name of a queue"),
         ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
         ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
+        ({"rankTopologyKey": ""}, ".rankTopologyKey", "must be a label of nodes, not ''"),
+        ({"rankTopologyKey": ["rack"]}, ".rankTopologyKey", "must be a label of nodes"),
     ],
 )
 def test_what_does_not_go_together_is_refused(fields: object, path: str, problem: str) -> None:

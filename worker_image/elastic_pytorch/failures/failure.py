@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.failures import last_words
+from elastic_pytorch.failures.device_faults import DEVICE_FAULT, find_fault
 
 MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
@@ -115,7 +116,10 @@ def describe(
         traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
     exception = last_words.EXCEPTION.match(message) if traceback else None
     known = exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else ""
-    return bounded(Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback))
+    failure = bounded(Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback))
+    if fault := find_fault(f"{failure.message}\n{failure.traceback}"):
+        return bounded(replace(failure, exception=DEVICE_FAULT, message=f"a device has failed ({fault}): {failure.message}"))
+    return failure
 
 
 def bounded(failure: Failure) -> Failure:

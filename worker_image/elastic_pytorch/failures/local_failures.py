@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from elastic_pytorch.failures.device_faults import DEVICE_FAULT
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.peer_errors import is_echo
 
@@ -42,7 +43,7 @@ class LocalFailures:
 
 
 def _is_echo(failure: Failure) -> bool:
-    return is_echo(
+    return failure.exception != DEVICE_FAULT and is_echo(
         exit_code=failure.exit_code,
         signal=failure.signal,
         exception=failure.exception,

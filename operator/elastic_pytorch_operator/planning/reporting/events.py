@@ -127,11 +127,11 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
 
 
 def record_announcements(observed: Observed, announced: Iterable[str]) -> list[RecordEvent]:
-    """Returns one event for each node that has just announced its end."""
+    """Returns one event for each node that has just announced its end, or reported a fault."""
     events = []
     for name in announced:
         workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
-        note = f"Node {name} announces its end by {announcement(observed.nodes[name])}. On it: {workers}"
+        note = f"Node {name} {announcement(observed.nodes[name])}. On it: {workers}"
         events.append(RecordEvent(names.NODE_ENDING, note))
     return events
 

@@ -13,19 +13,20 @@ The rules (docs/rounds.md describes them in full):
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
 - **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
 
-Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices.
+Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (rank_order.py).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
-from elastic_pytorch_operator.planning.rounds.membership import assign_ranks, choose_group
+from elastic_pytorch_operator.planning.rounds.membership import choose_group
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
+from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
@@ -117,6 +118,7 @@ class GroupState:
         grow_at: newcomers make no round of their own before, monotonic seconds.
         restart: why all workers are replaced, so that the group stops; None: they are not.
         eviction: why it has less quota, if some is taken back; None: none is.
+        domains: by worker, the domain of its node (rank_order.py).
     """
 
     last_number: int = 0
@@ -128,6 +130,7 @@ class GroupState:
     grow_at: float = 0.0
     restart: Cause | None = None
     eviction: Cause | None = None
+    domains: Mapping[str, str] = field(default_factory=dict)
 
 
 def next_round(
@@ -160,7 +163,7 @@ def next_round(
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         if policy.preflight and reason in FAULTS:
             group, cause = (), f"{cause}; the nodes are checked first"
-        ranked = assign_ranks(members, group, current.store_port if current else 0, policy.unit)
+        ranked = assign_ranks(members, group, current.store_port if current else 0, policy.unit, state.domains)
         port = (ranked[0].port if ranked else 0) or policy.port
         order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or state.finishing)
         return Decision(

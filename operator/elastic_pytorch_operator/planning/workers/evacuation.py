@@ -2,6 +2,9 @@
 
 If those do not become ready in time, the workers leave before the node ends: the group stops them at a step boundary, which no end without
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
+
+A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
+The same holds for a worker whose own device is unhealthy.
 """
 
 import math
@@ -46,7 +49,7 @@ class Evacuation:
 
     def leave_by(self, observed: Observed) -> float:
         """When the first of those that leave now has to have left, monotonic seconds; infinity if none leaves."""
-        return min((self.ending[observed.pods_by_name[worker].node] for worker in self.leaving), default=math.inf)
+        return min((self.ending.get(observed.pods_by_name[worker].node, math.inf) for worker in self.leaving), default=math.inf)
 
 
 NO_EVACUATION = Evacuation()
@@ -65,7 +68,7 @@ def plan_evacuation(
         known: `Evacuation.ending` of the plan before.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
-    if not ending:
+    if not ending and not any(pod.unhealthy for pod in observed.pods):
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
@@ -77,8 +80,11 @@ def plan_evacuation(
         if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
             continue
         if pod.node in ending:
-            why[pod.name] = f"leaves node {pod.node}, which announces its end by {announcement(observed.nodes[pod.node])}"
+            why[pod.name] = f"leaves node {pod.node}, which {announcement(observed.nodes[pod.node])}"
             leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
+        elif pod.unhealthy:
+            why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
+            leaves_at[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
     size = len(observed.ranks)
@@ -93,12 +99,14 @@ def plan_evacuation(
         waiting = [worker for worker in waiting if leaves_at[worker] > observed.now + TOGETHER_SECONDS]
         first_leaves_at = earliest(*(leaves_at[worker] for worker in waiting))
     staying = {} if whole else {worker: why.pop(worker) for worker in waiting}
-    return Evacuation(ending, announced, staying, why, earliest(first_leaves_at if staying else None, *rechecks))
+    if staying and first_leaves_at is not None and first_leaves_at < math.inf:
+        rechecks.append(first_leaves_at)
+    return Evacuation(ending, announced, staying, why, earliest(*rechecks))
 
 
 def announcement(node: NodeView) -> str:
-    """What announces the end of a node that announces one."""
-    return node.end.by if node.end else ""
+    """What a node announces, to follow its name in a sentence."""
+    return str(node.end or "")
 
 
 def seconds_left(end: AnnouncedEnd, time: str) -> float | None:

@@ -12,7 +12,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_worker, has_succeeded, is_unprepared
+from elastic_pytorch_operator.model.failure import (
+    Fault,
+    describe_end,
+    fault_of_worker,
+    has_device_fault,
+    has_succeeded,
+    is_unprepared,
+)
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
 from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
@@ -48,7 +55,7 @@ class Candidate:
         recheck_at: when its liveness may change without any further event; None: never.
         unchecked: it would be ready, but its node has not passed its check.
         unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
-        gives_up: its torchrun has failed as often as its own budget allows, and ends.
+        gives_up: it is in no further round: its torchrun has failed as often as its own budget allows, or a device has failed it.
         succeeded: it has done its work.
     """
 
@@ -137,7 +144,7 @@ def assess_workers(
                 created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
                 unheard=assessment.unheard,
-                gives_up=agent.gives_up if agent else False,
+                gives_up=agent is not None and (agent.gives_up or (failed and has_device_fault(agent))),
                 succeeded=has_succeeded(name, observed),
             )
         )

@@ -1,5 +1,6 @@
 """Workers leave nodes that announce their end: after their replacements are ready, or in time."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -117,6 +118,14 @@ def test_end_that_is_soft_or_far_away_makes_nobody_leave(
     assert decision.recheck_at == recheck_at
 
 
+def test_worker_on_a_faulty_node_waits_for_its_replacement_however_long_that_takes() -> None:
+    fault = AnnouncedEnd("condition GpuMemWatch=True", Certainty.SURE, math.inf, fault=True)
+    why = {"w1": "leaves node node-1, which reports a fault by condition GpuMemWatch=True"}
+    assert decide(fault) == Evacuation({"node-1": math.inf}, ["node-1"], why, {}, None)
+    assert decide(fault, ready=[1]).leaving == why
+    assert decide(replace(fault, certainty=Certainty.SOFT)) == Evacuation()
+
+
 # In the course of a job.
 
 
@@ -162,6 +171,36 @@ def test_job_leaves_in_time_where_there_is_no_room_for_a_replacement() -> None:
     assert simulation.declared[-1].orderly_since == 1, "the group stops at a step boundary"
     simulation.settle(60)
     assert len(simulation.pods) == 3, "one waits for a place"
+
+
+def test_fault_of_a_node_costs_one_round_in_which_nobody_is_missing() -> None:
+    simulation = running(replicas=3)
+    node, leaving = node_of(simulation, 1), simulation.members[1]
+    simulation.announce(node, condition="SysLogsXIDError")
+    simulation.reconcile()
+    [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
+    assert event.note == f"Node {node} reports a fault by condition SysLogsXIDError=True. On it: {leaving}"
+    simulation.settle(20)
+    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert leaving not in simulation.pods
+    assert all(pod.node != node for pod in simulation.pods.values())
+    assert simulation.job.status["failures"] == 0
+
+
+def test_job_stays_on_a_faulty_node_while_there_is_no_room_elsewhere() -> None:
+    simulation = running(replicas=3, minimum=1)
+    simulation.pods_per_node = 1
+    node = node_of(simulation, 1)
+    simulation.announce(node, condition="GpuMemWatch")
+    simulation.settle(600)
+    assert [round_.size for round_ in simulation.declared] == [3]
+    made = simulation.made
+    simulation.settle(120)
+    assert simulation.made == made, "no pod is created again and again"
+    simulation.pods_per_node = 2
+    simulation.settle(30)
+    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert all(pod.node != node for pod in simulation.pods.values())
 
 
 @pytest.mark.parametrize("seconds", [1, 30])

@@ -1,0 +1,55 @@
+"""`scheduling.rankTopologyKey`: a job on nodes of two racks trains with each rack's workers side by side, whatever becomes of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_pytorch_operator.model.observed import NodeView
+
+from tests.operator.builders import a_job
+from tests.operator.simulation import Simulation
+
+RACKS = {"node-0": "r1", "node-1": "r2", "node-2": "r1", "node-3": ""}
+
+
+def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
+    """A job that trains on nodes of two racks, and a node without one; the scheduler spreads its pods."""
+    nodes = {name: NodeView(name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()}
+    sizes = {"replicas": 6, "minimum": 2, "maximum": 8, "scheduling": {"rankTopologyKey": "rack"}}
+    simulation = Simulation(a_job(**{**sizes, **fields}), nodes=nodes)
+    simulation.settle(10)
+    return simulation
+
+
+def members(simulation: Simulation) -> list[tuple[int, str]]:
+    """The index of each member, and its node."""
+    return [(simulation.pods[name].index, simulation.pods[name].node) for name in simulation.members]
+
+
+FIRST = [(0, "node-0"), (2, "node-2"), (4, "node-0"), (1, "node-1"), (5, "node-1"), (3, "node-3")]
+
+
+def test_workers_of_a_rack_are_side_by_side() -> None:
+    assert members(on_racks()) == FIRST
+
+
+def test_lost_worker_and_its_replacement_move_few_others() -> None:
+    simulation = on_racks()
+    simulation.kill_pod(simulation.members[0])
+    simulation.settle(0.5)
+    assert [index for index, _ in members(simulation)] == [4, 2, 5, 1, 3]
+    simulation.settle(10)
+    assert [index for index, _ in members(simulation)] == [2, 4, 0, 1, 5, 3], "w4 has no other port yet: it is not first again"
+
+
+def test_unknown_node_is_in_no_rack() -> None:
+    simulation = on_racks()
+    del simulation.nodes["node-1"]
+    simulation.kill_pod(simulation.members[0])
+    simulation.settle(0.5)
+    assert [index for index, _ in members(simulation)] == [4, 2, 3, 1, 5]
+
+
+def test_units_are_side_by_side_by_their_first_worker() -> None:
+    simulation = on_racks({"node-0": "r1", "node-1": "r1", "node-2": "r2", "node-3": "r2"}, unitReplicas=2)
+    assert [index for index, _ in members(simulation)] == [0, 1, 4, 5, 2, 3]
+    assert [node for index, node in members(simulation) if index % 2 == 0] == ["node-0", "node-0", "node-2"]

@@ -1,0 +1,65 @@
+"""Words of the driver and of CUDA that tell of a broken device, and those that do not."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from elastic_pytorch.failures.device_faults import DEVICE_FAULT, find_fault
+from elastic_pytorch.failures.failure import describe
+from elastic_pytorch.failures.local_failures import LocalFailures
+
+ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+NCCL = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error\n"
+    "ncclUnhandledCudaError: Call to CUDA or HIP function failed.\nLast error:\n"
+    "Cuda failure 214 'uncorrectable ECC error encountered'"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (ECC, "an uncorrectable ECC error"),
+        (NCCL, "an uncorrectable ECC error"),
+        ("CUDA error: uncorrectable NVLink error detected during the execution", "an uncorrectable NVLink error"),
+        ("NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus.", "Xid 79, the GPU has fallen off the bus"),
+        ("NVRM: Xid (PCI:0000:2b:00): 13, x\nNVRM: Xid (PCI:0000:2b:00): 48, pid=7", "Xid 48, double bit ECC error"),
+        ("NVRM: Xid (PCI:0002:00:00): 119, pid=1582259, name=nvc:[driver], Timeout after 6s", "Xid 119, GSP timeout"),
+        ("Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.", "the GPU is lost"),
+        ("NVRM: Xid (PCI:0000:2b:00): 31, pid=7, MMU Fault", ""),
+        ("NVRM: Xid (PCI:0000:2b:00): 99999999, x", ""),
+        ("CUDA error: device-side assert triggered", ""),
+        ("CUDA error: an illegal memory access was encountered", ""),
+        ("CUDA error: unspecified launch failure", ""),
+        ("torch.OutOfMemoryError: CUDA out of memory.", ""),
+        ("Xid 79", ""),
+        ("", ""),
+    ],
+)
+def test_fault_of_a_device(words: str, fault: str) -> None:
+    assert find_fault(words) == fault
+
+
+def test_failure_of_a_device_is_reported_as_such(tmp_path: Path) -> None:
+    error_file = tmp_path / "error.json"
+    error_file.write_text(json.dumps({"message": {"message": ECC, "extraInfo": {"py_callstack": f"Traceback …\n{ECC}"}}}))
+    failure = describe(local_rank=0, rank=1, pid=7, exit_code=1, error_file=str(error_file))
+    assert failure.exception == DEVICE_FAULT
+    assert failure.message == f"a device has failed (an uncorrectable ECC error): {ECC}"
+    aborted = describe(local_rank=0, rank=1, pid=7, exit_code=-signal.SIGABRT, stderr=f"terminate called\n  what():  {ECC}\n")
+    assert (aborted.exception, aborted.signal) == (DEVICE_FAULT, "SIGABRT")
+
+
+def test_failure_of_a_device_is_the_cause_although_a_peer_has_failed_before() -> None:
+    failures = LocalFailures()
+    failures.add(
+        describe(local_rank=0, rank=0, pid=7, exit_code=1, stderr="  x\nRuntimeError: gloo: Connection closed by peer\n")
+    )
+    failures.add(describe(local_rank=1, rank=1, pid=8, exit_code=1, stderr=f"  x\n{NCCL}\n"))
+    assert failures.in_order()[0].local_rank == 1
+
+
+def test_words_of_a_script_long_before_its_failure_do_not_count() -> None:
+    stderr = f"{ECC}\n" + "x" * 4000 + "\n  f()\nValueError: boom\n"
+    assert describe(local_rank=0, rank=0, pid=7, exit_code=1, stderr=stderr).exception == "ValueError"
