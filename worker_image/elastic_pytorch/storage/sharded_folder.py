@@ -63,8 +63,8 @@ def partial_path(folder: Path, version: StateVersion, token: int) -> Path:
 
 
 def new_token() -> int:
-    """Returns a number that no other write has."""
-    return secrets.randbits(62)
+    """Returns a number that no other write has, at least 1."""
+    return 1 + secrets.randbits(62)
 
 
 def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> None:

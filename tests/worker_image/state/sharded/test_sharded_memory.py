@@ -117,6 +117,20 @@ def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(has_folder: b
     torch.testing.assert_close(outcomes[0], undisturbed[begun])
 
 
+def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_path: Path) -> None:
+    folder, whole = tmp_path / "checkpoints", tmp_path / "whole"
+    whole.mkdir()
+    folder.symlink_to(whole)
+    with pods(2) as servers:
+        [(_, outcomes), *_] = run_pods(servers, 1, train, folder, 6, True, 0.0)
+        folder.unlink()
+        folder.symlink_to("/proc/tty")  # can be listed, and written by nobody
+        del servers[0]
+        [(begun, after)] = run_pods(servers, 1, train, folder, 8, False)
+        assert begun == 6
+        torch.testing.assert_close(after[0], outcomes[6])
+
+
 def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float]]:
     """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default."""
     os.environ["ELASTIC_PYTORCH_NODE"] = node or f"node-{dist.get_rank()}"

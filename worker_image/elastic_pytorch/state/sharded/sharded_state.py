@@ -143,8 +143,6 @@ class ShardedState(State):
         refuse_unlike(group, {"State": self._identity.description})
         self._stages = agree_on_stages(group, describe(self._objects))
         refuse_states_of_their_own(group, self._identity.key, self._objects)
-        if self._path is not None:
-            refuse_unshared(self._path, self._group)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
@@ -152,6 +150,8 @@ class ShardedState(State):
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
         known = self._peers.newest if self._peers is not None else NONE
         on_disk, generation = claim_folder(self._path, known.generation, self._group)
+        if self._path is not None:
+            refuse_unshared(self._path, self._group, begins=max(in_memory, on_disk) == NONE)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step

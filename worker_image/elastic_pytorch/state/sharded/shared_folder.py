@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.state.restore import NONE, claim
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -36,11 +37,16 @@ def refuse_url(folder: str | os.PathLike[str] | None, kind: str) -> None:
         )
 
 
-def refuse_unshared(folder: Path, group: Any) -> None:
+def refuse_unshared(folder: Path, group: Any, *, begins: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
+    Args:
+        folder: of the checkpoints.
+        group: of a backend that sends CPU tensors; None: the default group.
+        begins: whether the training does. Later on, a folder that takes no writes may take some again, and the training need not wait.
+
     Raises:
-        OSError: on all ranks alike: a rank does not see it in time, or rank 0 cannot write it.
+        OSError: on all ranks alike: a rank does not see it in time; or the training begins, and rank 0 cannot write it.
     """
 
     def leave_token() -> int:
@@ -49,6 +55,9 @@ def refuse_unshared(folder: Path, group: Any) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{_TOKEN}{token:016x}").write_bytes(b"")
         except OSError as error:
+            if not begins:
+                logger.warning("cannot write to %s: %s; training goes on, without checkpoints until it can be", folder, error)
+                return 0
             raise OSError(
                 error.errno or errno.EIO,
                 f"rank 0 cannot write to {folder}, so no checkpoint could be saved: {error.strerror}. Mount a volume there that is "
@@ -56,7 +65,9 @@ def refuse_unshared(folder: Path, group: Any) -> None:
             ) from error
         return token
 
-    path = folder / f"{_TOKEN}{first_does(leave_token, group):016x}"
+    if not (token := first_does(leave_token, group)):
+        return
+    path = folder / f"{_TOKEN}{token:016x}"
     try:
         until_seen(path.stat)
         lacks = 0
