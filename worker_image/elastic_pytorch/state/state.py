@@ -372,8 +372,8 @@ class State(Registered):
         if moment - self._reported_at < REPORT_SECONDS and self._step != self._total:
             report(step=self._step)
             return
-        self._reported_at = moment
-        flushed = None
+        self._reported_at, flushed = moment, None
+        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = agent_link.pod_client().flushed(self._name)
             self._complain()
@@ -381,7 +381,7 @@ class State(Registered):
         report(
             step=self._step,
             total=self._total,
-            loss=loss.detach() if isinstance(loss, torch.Tensor) else loss,
+            loss=loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
             samples_per_step=next(filter(None, samples), None),
