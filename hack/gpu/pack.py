@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
 ADAPTERS = ("deepspeed", "lightning", "transformers")  # parts of the package that import a framework, for scripts that use it
+EXTRAS = {"obstore"}  # imported only where a script keeps its checkpoints in object storage
 OURS = {"elastic_pytorch", "gpu", "tests"}
 
 
@@ -49,7 +50,7 @@ def package_files() -> list[Path]:
 def lacking(files: Iterable[Path]) -> set[str]:
     """The packages that files import and that a Python with torch need not have."""
     names = {name.partition(".")[0] for path in files for name in imports(path)}
-    return names - OURS - {"torch"} - set(sys.stdlib_module_names)
+    return names - OURS - EXTRAS - {"torch"} - set(sys.stdlib_module_names)
 
 
 def pack(folder: Path) -> None:

@@ -40,6 +40,7 @@ LIBRARY: Mapping[str, Sequence[str]] = {
     "torch": ("Tensor._version", "_foreach_copy_"),
     "torch.distributed": ("ProcessGroup._device_types", "ProcessGroup._get_backend"),
     "torch.distributed.distributed_c10d": ("_world.pg_names",),
+    "torch.utils.data._utils.worker": ("_worker_info",),
 }
 
 

@@ -149,9 +149,9 @@ class ShardedState(State):
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
         known = self._peers.newest if self._peers is not None else NONE
-        on_disk, generation = claim_folder(self._path, known.generation, self._group)
         if self._path is not None:
-            refuse_unshared(self._path, self._group, begins=max(in_memory, on_disk) == NONE)
+            refuse_unshared(self._path, self._group, needed=in_memory == NONE)
+        on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step

@@ -37,16 +37,16 @@ def refuse_url(folder: str | os.PathLike[str] | None, kind: str) -> None:
         )
 
 
-def refuse_unshared(folder: Path, group: Any, *, begins: bool) -> None:
+def refuse_unshared(folder: Path, group: Any, *, needed: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
     Args:
         folder: of the checkpoints.
         group: of a backend that sends CPU tensors; None: the default group.
-        begins: whether the training does. Later on, a folder that takes no writes may take some again, and the training need not wait.
+        needed: whether nothing else has the state. Otherwise a folder that takes no writes just now does not end the training.
 
     Raises:
-        OSError: on all ranks alike: a rank does not see it in time; or the training begins, and rank 0 cannot write it.
+        OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and rank 0 cannot write it.
     """
 
     def leave_token() -> int:
@@ -55,7 +55,7 @@ def refuse_unshared(folder: Path, group: Any, *, begins: bool) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{_TOKEN}{token:016x}").write_bytes(b"")
         except OSError as error:
-            if not begins:
+            if not needed:
                 logger.warning("cannot write to %s: %s; training goes on, without checkpoints until it can be", folder, error)
                 return 0
             raise OSError(
