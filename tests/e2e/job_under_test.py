@@ -33,6 +33,12 @@ def run_kubectl(
     return done
 
 
+def until_established(definition: str) -> None:
+    """Waits until the API server knows a kind. `kubectl wait` fails at once if the definition has no conditions yet."""
+    path = "{.status.conditions[?(@.type=='Established')].status}"
+    until(lambda: run_kubectl("get", "crd", definition, "-o", f"jsonpath={path}").stdout == "True", f"the kind of {definition}")
+
+
 def read_example(path: Path) -> dict[str, Any]:
     """The job of an example, as the test cluster can run it: with /shared, which all nodes have, for the volume that its workers share."""
     manifest: dict[str, Any] = yaml.safe_load(path.read_text())

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e.api_requests import Resource
-from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.job_under_test import run_kubectl, until_established
 from tests.paths import ROOT
 
 # One process runs them all: they share a definition, which the first of them creates.
@@ -39,7 +39,7 @@ def place() -> Iterator[str]:
     run_kubectl("create", "namespace", namespace)
     run_kubectl("apply", "--server-side", "-f", "-", input=definition())
     try:
-        run_kubectl("wait", "--for=condition=Established", f"crd/unwatchedjobs.{GROUP}", "--timeout=60s")
+        until_established(f"unwatchedjobs.{GROUP}")
         yield namespace
     finally:
         run_kubectl("delete", f"crd/unwatchedjobs.{GROUP}", "--ignore-not-found")

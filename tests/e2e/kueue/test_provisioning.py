@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.job_under_test import run_kubectl
+from tests.e2e.job_under_test import run_kubectl, until_established
 from tests.e2e.kueue.conftest import QUEUE_SECONDS, MakeQueue, StartQueued
 from tests.e2e.kueue.manager import configured
 from tests.e2e.kueue.workloads import Workload, apply, condition, kueue_object
@@ -43,7 +43,7 @@ CRD = {
 def provisioning() -> Iterator[None]:
     """Kueue makes ProvisioningRequests; its manager looks for their kind when it starts."""
     apply(CRD)
-    run_kubectl("wait", "--for=condition=Established", "crd", CRD["metadata"]["name"], "--timeout=60s")
+    until_established(CRD["metadata"]["name"])
     try:
         with configured():
             yield

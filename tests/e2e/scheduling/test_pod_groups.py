@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until_established
 from tests.e2e.release import restored, upgrade
 from tests.waiting import until
 
@@ -68,7 +68,7 @@ def installed(permitted: None) -> Iterator[None]:
     try:
         run_kubectl("apply", "-f", "-", input=json.dumps(definitions))
         for gang in GANG_SCHEDULERS.values():
-            run_kubectl("wait", "--for=condition=Established", f"crd/{resource(gang)}", "--timeout=60s")
+            until_established(resource(gang))
         yield
     finally:
         for gang in GANG_SCHEDULERS.values():
