@@ -32,6 +32,7 @@ def bucket(namespace: str, image: str) -> Iterator[dict[str, str]]:
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT)],
+        "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],  # or the Service's name would be a bucket's
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         "securityContext": {
