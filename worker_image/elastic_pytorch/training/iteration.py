@@ -1,6 +1,9 @@
-"""Checks that a loop takes the batches that its sampler gives, each once and in order. No torch."""
+"""How a loop goes through epochs: to as many as it asks for, each batch that is given once and in order. No torch."""
 
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 ORDER_LOST = (
     "the loop does not take each batch that ElasticSampler gives: {what}. Either something deals the batches out to the ranks a second "
@@ -48,3 +51,58 @@ class Iteration:
     def use(self, count: int = 1) -> None:
         """Counts micro-batches as used."""
         self._used += count
+
+
+class Epochs(ABC):
+    """The epochs of a training, from the place in one that was committed.
+
+    Attributes:
+        epoch: the current one, from 0.
+    """
+
+    epoch: int
+    _epochs: int | None = None  # that the training asks for
+    _called: str  # in messages
+
+    @property
+    @abstractmethod
+    def _reached(self) -> int:
+        """How far the current epoch has come: another number after each step."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
+        return self._epochs is not None and self.epoch >= self._epochs
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
+
+        Raises:
+            RuntimeError: a whole epoch has passed, and `advance` was not called.
+        """
+        self._epochs = count
+        while self.epoch < count:
+            place = self.epoch, self._reached
+            yield self.epoch
+            if place == (self.epoch, self._reached):
+                raise RuntimeError(
+                    f"no step of this epoch was committed: call State.commit, or advance of the {self._called}, after each"
+                )
+
+
+def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:
+    """Makes sure that a saved place has the meaning that it had when it was saved.
+
+    Args:
+        state: that was saved.
+        meaning: the settings that the place depends on, as they are now, by name.
+        what: the place is of another, if they differ; in words.
+
+    Raises:
+        ValueError: they do.
+    """
+    different = [
+        f"{name} was {state.get(name)} and is {value} now" for name, value in meaning.items() if state.get(name) != value
+    ]
+    if different:
+        raise ValueError(f"{what}: {'; '.join(different)}. Give what it was, or begin in another folder")

@@ -11,7 +11,7 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, length_of
-from elastic_pytorch.training.iteration import Iteration
+from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, weight_of
 from elastic_pytorch.training.own_order import BatchesOf, OrderOf, OwnOrder
 
@@ -24,7 +24,7 @@ WEIGHT_UNUSED = (
 )
 
 
-class ElasticSampler(Sampler[list[int]]):
+class ElasticSampler(Epochs, Sampler[list[int]]):
     """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
 
     An epoch's order depends only on seed and epoch, and the position in it is a number of samples of the whole group. So a group of any
@@ -57,6 +57,8 @@ class ElasticSampler(Sampler[list[int]]):
         TypeError: the data has no length, a size is not a whole number, or `order` or `batches` is no function.
         ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only data-parallel.
     """
+
+    _called = "sampler"
 
     def __init__(
         self,
@@ -106,7 +108,6 @@ class ElasticSampler(Sampler[list[int]]):
         self.epoch = 0
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
-        self._epochs: int | None = None  # that the training asks for
         self._micro = 0  # which micro-batch of the step is next
         self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
@@ -131,15 +132,7 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             ValueError: the position is in another order: of another dataset, seed, batch size or function.
         """
-        different = [
-            f"{name} was {state.get(name)} and is {value} now"
-            for name, value in self._meaning().items()
-            if state.get(name) != value
-        ]
-        if different:
-            raise ValueError(
-                f"the saved place in the data is of another sampler: {'; '.join(different)}. Give what it was, or begin in another folder"
-            )
+        refuse_another(state, self._meaning(), "the saved place in the data is of another sampler")
         self._order.load_state_dict(state)
         self._largest = int(state.get("largest_group", 1))
         self._look_at_group()
@@ -147,6 +140,10 @@ class ElasticSampler(Sampler[list[int]]):
         self._micro = 0
         self._loads += 1
         self._iteration = None
+
+    @property
+    def _reached(self) -> int:
+        return self.cursor
 
     def _meaning(self) -> dict[str, Any]:
         return {
@@ -182,26 +179,6 @@ class ElasticSampler(Sampler[list[int]]):
         self._micro, self._weight_used = 0, False
         if self.cursor >= batches.samples:
             self.epoch, self.cursor = self.epoch + 1, 0
-
-    def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
-
-        Raises:
-            RuntimeError: a whole epoch has passed, and `advance` was not called.
-        """
-        self._epochs = count
-        while self.epoch < count:
-            place = self.epoch, self.cursor
-            yield self.epoch
-            if place == (self.epoch, self.cursor):
-                raise RuntimeError(
-                    "no step of this epoch was committed: call State.commit, or advance of the sampler, after each"
-                )
-
-    @property
-    def finished(self) -> bool:
-        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
-        return self._epochs is not None and self.epoch >= self._epochs
 
     @property
     def samples_per_step(self) -> int:

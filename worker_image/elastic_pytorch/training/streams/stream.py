@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.iteration import Iteration
+from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import WEIGHT_UNUSED, gradient_sync
 from elastic_pytorch.training.streams.lane import Read, Shards
@@ -64,7 +64,7 @@ class EpochLeft:
     ticket: int
 
 
-class ElasticStream:
+class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
 
         stream = elastic.ElasticStream(urls, read, batch_size=256, seed=1)
@@ -102,6 +102,8 @@ class ElasticStream:
         ValueError: there are no shards, or a size is invalid; or what ElasticSampler says of the mesh.
     """
 
+    _called = "stream"
+
     def __init__(
         self,
         shards: Sequence[Any],
@@ -138,7 +140,6 @@ class ElasticStream:
         self._steps = 0  # of this epoch
         self._place = Place(bytearray(len(self._names)))
         self._skipped: list[int] = []
-        self._epochs: int | None = None  # that the training asks for
         self._taken: deque[TakenStep] = deque()  # by a loader, and not yet advanced over
         self._micro = 0  # which micro-batch of the first of them is next
         self._loads = 0
@@ -158,20 +159,16 @@ class ElasticStream:
         Raises:
             ValueError: the place is in another stream: of other shards, another seed or another order.
         """
-        different = [
-            f"{name} was {state.get(name)} and is {value} now"
-            for name, value in self._meaning().items()
-            if state.get(name) != value
-        ]
-        if different:
-            raise ValueError(
-                f"the saved place is of another stream: {'; '.join(different)}. Give what it was, or begin in another folder"
-            )
+        refuse_another(state, self._meaning(), "the saved place is of another stream")
         self.epoch, self._steps, self.samples = int(state["epoch"]), int(state["steps"]), int(state["samples"])
         self._skipped = [int(shard) for shard in state["skipped"]]
         self._place = Place(bytearray(state["status"].tolist()), {int(shard): int(taken) for shard, taken in state["taken"]})
         self._loads += 1
         self._taken.clear()
+
+    @property
+    def _reached(self) -> int:
+        return self._steps
 
     def _meaning(self) -> dict[str, Any]:
         return {
@@ -218,26 +215,6 @@ class ElasticStream:
             raise ValueError(f"none of the {len(self._names)} shards has a sample")
         self.epoch, self._steps, self.samples = self.epoch + 1, 0, 0
         self._place, self._skipped = Place(bytearray(len(self._names))), []
-
-    def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
-
-        Raises:
-            RuntimeError: a whole epoch has passed, and `advance` was not called.
-        """
-        self._epochs = count
-        while self.epoch < count:
-            place = self.epoch, self._steps
-            yield self.epoch
-            if place == (self.epoch, self._steps):
-                raise RuntimeError(
-                    "no step of this epoch was committed: call State.commit, or advance of the stream, after each"
-                )
-
-    @property
-    def finished(self) -> bool:
-        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
-        return self._epochs is not None and self.epoch >= self._epochs
 
     @property
     def ends_epoch(self) -> bool:
