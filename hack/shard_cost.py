@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from elastic_pytorch.group.exchange import exchange
+from elastic_pytorch.state.sharded.peer_memory import PeerMemory
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.values.trained import Trained
 from rich.console import Console
@@ -60,6 +61,19 @@ def timed(function: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def time_commits(state: ShardedState, peers: PeerMemory) -> tuple[list[float], list[float]]:
+    """Seconds of some commits, and of the copies of each in the other pod."""
+    committed, copied = [], []
+    for _ in range(COMMITS):
+        peers.finish_copies()
+        while not peers.may_copy:
+            time.sleep(0.01)
+            peers.ask()
+        committed.append(timed(state.commit))
+        copied.append(timed(peers.finish_copies))
+    return committed, copied
+
+
 def commits(rows: int, folder: str) -> dict[str, float]:
     """Seconds of what a group does that trains, and the memory that it takes."""
     model = build(rows)
@@ -68,21 +82,13 @@ def commits(rows: int, folder: str) -> dict[str, float]:
     state.restore()
     peers = state._peers
     assert peers is not None
-    found: dict[str, list[float]] = {
-        "a commit": [],
-        "the copies": [],
-    }
-    for _ in range(COMMITS):
-        peers.finish_copies()
-        while not peers.may_copy:
-            time.sleep(0.01)
-            peers.ask()
-        found["a commit"].append(timed(state.commit))
-        found["the copies"].append(timed(peers.finish_copies))
+    committed, copied = time_commits(state, peers)
     neighbour, other = (dist.get_rank() + 1) % dist.get_world_size(), (dist.get_rank() - 1) % dist.get_world_size()
     received = [torch.empty_like(each) for each in own]
     taken = sum(os.fstat(each.fd).st_blocks * 512 for each in (peers._memory.own, peers._memory.copies))
-    return {name: statistics.median(seconds) for name, seconds in found.items()} | {
+    return {
+        "a commit": statistics.median(committed),
+        "the copies": statistics.median(copied),
         "a plain copy in memory": timed(lambda: [target.copy_(each) for target, each in zip(received, own, strict=True)]),
         "the bytes to a neighbour": timed(lambda: exchange({neighbour: own}, {other: received}, None, 1)),
         "saved by torch in a folder": timed(lambda: save({"model": model.state_dict()}, checkpoint_id=folder)),
@@ -157,15 +163,8 @@ def adapted(rows: int, folder: str, trained_only: bool) -> dict[str, float]:
     found = {"restore(), which finds nothing": timed(state.restore), "the first commit": timed(state.commit)}
     peers = state._peers
     assert peers is not None
-    seconds: dict[str, list[float]] = {"a commit": [], "the copies in the other pod": []}
-    for _ in range(COMMITS):
-        peers.finish_copies()
-        while not peers.may_copy:
-            time.sleep(0.01)
-            peers.ask()
-        seconds["a commit"].append(timed(state.commit))
-        seconds["the copies in the other pod"].append(timed(peers.finish_copies))
-    found |= {name: statistics.median(each) for name, each in seconds.items()}
+    committed, copied = time_commits(state, peers)
+    found |= {"a commit": statistics.median(committed), "the copies in the other pod": statistics.median(copied)}
     found["a checkpoint on the disk"] = timed(state.flush)
     found["MB of a commit"] = peers.snapshot.slots()[0].length / 1e6
     found["MB of a checkpoint"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6

@@ -33,6 +33,17 @@ download_wheels() {
         --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
 }
 
+# For images on top of the workers': the packages that a pattern names, in the releases of the tests. Debian's Python there is 3.13.
+download_pinned_wheels() {
+    local folder=$1 packages=$2 machine pins
+    machine=$(uname -m)
+    mapfile -t pins < <(grep -oE "$packages[^ ]+" requirements-dev.lock)
+    rm -rf "$folder"
+    "$PYTHON" -m pip download --quiet --dest "$folder" --no-deps --only-binary :all: --python-version 3.13 \
+        --implementation cp --abi cp313 --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
+        --platform "manylinux_2_28_$machine" "${pins[@]}"
+}
+
 ensure_base() {
     local suite=$1
     docker image inspect "debian:$suite-slim" >/dev/null 2>&1 && return

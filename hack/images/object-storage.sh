@@ -8,7 +8,7 @@ source "$ROOT/hack/images/build.sh"
 
 IMAGE=elastic-pytorch-worker-object-storage:dev
 STORAGE_WHEELS=$STATE/wheels-object-storage
-# obstore, and what moto's server needs, in the releases of the tests. Debian's Python there is 3.13.
+# obstore, and what moto's server needs.
 PACKAGES='^(obstore|moto|boto3|botocore|s3transfer|jmespath|python-dateutil|six|responses|xmltodict|py-partiql-parser|pyyaml|requests|urllib3|certifi|idna'
 PACKAGES+='|charset-normalizer|cryptography|cffi|pycparser|flask|flask-cors|werkzeug|jinja2|markupsafe|itsdangerous|blinker|click|typing-extensions)=='
 
@@ -17,24 +17,13 @@ main() {
     inputs=$(fingerprint .dockerignore worker_image examples requirements-dev.lock hack/images/object-storage.sh hack/images/object-storage.Dockerfile)
     if ! is_built "$IMAGE" "$inputs"; then
         ensure_python
-        step storage-wheels "Fetch the wheels of object storage" fetch_storage
+        step storage-wheels "Fetch the wheels of object storage" download_pinned_wheels "$STORAGE_WHEELS" "$PACKAGES"
         step storage-image "Build $IMAGE" docker build --file hack/images/object-storage.Dockerfile --build-arg "BASE=$WORKER_IMAGE" \
             --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$IMAGE" .
     fi
     mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$IMAGE" "${WORKERS[@]}")
     ((${#nodes[@]} == 0)) || step storage-load "Load $IMAGE to ${#nodes[@]} nodes" \
         python3 hack/images/load_image.py --whole "$IMAGE" "${nodes[@]}"
-}
-
-# Containers may not be able to reach a package index where this machine can.
-fetch_storage() {
-    local machine pins
-    machine=$(uname -m)
-    mapfile -t pins < <(grep -oE "$PACKAGES[^ ]+" requirements-dev.lock)
-    rm -rf "$STORAGE_WHEELS"
-    "$PYTHON" -m pip download --quiet --dest "$STORAGE_WHEELS" --no-deps --only-binary :all: --python-version 3.13 \
-        --implementation cp --abi cp313 --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
-        --platform "manylinux_2_28_$machine" "${pins[@]}"
 }
 
 cd "$ROOT"
