@@ -1,9 +1,11 @@
+import logging
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_pytorch.log import logger
 
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.object_storage import Bucket, Proxy, S3Server
@@ -44,6 +46,15 @@ def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterat
         agent.kill()
         agent.wait()
         print(f"--- {agent.worker}, exit code {agent.process.returncode}\n{agent.text()}")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the package logs, from INFO on."""
+    before, logger.propagate = logger.propagate, True  # an agent's logger does not, should one have been started here
+    caplog.set_level(logging.INFO, logger.name)
+    yield caplog
+    logger.propagate = before
 
 
 @pytest.fixture(scope="session")

@@ -53,14 +53,14 @@ def s3_error(status: int, code: str, message: str = "as the test has it") -> Ans
 
 @dataclass(frozen=True)
 class CutAnswer:
-    """The connection is cut after so many bytes of the answer's body."""
+    """The connection is cut within the answer's body."""
 
     after: int
 
 
 @dataclass(frozen=True)
 class CutRequest:
-    """The connection is cut after so many bytes of the request's body."""
+    """The connection is cut within the request's body."""
 
     after: int
 

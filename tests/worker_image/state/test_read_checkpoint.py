@@ -1,8 +1,6 @@
 """Checkpoints that are read elsewhere: in a process without a group and without an agent."""
 
-import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.log import logger
 from elastic_pytorch.state.read_checkpoint import reads_alone
 from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.payload import payload_chunks
@@ -24,14 +21,6 @@ from tests.torch_features import needs_fsdp2
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    before, logger.propagate = logger.propagate, True
-    caplog.set_level(logging.INFO, logger.name)
-    yield caplog
-    logger.propagate = before
 
 
 def train(folder: Path, *steps: int, name: str = "") -> nn.Module:

@@ -1,17 +1,14 @@
 """A State whose checkpoints are objects: written by another process than the training's, found by the next group, kept from older ones."""
 
 import json
-import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.log import logger
 from elastic_pytorch.state.restore import Alone, find_newest
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -37,14 +34,6 @@ while state.step < int(sys.argv[2]):
     state.commit()
 print(json.dumps([began, state.flush(), state.best, sum(float(p.detach().sum()) for p in model.parameters())]))
 """
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    before, logger.propagate = logger.propagate, True
-    caplog.set_level(logging.INFO, logger.name)
-    yield caplog
-    logger.propagate = before
 
 
 def train(url: str, until: int) -> tuple[int, bool, float, float]:

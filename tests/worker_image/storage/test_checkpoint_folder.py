@@ -1,7 +1,6 @@
 """What is in a checkpoint folder, who may write there, and what is found of what is broken."""
 
 import errno
-import logging
 import os
 import sys
 import time
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.log import logger
 from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.payload import PREFIX
@@ -26,14 +24,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    before, logger.propagate = logger.propagate, True  # an agent's logger does not, should one have been started here
-    caplog.set_level(logging.INFO, logger.name)
-    yield caplog
-    logger.propagate = before
 
 
 def names(folder: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """Checkpoints in object storage: what a folder promises holds there, too, and what a network does to requests harms nothing."""
 
-import logging
 import subprocess
 import sys
 import threading
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -30,14 +28,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 NOTHING = StateVersion(0, 0)
 FEW = {"max_retries": 1, "backoff": {}}
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    before, logger.propagate = logger.propagate, True
-    caplog.set_level(logging.INFO, logger.name)
-    yield caplog
-    logger.propagate = before
 
 
 def large(step: int = 1) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_pat
     with pods(2) as servers:
         [(_, outcomes), *_] = run_pods(servers, 1, train, folder, 6, True, 0.0)
         folder.unlink()
-        folder.symlink_to("/proc/tty")  # can be listed, and written by nobody
+        folder.symlink_to("/proc/tty")  # can be listed, and takes no writes
         del servers[0]
         [(begun, after)] = run_pods(servers, 1, train, folder, 8, False)
         assert begun == 6
