@@ -292,6 +292,7 @@ class Metrics:
                     del self._namespaces[namespace]
                     for counter, labels in self._counts_of(namespace):
                         counter.remove(*labels)
+                    self._spent_time.forget(namespace)
 
     def _render_jobs(self, gauges: GaugeValues) -> None:
         for gauge in (self._job_wanted, self._job_ready, self._job_size, self._job_step, self._job_step_seconds):

@@ -39,6 +39,11 @@ class SpentTime:
             yield self._seconds, (namespace, activity)
             yield self._process_seconds, (namespace, activity)
 
+    def forget(self, namespace: str) -> None:
+        """Drops what is to be made up for in a namespace, whose counters begin again."""
+        for key in [key for key in list(self._owed) if key[1] == namespace]:
+            self._owed.pop(key, None)
+
     def count(self, namespace: str, before: Account | None, after: Account | None) -> None:
         """Counts what a job has spent between two accounts; None: there was none, so that nothing is known of the time before."""
         if before is None or after is None:

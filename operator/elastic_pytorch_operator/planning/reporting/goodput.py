@@ -23,7 +23,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 GOODPUT = "goodput"  # the field
 SETTING_UP = (AgentState.UNCHECKED, AgentState.PREPARING)
-PLANNED = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
+ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
 
 
 class Activity(StrEnum):
@@ -271,8 +271,8 @@ def find_activity(
     if running.get("status") != "True" or round_ is None:
         return now  # a new leader has not heard the group: it probably trains
     if interruption is not None and interruption.seconds is None:
-        planned = interruption.reason in PLANNED
-        return replace(now, activity=Activity.RESIZING if planned else Activity.RECOVERING, since=interruption.since)
+        orderly = interruption.reason in ORDERLY
+        return replace(now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=interruption.since)
     if interruption is not None and interruption.seconds is not None and interruption.step_before is not None:
         return replace(now, since=interruption.since + interruption.seconds)
     agents = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
