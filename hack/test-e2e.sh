@@ -17,7 +17,7 @@ run_tests() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist loadgroup "$@"
+run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist worksteal "$@"
 run_tests -m "e2e and not long and serial" "$@"
 ((ran)) || exit "$NO_TESTS_COLLECTED"
 exit "$failed"

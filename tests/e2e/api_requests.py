@@ -76,6 +76,8 @@ class Resource:
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         target = f"{root}/namespaces/{self.namespace}/{self.plural}{path}" + (f"?{urlencode(query)}" if query else "")
         status, headers, content = _exchange(method, target, body)
+        if status == 404 and not content.startswith(b"{"):  # the API server does not serve the kind
+            return Answer(status, {}, content.decode())
         found = json.loads(content)
         return Answer(status, found, str(found.get("message", "")) if status >= 300 else headers.get("Warning", ""))
 

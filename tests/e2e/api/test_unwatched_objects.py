@@ -12,10 +12,11 @@ from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl, until_established
 from tests.paths import ROOT
 
-# One process runs them all: they share a definition, which the first of them creates.
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("unwatched-objects")]
+pytestmark = pytest.mark.e2e
 
-GROUP = "unwatched.elasticpytorch.dev"
+# A definition for each process that runs some of these tests: each deletes its own at its end.
+RUN = os.urandom(2).hex()
+GROUP = f"unwatched-{RUN}.elasticpytorch.dev"
 POD = {"spec": {"containers": [{"name": "pytorch", "image": "registry.invalid/worker"}]}}
 
 
@@ -35,7 +36,7 @@ def job(name: str, **spec: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
     """A namespace in which such jobs can be created."""
-    namespace = f"e2e-unwatched-objects-{os.urandom(2).hex()}"
+    namespace = f"e2e-unwatched-objects-{RUN}"
     run_kubectl("create", "namespace", namespace)
     run_kubectl("apply", "--server-side", "-f", "-", input=definition())
     try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.job_under_test import StartJob, run_kubectl
-from tests.e2e.kind_nodes import worker_node_without_the_operator
+from tests.e2e.kind_nodes import cordoned, worker_node_without_the_operator
 from tests.e2e.scheduling.test_announced_ends import events, start, steps, tainted, until_replaced, until_steps
 from tests.waiting import until
 
@@ -56,19 +56,14 @@ def test_worker_stays_on_a_node_with_a_condition_until_there_is_room_elsewhere(s
     node, leaving = worker_node_without_the_operator(job)
     others = [name.removeprefix("node/") for name in run_kubectl("get", "nodes", "-o", "name").stdout.split()]
     others.remove(node)
-    with reporting(node, MEMORY):
-        run_kubectl("cordon", *others)
-        try:
-            until(lambda: len(job.pods()) == 4, "a replacement")
-            job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
-            assert (
-                f"{leaving} leaves node {node}, which reports a fault by condition {MEMORY}"
-                in job.condition("Resizing")["message"]
-            )
-            time.sleep(3)  # nothing is to happen
-            assert (job.status["round"], job.members()) == (1, members)
-        finally:
-            run_kubectl("uncordon", *others)
+    with cordoned(*others), reporting(node, MEMORY):
+        until(lambda: len(job.pods()) == 4, "a replacement")
+        job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
+        why = job.condition("Resizing")["message"]
+        assert f"{leaving} leaves node {node}, which reports a fault by condition {MEMORY}" in why
+        time.sleep(3)  # nothing is to happen
+        assert (job.status["round"], job.members()) == (1, members)
+        run_kubectl("uncordon", *others)
         until_replaced(job, leaving)
         assert job.status["failures"] == 0
         assert all(pod["spec"].get("nodeName") != node for pod in job.pods() if pod["metadata"]["name"] in job.members())
