@@ -110,6 +110,9 @@ class S3Server:
     def get(self, path: str) -> bytes:
         return self._ask("GET", path)
 
+    def delete(self, path: str) -> None:
+        self._ask("DELETE", path)
+
     def names(self, bucket: str) -> list[str]:
         return re.findall(r"<Key>([^<]*)</Key>", self._ask("GET", f"/{bucket}?list-type=2").decode())
 

@@ -18,6 +18,7 @@ from deepspeed.checkpoint.ds_to_universal import main as convert
 
 from elastic_pytorch.group import in_process
 from elastic_pytorch.log import logger
+from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.training.sampler import ElasticSampler
@@ -68,6 +69,11 @@ class DeepSpeedState(ShardedState):
         for key, each in registered.items():
             if isinstance(each, ElasticSampler):
                 check_place(key, each.data_parallel.place(), place_of(engine))
+        if isinstance(location_of(folder), ObjectUrl):
+            raise ValueError(
+                f"{os.fspath(folder)!r}: DeepSpeed writes its checkpoints to a folder. Give one on a volume that all pods share, and copy "
+                "the checkpoints from there"
+            )
         super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, memory=False, **registered)
         self._engine = ZeroEngine(engine)
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, location_of
+from elastic_pytorch.state.sharded.shard_files import shard_reader
 from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE, plain_error
 from elastic_pytorch.state.sharded.trees import Tree, insert, name_of
 from elastic_pytorch.state.state import LAYOUT
@@ -25,7 +25,7 @@ from elastic_pytorch.storage import checkpoint_file
 from elastic_pytorch.storage.checkpoint_folder import by_name
 from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.places import place_at
-from elastic_pytorch.storage.sharded_folder import ShardFile, check_checksums, check_sizes, sharded_checkpoints
+from elastic_pytorch.storage.sharded_folder import SHARDED, ShardFile, check_checksums, check_sizes, sharded_checkpoints
 
 DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -86,12 +86,11 @@ def _is_gone(location: Location) -> bool:
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
     """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
     found: list[tuple[StateVersion, Location]] = [(version, path) for version, path in by_name(folder)]
-    if isinstance(folder, Path):
-        found += [(version, _own_file(path)) for version, path in sharded_checkpoints(folder)]
+    found += [(version, _own_file(path)) for version, path in sharded_checkpoints(folder)]
     return sorted(found, key=lambda each: (each[0], str(each[1])), reverse=True)
 
 
-def _own_file(sharded: Path) -> Location:
+def _own_file(sharded: Location) -> Location:
     return next((file for _, file in by_name(sharded)), sharded)
 
 
@@ -105,7 +104,7 @@ def _trainings(path: Location) -> list[str]:
 
 
 def _read(file: Location, expected: StateVersion | None = None) -> tuple[Location, Tree]:
-    if isinstance(file, Path) and file.is_dir():
+    if file.name.endswith(SHARDED):
         raise ValueError("its checkpoint file is missing")
     version, tree = checkpoint_file.load(file)
     if expected is not None and version != expected:
@@ -114,14 +113,14 @@ def _read(file: Location, expected: StateVersion | None = None) -> tuple[Locatio
 
 
 def _registered(file: Location, tree: Tree) -> dict[str, Any]:
-    if "shards" in tree and "rest" in tree and isinstance(file, Path):
+    if "shards" in tree and "rest" in tree:
         tree = _put_together(file.parent, tree)
     if tree.get("layout") != LAYOUT:
         raise ValueError(f"it is of another release's layout: {tree.get('layout')}")
     return {**tree["values"], **tree["objects"], "step": tree["step"]}
 
 
-def _put_together(folder: Path, content: Tree) -> Tree:
+def _put_together(folder: Location, content: Tree) -> Tree:
     """Returns the tree of a sharded checkpoint, with whole tensors.
 
     Raises:
@@ -149,8 +148,8 @@ def _put_together(folder: Path, content: Tree) -> Tree:
     return whole
 
 
-def _whole_tensors(folder: Path, names: list[str]) -> dict[str, torch.Tensor]:
-    reader = FileSystemReader(folder)
+def _whole_tensors(folder: Location, names: list[str]) -> dict[str, torch.Tensor]:
+    reader = shard_reader(folder)
     described = reader.read_metadata().state_dict_metadata
     tensors: dict[str, Any] = {}
     for name in names:

@@ -38,6 +38,14 @@ class LocalFolder:
         except FileNotFoundError:
             return []
 
+    def sizes(self) -> dict[str, int]:
+        """See `Place`."""
+        try:
+            with os.scandir(self.location) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except FileNotFoundError:
+            return {}
+
     def folders(self) -> list[str]:
         """See `Place`."""
         return [path.name for path in self.location.iterdir() if path.is_dir()] if self.location.is_dir() else []

@@ -5,6 +5,7 @@ library repeats requests that the storage has refused for a while (503, 429) and
 """
 
 import errno
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,10 +17,9 @@ from elastic_pytorch.object_url import ObjectUrl
 from elastic_pytorch.storage.checkpoint_format import TRAILER, CannotClaim, Chunk
 from elastic_pytorch.storage.object_credentials import options_for
 from elastic_pytorch.storage.object_errors import lacks_conditions, plain_error
+from elastic_pytorch.storage.object_streams import BUFFER_BYTES, PARALLEL, PART_BYTES, ObjectRanges, ObjectWriter
 
-PART_BYTES = 16 << 20  # of an upload, and of what is read at once
 MAX_PARTS = 9_000  # S3 takes 10,000
-PARALLEL = 4  # parts in flight: this and the part size bound the memory that an upload or a download takes
 RETRIES = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=120),
@@ -72,6 +72,10 @@ class ObjectStore:
         """See `Place`."""
         return [each["path"] for each in self._list()["objects"]]
 
+    def sizes(self) -> dict[str, int]:
+        """See `Place`."""
+        return {each["path"]: each["size"] for each in self._list()["objects"]}
+
     def folders(self) -> list[str]:
         """See `Place`."""
         return [prefix.strip("/").rpartition("/")[2] for prefix in self._list()["common_prefixes"]]
@@ -81,12 +85,13 @@ class ObjectStore:
 
     def open(self, name: str) -> "ObjectFile":
         """See `Place`."""
-        size = self._does(self._obstore.head, self._store, name)["size"]
+        return ObjectFile(self._does(self._obstore.head, self._store, name)["size"], self._reading(name))
 
+    def _reading(self, name: str) -> Callable[[int, int], Any]:
         def read(start: int, end: int) -> Any:
             return self._does(self._obstore.get_range, self._store, name, start=start, end=end)
 
-        return ObjectFile(size, read)
+        return read
 
     def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
         """See `Place`."""
@@ -108,6 +113,21 @@ class ObjectStore:
         self._does(
             self._obstore.put, self._store, name, checked(), use_multipart=True, chunk_size=part_bytes, max_concurrency=PARALLEL
         )
+
+    def writer(self, name: str, size: int) -> ObjectWriter:
+        """Returns a stream to write an object of about `size` bytes; it appears when the stream is closed."""
+        part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
+        stream = self._does(self._obstore.open_writer, self._store, name, buffer_size=part_bytes, max_concurrency=PARALLEL)
+        return ObjectWriter(stream, lambda error: plain_error(error, self.location))
+
+    def reader(self, name: str) -> io.BufferedReader:
+        """Returns a stream that reads an object where it is wanted, in any order.
+
+        Raises:
+            FileNotFoundError: there is none of that name.
+        """
+        size = self._does(self._obstore.head, self._store, name)["size"]
+        return io.BufferedReader(ObjectRanges(size, self._reading(name)), BUFFER_BYTES)
 
     def create(self, name: str) -> bool:
         """See `Place`."""

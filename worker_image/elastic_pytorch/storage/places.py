@@ -19,6 +19,9 @@ class Place(Protocol):
     def names(self) -> list[str]:
         """Returns the names of what is there; of a place that does not exist yet, none."""
 
+    def sizes(self) -> dict[str, int]:
+        """Returns the size of each file that is there, in bytes, by its name."""
+
     def folders(self) -> list[str]:
         """Returns the names of the places directly below."""
 

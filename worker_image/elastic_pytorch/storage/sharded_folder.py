@@ -1,23 +1,26 @@
-"""Checkpoints that many ranks write together: each is a folder that gets its name when all of it is on the disk.
+"""Checkpoints that many ranks write together: each is a folder, or a prefix in object storage, with a file of each rank and one that says so.
 
 Standard library only. They may lie beside checkpoint files: the names differ.
 """
 
+import errno
 import os
 import re
 import secrets
 import shutil
-import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_folder import refuse_claimed
-from elastic_pytorch.storage.local_folder import LocalFolder, sync_folder
+from elastic_pytorch.storage.checkpoint_folder import by_name, refuse_claimed
+from elastic_pytorch.storage.local_folder import sync_folder
+from elastic_pytorch.storage.places import place_at
 
-READ_BYTES = 4 << 20
+SHARDED = ".sharded"  # how their names end
 
 _NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.sharded")
 _PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
@@ -31,35 +34,32 @@ class ShardFile(NamedTuple):
     checksum: int
 
 
-def path_of(folder: Path, version: StateVersion) -> Path:
-    """Returns the path of a checkpoint that is whole."""
-    return folder / f"checkpoint-g{version.generation:06}-s{version.step:09}.sharded"
+def name_of(version: StateVersion) -> str:
+    """Returns the name of a checkpoint that is whole."""
+    return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
 
 
-def sharded_checkpoints(folder: Path) -> list[tuple[StateVersion, Path]]:
+def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
     """Returns the checkpoints, the newest first, without checking their files.
 
     Raises:
         OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
     """
-    found = ((_NAME.fullmatch(path.name), path) for path in _paths(folder))
-    return sorted(((StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match), reverse=True)
+    place = place_at(folder)
+    found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
+    versions = ((StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match)
+    return sorted(versions, key=lambda each: each[0], reverse=True)
 
 
-def check_claim(folder: Path, version: StateVersion) -> None:
+def check_claim(folder: Location, version: StateVersion) -> None:
     """Makes sure that no newer group has claimed the folder.
 
     Raises:
         Superseded: one has.
         OSError: the folder cannot be read.
     """
-    place = LocalFolder(folder)
+    place = place_at(folder)
     refuse_claimed(place, place.names(), version)
-
-
-def partial_path(folder: Path, version: StateVersion, token: int) -> Path:
-    """Returns the path of a checkpoint while it is written; the token is unique to this write."""
-    return folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
 
 
 def new_token() -> int:
@@ -67,42 +67,134 @@ def new_token() -> int:
     return 1 + secrets.randbits(62)
 
 
-def publish(partial: Path, folder: Path, version: StateVersion, keep: int) -> None:
-    """Gives a checkpoint its name, and deletes older ones.
+class Drafts(Protocol):
+    """Where a checkpoint lies while it is written, and how it becomes one that readers find. All of it raises OSError."""
+
+    def begin(self, version: StateVersion) -> int:
+        """Prepares to write a checkpoint; returns the token of this write. Rank 0 does so, before any rank writes."""
+
+    def location(self, version: StateVersion, token: int) -> Location:
+        """Returns where its files are to be written."""
+
+    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+        """Makes a checkpoint appear, and deletes older ones. Rank 0 does so, when all other files are safe in the storage.
+
+        Args:
+            version: of the state.
+            token: of the write.
+            keep: how many checkpoints to leave there, including this one; those of a larger version do not count and stay.
+            commit: writes the checkpoint's own file, which lists the others.
+
+        Raises:
+            Superseded: a larger generation has claimed the folder.
+            OSError: it could not be done; nothing has been deleted.
+        """
+
+    def discard(self, version: StateVersion, token: int) -> None:
+        """Deletes what was written of a checkpoint that does not appear. Raises nothing."""
+
+
+def drafts_in(folder: Location) -> Drafts:
+    """Returns how checkpoints are written to a folder, or to a prefix in object storage."""
+    return ObjectDrafts(folder) if isinstance(folder, ObjectUrl) else FolderDrafts(folder)
+
+
+class FolderDrafts:
+    """A checkpoint gets its name when all of it is on the disk.
 
     Args:
-        partial: the checkpoint, whose files are synced to the disk.
-        folder: of the checkpoints.
-        version: of the state.
-        keep: how many to leave there, including this one; those of a larger version do not count and stay.
-
-    Raises:
-        Superseded: a larger generation has claimed the folder.
-        OSError: it could not be done; nothing has been deleted.
+        folder: of the checkpoints; created if it does not exist.
     """
-    sync_folder(partial)
-    check_claim(folder, version)
-    path = path_of(folder, version)
-    if path.exists():
-        _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it once more
-    partial.rename(path)
-    sync_folder(folder)
-    older = [old for other, old in sharded_checkpoints(folder) if other < version]
-    for old in older[keep - 1 :]:
-        _delete(old)
-    for left_behind in _paths(folder):
-        match = _PARTIAL.fullmatch(left_behind.name)
-        if match and int(match[1]) < version.generation:
-            _delete(left_behind)
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self, version: StateVersion) -> int:
+        """See `Drafts`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        check_claim(self._folder, version)
+        token = new_token()
+        self.location(version, token).mkdir()
+        return token
+
+    def location(self, version: StateVersion, token: int) -> Path:
+        """See `Drafts`."""
+        return self._folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
+
+    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+        """See `Drafts`."""
+        partial, path = self.location(version, token), self._folder / name_of(version)
+        commit()
+        sync_folder(partial)
+        check_claim(self._folder, version)
+        if path.exists():
+            _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it once more
+        partial.rename(path)
+        sync_folder(self._folder)
+        older = [other for other, _ in sharded_checkpoints(self._folder) if other < version]
+        for other in older[keep - 1 :]:
+            _delete(self._folder / name_of(other))
+        for left_behind in self._folder.iterdir():
+            match = _PARTIAL.fullmatch(left_behind.name)
+            if match and int(match[1]) < version.generation:
+                _delete(left_behind)
+
+    def discard(self, version: StateVersion, token: int) -> None:
+        """See `Drafts`."""
+        shutil.rmtree(self.location(version, token), ignore_errors=True)
 
 
-def describe_files(folder: Path, names: Iterable[str]) -> list[ShardFile]:
+class ObjectDrafts:
+    """Objects cannot be renamed, so a checkpoint is written under its name, and appears by its own file, which comes last.
+
+    Args:
+        folder: the prefix of the checkpoints.
+    """
+
+    def __init__(self, folder: ObjectUrl) -> None:
+        self._folder = folder
+
+    def begin(self, version: StateVersion) -> int:
+        """See `Drafts`."""
+        check_claim(self._folder, version)
+        path = self._folder / name_of(version)
+        if by_name(path):
+            _delete_objects(path)  # of the same generation and step, hence damaged
+        return new_token()
+
+    def location(self, version: StateVersion, token: int) -> ObjectUrl:
+        """See `Drafts`."""
+        del token  # a generation's groups write one after the other
+        return self._folder / name_of(version)
+
+    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+        """See `Drafts`."""
+        del token
+        check_claim(self._folder, version)
+        commit()
+        check_claim(self._folder, version)
+        kept = 1
+        for path in (path for other, path in sharded_checkpoints(self._folder) if other < version):
+            if kept < keep and by_name(path):
+                kept += 1
+            else:
+                _delete_objects(path)  # too many, or cut short
+
+    def discard(self, version: StateVersion, token: int) -> None:
+        """See `Drafts`."""
+        try:
+            _delete_objects(self.location(version, token))
+        except OSError as error:
+            logger.warning("cannot delete what was written of step %d: %s", version.step, error)
+
+
+def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
     """Returns what is needed to find out later whether files of a folder are whole. Their names may lead into sub-folders.
 
     Raises:
         OSError: one cannot be read.
     """
-    return [ShardFile(name, (folder / name).stat().st_size, _checksum(folder / name)) for name in names]
+    return [ShardFile(name, *_size_and_checksum(folder, name)) for name in names]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
@@ -116,19 +208,25 @@ def sync_files(folder: Path, names: Iterable[str]) -> None:
             os.fsync(file.fileno())
 
 
-def check_sizes(folder: Path, files: Iterable[ShardFile]) -> None:
+def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
     """Makes sure that files have the sizes with which they were written.
 
     Raises:
         ValueError: one has another size; the message says which.
         OSError: one cannot be read.
     """
+    seen: dict[str, dict[str, int]] = {}
     for name, size, _ in files:
-        if (seen := (folder / name).stat().st_size) != size:
-            raise ValueError(f"torn: {name} has {seen} bytes, not {size}")
+        parent, _, last = name.rpartition("/")
+        if parent not in seen:
+            seen[parent] = place_at(folder / parent).sizes()
+        if last not in seen[parent]:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{folder}/{name}")
+        if seen[parent][last] != size:
+            raise ValueError(f"torn: {name} has {seen[parent][last]} bytes, not {size}")
 
 
-def check_checksums(folder: Path, files: Iterable[ShardFile]) -> None:
+def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
     """Makes sure that files hold what was written.
 
     Raises:
@@ -136,23 +234,13 @@ def check_checksums(folder: Path, files: Iterable[ShardFile]) -> None:
         OSError: one cannot be read.
     """
     for name, _, checksum in files:
-        if _checksum(folder / name) != checksum:
+        if _size_and_checksum(folder, name)[1] != checksum:
             raise ValueError(f"corrupt: the checksum of {name} is wrong")
 
 
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while piece := file.read(READ_BYTES):
-            checksum = zlib.crc32(piece, checksum)
-    return checksum
-
-
-def _paths(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except FileNotFoundError:
-        return []
+def _size_and_checksum(folder: Location, name: str) -> tuple[int, int]:
+    with closing(place_at(folder).open(name)) as file:
+        return file.size, file.checksum(file.size, [])
 
 
 def _delete(path: Path) -> None:
@@ -163,3 +251,15 @@ def _delete(path: Path) -> None:
         shutil.rmtree(doomed)
     except OSError as error:
         logger.warning("cannot delete %s: %s", path, error.strerror)
+
+
+def _delete_objects(path: Location) -> None:
+    """Deletes a checkpoint. Its own file goes first, so that no reader ever finds half of it."""
+    place = place_at(path)
+    names = place.names()
+    own = [file.path.name for file in by_name(place)]
+    place.delete(own)
+    place.delete([name for name in names if name not in own])
+    for stage in place.folders():
+        inner = place_at(path / stage)
+        inner.delete(inner.names())

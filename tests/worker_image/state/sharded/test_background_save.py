@@ -26,8 +26,8 @@ DEATHS: dict[str, tuple[int, CodeType, str]] = {  # which rank, and where
     "shards": (1, SHARDS, "call"),
     "checksums": (1, sharded_folder.describe_files.__code__, "call"),
     "rest": (0, checkpoint_folder.write.__code__, "call"),
-    "name": (0, sharded_folder.publish.__code__, "call"),
-    "named": (0, sharded_folder.publish.__code__, "return"),
+    "name": (0, sharded_folder.FolderDrafts.publish.__code__, "call"),
+    "named": (0, sharded_folder.FolderDrafts.publish.__code__, "return"),
 }
 
 
@@ -87,7 +87,7 @@ def stop_in_save(folder: Path, records: Path) -> bool:
     while (version := state._background.version) is None:
         training.steps(state.step + 1)
     state._settle_last(stop=True)
-    return sharded_folder.path_of(folder, version).exists()
+    return (folder / sharded_folder.name_of(version)).exists()
 
 
 def test_planned_stop_waits_for_the_checkpoint(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """The state of a model that is sharded over the ranks (FSDP2's fully_shard): saved by all of them, read by a group of any size.
 
 Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a checkpoint file beside them. All ranks
-must share the folder. Torch reads its own metadata file with pickle: load only what you have written.
+must share the folder, or use the same prefix in object storage. Torch reads its own metadata file with pickle: load only what you have
+written.
 """
 
 import errno
-import shutil
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 from torch.distributed.checkpoint.state_dict_saver import save as write_shards
@@ -22,6 +21,9 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.object_url import Location
+from elastic_pytorch.state.sharded.regions import local_part
+from elastic_pytorch.state.sharded.shard_files import shard_reader, shard_writer
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
 from elastic_pytorch.state.values.registered import model_of
@@ -33,13 +35,10 @@ from elastic_pytorch.storage.checkpoint_folder import newest, write
 from elastic_pytorch.storage.sharded_folder import (
     ShardFile,
     check_checksums,
-    check_claim,
     check_sizes,
     describe_files,
-    new_token,
-    partial_path,
-    path_of,
-    publish,
+    drafts_in,
+    name_of as name_of_checkpoint,
     sharded_checkpoints,
     sync_files,
 )
@@ -118,7 +117,7 @@ def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
 
 
 def save_sharded(
-    folder: Path,
+    folder: Location,
     version: StateVersion,
     tree: Tree,
     keep: int,
@@ -130,13 +129,13 @@ def save_sharded(
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
     Args:
-        folder: of the checkpoints, shared by all ranks; created if it does not exist.
+        folder: of the checkpoints, shared by all ranks; created if it does not exist. Or a prefix in object storage.
         version: of the state.
         tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
         keep: how many checkpoints to leave there.
         stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
-        engine: what writes files of its own beside the tree.
+        engine: what writes files of its own beside the tree; only in a folder.
 
     Raises:
         Superseded: a newer group has claimed the folder.
@@ -144,92 +143,91 @@ def save_sharded(
         RuntimeError: a peer is lost.
     """
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
-
-    def begin() -> int:
-        folder.mkdir(parents=True, exist_ok=True)
-        check_claim(folder, version)
-        token = new_token()
-        partial_path(folder, version, token).mkdir()
-        return token
-
-    partial = partial_path(folder, version, first_does(begin, group))
+    drafts = drafts_in(folder)
+    token = first_does(lambda: drafts.begin(version), group)
+    draft = drafts.location(version, token)
     shards, rest = taken_apart(tree)
     try:
-        if shards or engine is None:
-            _write_shards(partial, shards, group)
-        names = _written_by_engine(engine, partial, group) if engine is not None else []
+        written = _write_shards(draft, shards, group) if shards or engine is None else list
+        names = _written_by_engine(engine, draft, group) if engine is not None else []
         gathered: list[Any] = [None] * world_size
 
         def write_stage() -> list[str]:
             if not stages or rank == 0 or stages.index(stages[rank]) < rank:
                 return []
             content = {"rest": rest, "shards": list(shards)}
-            own = _stage_folder(partial, stages[rank])
-            path = write(own, version, payload_chunks(content), keep=1)
-            return [str((own / path.name).relative_to(partial))]
+            own = _stage_folder(draft, stages[rank])
+            return [f"{own.name}/{write(own, version, payload_chunks(content), keep=1).name}"]
 
-        dist.all_gather_object(gathered, _written_by(rank, partial, names, write_stage), group=group)
+        dist.all_gather_object(gathered, _written_by(draft, written, names, write_stage), group=group)
         for of_rank in gathered:
             if isinstance(of_rank, OSError):
                 raise of_rank
 
         def end() -> int:
             files = [file for of_rank in gathered for file in of_rank]
-            missing = [file.name for file in files if not (partial / file.name).exists()]
-            if missing:
-                raise OSError(errno.ENOENT, f"{folder} is not one folder for all ranks: rank 0 does not see {missing[0]}")
+            try:
+                check_sizes(draft, files)
+            except FileNotFoundError as error:
+                told = f"{folder} is not one folder for all ranks: rank 0 does not see all that they have written"
+                raise OSError(errno.ENOENT, f"{told} ({error})") from error
+            except ValueError as error:
+                raise OSError(errno.EIO, f"{folder} has not kept what was written: {error}") from error
             content = {"rest": rest, "shards": list(shards), "files": [tuple(file) for file in files]}
             content["stages"] = list(dict.fromkeys(stages))  # this one's is the first
-            write(partial, version, payload_chunks(content), keep=1)
-            publish(partial, folder, version, keep)
+            drafts.publish(version, token, keep, lambda: write(draft, version, payload_chunks(content), keep=1))
             return 0
 
         first_does(end, group)
     except BaseException:
         if rank == 0:
-            shutil.rmtree(partial, ignore_errors=True)
+            drafts.discard(version, token)
         raise
 
 
-def _stage_folder(checkpoint: Path, stage: int) -> Path:
+def _stage_folder(checkpoint: Location, stage: int) -> Location:
     """Returns the folder of what is not sharded of a stage; that of rank 0's stage is in the checkpoint's own file."""
     return checkpoint / f"stage-{stage}"
 
 
 def _written_by(
-    rank: int, partial: Path, of_engine: list[str], write_stage: Callable[[], list[str]]
+    draft: Location, written: Callable[[], list[ShardFile]], of_engine: list[str], write_stage: Callable[[], list[str]]
 ) -> list[ShardFile] | OSError:
     try:
-        of_engine = [*of_engine, *write_stage()]
-        sync_files(partial, of_engine)
-        own = [path.name for mine in (f"__{rank}_*", *([".metadata"] if rank == 0 else [])) for path in partial.glob(mine)]
-        return describe_files(partial, [*own, *of_engine])
+        others = [*of_engine, *write_stage()]
+        if isinstance(draft, Path):
+            sync_files(draft, others)
+        return [*written(), *describe_files(draft, others)]
     except OSError as error:
         return error
 
 
-def _written_by_engine(engine: Engine, partial: Path, group: Any) -> list[str]:
+def _written_by_engine(engine: Engine, draft: Location, group: Any) -> list[str]:
     """Returns this rank's part of the files that an engine writes, by their paths in the checkpoint. Each is of one rank, which sees it."""
-    engine.save(partial / ENGINE)
+    assert isinstance(draft, Path)
+    engine.save(draft / ENGINE)
     seen = [set[str]() for _ in range(dist.get_world_size(group))]
-    own = {str(path.relative_to(partial)) for path in (partial / ENGINE).rglob("*") if path.is_file()}
+    own = {str(path.relative_to(draft)) for path in (draft / ENGINE).rglob("*") if path.is_file()}
     dist.all_gather_object(seen, own, group=group)
     ranks = {name: [other for other, names in enumerate(seen) if name in names] for name in sorted(set().union(*seen))}
     return [name for number, (name, seers) in enumerate(ranks.items()) if seers[number % len(seers)] == dist.get_rank(group)]
 
 
-def _write_shards(partial: Path, shards: dict[Keys, DTensor], group: Any) -> None:
+def _write_shards(draft: Location, shards: dict[Keys, DTensor], group: Any) -> Callable[[], list[ShardFile]]:
+    """Writes this rank's shards; returns what tells which files these are."""
+    writer = shard_writer(draft, sum(local_part(tensor).nbytes for tensor in shards.values()))
     try:
-        write_shards(_by_name(shards), storage_writer=FileSystemWriter(partial), process_group=group)
+        write_shards(_by_name(shards), storage_writer=writer, process_group=group)
     except CheckpointException as error:
         raise plain_error(error) from error
+    return lambda: writer.written(dist.get_rank(group))
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
 def load_sharded(
-    folder: Path,
+    folder: Location,
     template: Callable[[Collection[Keys]], Tree],
     *,
     stages: Sequence[int] = (),
@@ -239,7 +237,7 @@ def load_sharded(
     """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
     Args:
-        folder: of the checkpoints, shared by all ranks.
+        folder: of the checkpoints, shared by all ranks; or a prefix in object storage.
         template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint, with the keys of those in it.
         stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
@@ -265,10 +263,11 @@ def load_sharded(
             raise RuntimeError(f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only")
         try:
             if shards or engine is None:
-                read_shards(_by_name(shards), storage_reader=FileSystemReader(path), process_group=group)
+                read_shards(_by_name(shards), storage_reader=shard_reader(path), process_group=group)
         except CheckpointException as error:
             raise plain_error(error) from error
         if engine is not None:
+            assert isinstance(path, Path)
             engine.load(path / ENGINE)
         whole: Tree = content["rest"]
         for keys, tensor in shards.items():
@@ -277,9 +276,9 @@ def load_sharded(
     return None
 
 
-def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
+def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Location]]:
     """Returns the checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
-    found: list[tuple[StateVersion, Path]] = []
+    found: list[tuple[StateVersion, Location]] = []
 
     def look() -> int:
         found.extend(sharded_checkpoints(folder))
@@ -295,10 +294,10 @@ def _candidates(folder: Path, group: Any) -> list[tuple[StateVersion, Path]]:
     )
     dist.broadcast(numbers, global_rank_of_first(group), group=group)
     versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
-    return [(version, path_of(folder, version)) for version in versions]
+    return [(version, folder / name_of_checkpoint(version)) for version in versions]
 
 
-def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | None:
+def _content_if_whole(path: Location, version: StateVersion, group: Any) -> Tree | None:
     """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
@@ -319,7 +318,7 @@ def _content_if_whole(path: Path, version: StateVersion, group: Any) -> Tree | N
     return content if _whole_for_all(check, path, group) else None
 
 
-def _content_of_stage(path: Path, version: StateVersion, content: Tree, stages: Sequence[int], group: Any) -> Tree | None:
+def _content_of_stage(path: Location, version: StateVersion, content: Tree, stages: Sequence[int], group: Any) -> Tree | None:
     """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole.
 
     Raises:
@@ -341,7 +340,7 @@ def _content_of_stage(path: Path, version: StateVersion, content: Tree, stages: 
     return own if _whole_for_all(look if own is None else _nothing, path, group) else None
 
 
-def _content(path: Path, version: StateVersion) -> Tree:
+def _content(path: Location, version: StateVersion) -> Tree:
     """Returns what rank 0 has saved beside the shards.
 
     Raises:
@@ -356,7 +355,7 @@ def _content(path: Path, version: StateVersion) -> Tree:
     return content
 
 
-def _whole_for_all(action: Callable[[], None], path: Path, group: Any) -> bool:
+def _whole_for_all(action: Callable[[], None], path: Location, group: Any) -> bool:
     """Whether an action finds a checkpoint whole on all ranks; raises if a rank cannot read it."""
     problem: Exception | None = None
     found = WHOLE

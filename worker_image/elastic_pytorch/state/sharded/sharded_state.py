@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -12,6 +11,7 @@ import torch.distributed as dist
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.mesh_caches import refuse_stale
 from elastic_pytorch.log import logger
+from elastic_pytorch.object_url import location_of
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
@@ -28,7 +28,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     states_of,
     template_of,
 )
-from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared, refuse_url
+from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
@@ -52,7 +52,7 @@ class ShardedState(State):
     takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; None: there are none.
+        folder: of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX; None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
             `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
         flush_seconds: from one checkpoint to the next, unless steps are given for that; None: 600. Training goes on while one is written,
@@ -95,11 +95,10 @@ class ShardedState(State):
         if overlap:
             raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
         seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
-        refuse_url(folder, type(self).__name__)
         super().__init__(
             folder, name=name, keep=keep, every=every, flush_seconds=seconds, total_steps=total_steps, **registered
         )
-        self._path = Path(self._folder) if self._folder else None
+        self._path = location_of(self._folder) if self._folder else None
         self._uses_memory = memory
         self._saves_by_steps = not memory and every is not None
         self._peers: PeerMemory | None = None

@@ -1,20 +1,23 @@
-"""A folder that all ranks must share: rank 0 acts in it and tells the others, and each sees what another one has written."""
+"""A folder that all ranks must share: rank 0 acts in it and tells the others, and each sees what another one has written.
+
+Or a prefix in object storage, which all ranks must reach with their credentials.
+"""
 
 import errno
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.object_url import ObjectUrl, location_of
+from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state.restore import NONE, claim
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
+from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import new_token, sharded_checkpoints
 
 SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
@@ -24,20 +27,7 @@ _SUPERSEDED = -1  # beside the numbers of errno
 _TOKEN = ".seen-by-all-ranks-"
 
 
-def refuse_url(folder: str | os.PathLike[str] | None, kind: str) -> None:
-    """Makes sure that a folder is one of a file system, for a kind of State that takes nothing else.
-
-    Raises:
-        ValueError: it is a URL.
-    """
-    if folder is not None and isinstance(location_of(folder), ObjectUrl):
-        raise ValueError(
-            f"{os.fspath(folder)!r}: {kind} keeps no checkpoints in object storage. Give a folder on a volume that all pods share, and "
-            "copy the checkpoints from there. State takes such URLs, for models that are not sharded"
-        )
-
-
-def refuse_unshared(folder: Path, group: Any, *, needed: bool) -> None:
+def refuse_unshared(folder: Location, group: Any, *, needed: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
     Args:
@@ -48,28 +38,28 @@ def refuse_unshared(folder: Path, group: Any, *, needed: bool) -> None:
     Raises:
         OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and rank 0 cannot write it.
     """
+    place, in_objects = place_at(folder), isinstance(folder, ObjectUrl)
 
     def leave_token() -> int:
         token = new_token()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{_TOKEN}{token:016x}").write_bytes(b"")
+            place.put(f"{_TOKEN}{token:016x}", [b""], 0, lambda: None)
         except OSError as error:
             if not needed:
                 logger.warning("cannot write to %s: %s; training goes on, without checkpoints until it can be", folder, error)
                 return 0
             raise OSError(
                 error.errno or errno.EIO,
-                f"rank 0 cannot write to {folder}, so no checkpoint could be saved: {error.strerror}. Mount a volume there that is "
-                "writable and has room",
+                f"rank 0 cannot write to {folder}, so no checkpoint could be saved: {error.strerror}"
+                + ("" if in_objects else ". Mount a volume there that is writable and has room"),
             ) from error
         return token
 
     if not (token := first_does(leave_token, group)):
         return
-    path = folder / f"{_TOKEN}{token:016x}"
+    name = f"{_TOKEN}{token:016x}"
     try:
-        until_seen(path.stat)
+        until_seen(lambda: place.open(name).close())
         lacks = 0
     except OSError:
         lacks = 1
@@ -79,16 +69,21 @@ def refuse_unshared(folder: Path, group: Any, *, needed: bool) -> None:
         dist.all_reduce(seen_by, group=group)
     finally:
         if dist.get_rank(group) == 0:
-            path.unlink(missing_ok=True)
+            place.delete([name])
     if blind := seen_by.nonzero().flatten().tolist():
+        remedy = (
+            "Give all pods the same bucket and credentials"
+            if in_objects
+            else "Mount a volume there that all pods share (accessModes: ReadWriteMany)"
+        )
         raise OSError(
             errno.ENOENT,
             f"{folder} is not one folder for all ranks: rank {blind[0]} does not see what rank 0 has written there, so no checkpoint could "
-            "be whole. Mount a volume there that all pods share (accessModes: ReadWriteMany)",
+            f"be whole. {remedy}",
         )
 
 
-def claim_folder(folder: Path | None, known: int, group: Any) -> tuple[StateVersion, int]:
+def claim_folder(folder: Location | None, known: int, group: Any) -> tuple[StateVersion, int]:
     """Returns the newest version in a folder, whole or not, and the group's generation, for which it then is claimed. Collective.
 
     Args:
@@ -108,8 +103,10 @@ def claim_folder(folder: Path | None, known: int, group: Any) -> tuple[StateVers
     on_disk = StateVersion(*numbers[:2].tolist())
     generation = max(known, on_disk.generation, int(numbers[2])) + 1
     if first and folder is not None:
-        claim(str(folder), generation)
-    return on_disk, generation
+        generation = claim(str(folder), generation)
+    claimed_for = torch.tensor([generation])  # object storage may have given a larger one to this group
+    dist.broadcast(claimed_for, global_rank_of_first(group), group=group)
+    return on_disk, int(claimed_for)
 
 
 def until_seen(look: Callable[[], object]) -> None:

@@ -1,0 +1,184 @@
+"""Checkpoints of a sharded state as objects: written by one group, read by one of another size, and cut short in each place."""
+
+from tests.worker_image.cpu_fsdp2 import fully_shard
+
+# isort: split
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import elastic_pytorch as elastic
+import pytest
+import torch
+from elastic_pytorch.object_url import location_of
+from elastic_pytorch.state.restore import cpu_group
+from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
+from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
+
+from tests.worker_image.object_storage import Bucket, Request, s3_error
+from tests.worker_image.state.sharded.test_sharded_checkpoint import build, load_and_go_on, save_steps, train
+from tests.worker_image.torch_group import run_group
+
+assert fully_shard
+
+pytestmark = [pytest.mark.process, pytest.mark.torch]
+
+
+def in_bucket(environment: dict[str, str], function: Callable[..., Any], url: str, *arguments: Any) -> Any:
+    """What a function returns that has the credentials; or its error."""
+    os.environ.update(environment)
+    try:
+        return function(location_of(url), *arguments)
+    except (OSError, checkpoint_folder.Superseded) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def run(bucket: Bucket, size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return run_group(size, in_bucket, bucket.environment(), function, bucket.url, *arguments)
+
+
+def names(bucket: Bucket) -> list[str]:
+    return [name.removeprefix("run/") for name in bucket.server.names(bucket.name)]
+
+
+def checkpoints(bucket: Bucket) -> list[StateVersion]:
+    return [version for version, _ in sharded_checkpoints(location_of(bucket.url))]
+
+
+def test_what_one_group_saves_a_group_of_another_size_goes_on_with(bucket: Bucket) -> None:
+    saved, *same = run(bucket, 3, save_steps, [1, 2, 4], 1)
+    for other in same:
+        torch.testing.assert_close(other, saved, rtol=0, atol=0)
+    assert checkpoints(bucket) == [(1, 4), (1, 2)], "the one before the last two is gone"
+    assert sorted(name for name in names(bucket) if "s000000004" in name.split("/")[0]) == [
+        "checkpoint-g000001-s000000004.sharded/.metadata",
+        *(f"checkpoint-g000001-s000000004.sharded/__{rank}_0.distcp" for rank in range(3)),
+        "checkpoint-g000001-s000000004.sharded/checkpoint-g000001-s000000004.elastic",
+    ]
+    for size in (2, 4):
+        for version, best, restored, _ in run(bucket, size, load_and_go_on, 3):
+            assert (version, best) == ((1, 4), (1.5, "x"))
+            torch.testing.assert_close(restored, saved, rtol=0, atol=0)
+
+
+def save_two(folder: Any) -> None:
+    save_steps(folder, [2, 3], 1)
+
+
+def test_what_is_not_whole_is_skipped_and_then_deleted(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    own = "checkpoint-g000001-s000000003.sharded/checkpoint-g000001-s000000003.elastic"
+    bucket.server.delete(f"/{bucket.name}/run/{own}")
+    bucket.server.put(f"/{bucket.name}/run/checkpoint-g000001-s000000009.sharded/__0_0.distcp", b"cut short")
+    for outcome in run(bucket, 2, load_and_go_on, 0):
+        assert outcome[0] == (1, 2)
+    run(bucket, 2, save_steps, [5], 2)
+    assert checkpoints(bucket) == [(2, 5), (1, 2)], "what was cut short does not count as one of the two"
+
+
+def test_damaged_shard_is_skipped(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    shard = f"/{bucket.name}/run/checkpoint-g000001-s000000003.sharded/__1_0.distcp"
+    content = bytearray(bucket.server.get(shard))
+    content[len(content) // 2] ^= 1
+    bucket.server.put(shard, bytes(content))
+    for outcome in run(bucket, 2, load_and_go_on, 0):
+        assert outcome[0] == (1, 2)
+
+
+def test_cut_off_group_leaves_no_checkpoint(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    checkpoint_folder.claim(bucket.url, 2)
+    told = run(bucket, 2, save_steps, [9], 1)
+    assert all(each.startswith("Superseded") for each in told)
+    assert checkpoints(bucket) == [(1, 3), (1, 2)]
+
+
+def claimed_late(request: Request, bucket: Bucket) -> None:
+    """Another group claims the folder when the shards are there, before the checkpoint appears."""
+    if request.kind == "put" and request.path.endswith("__1_0.distcp"):
+        bucket.server.put(f"/{bucket.name}/run/.claim-g000002", b"")
+
+
+def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    bucket.proxy.fault = lambda request: claimed_late(request, bucket)
+    assert all(each.startswith("Superseded") for each in run(bucket, 2, save_steps, [9], 1))
+    assert checkpoints(bucket) == [(1, 3), (1, 2)], "and nothing of it is left"
+
+
+@pytest.mark.parametrize("refused", ["__1_0.distcp", ".metadata", "s000000009.elastic"])
+def test_refused_write_is_told_to_all_and_deletes_nothing(bucket: Bucket, refused: str) -> None:
+    run(bucket, 2, save_two)
+    before = names(bucket)
+    bucket.proxy.fault = lambda request: (
+        s3_error(403, "AccessDenied") if request.kind == "put" and request.path.endswith(refused) else None
+    )
+    told = run(bucket, 2, save_steps, [9], 1)
+    assert all(each.startswith(("OSError", "PermissionError")) for each in told)
+    assert any(f"bucket {bucket.name} refuses these credentials" in each for each in told), told
+    assert names(bucket) == before
+
+
+def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
+    refused = set[str]()
+
+    def once(request: Request) -> Any:
+        if request.path in refused or request.kind not in {"put", "get"}:
+            return None
+        refused.add(request.path)
+        return s3_error(503, "SlowDown")
+
+    bucket.proxy.fault = once
+    run(bucket, 2, save_two)
+    for outcome in run(bucket, 2, load_and_go_on, 0):
+        assert outcome[0] == (1, 3)
+    assert refused
+
+
+def save_state(folder: Any, until: int) -> tuple[int, bool]:
+    registered = build()
+    state = elastic.ShardedState(str(folder), every=2, memory=False, **registered)
+    began = state.restore()
+    while state.step < until:
+        train(registered, 1)
+        state.commit()
+    return began, state.flush()
+
+
+def test_training_goes_on_from_the_last_checkpoint_and_any_process_reads_it(bucket: Bucket) -> None:
+    assert run(bucket, 2, save_state, 5) == [(0, True)] * 2
+    assert run(bucket, 3, save_state, 7) == [(5, True)] * 3
+    assert checkpoint_folder.claimed(bucket.url) == 2
+    loaded = elastic.load(bucket.url)
+    assert loaded["step"] == 7
+    assert loaded["model"]["0.weight"].shape == (7, 5)
+    [newest, *_] = sharded_checkpoints(location_of(bucket.url))
+    one = elastic.load(str(newest[1]))
+    torch.testing.assert_close(one["model"], loaded["model"], rtol=0, atol=0)
+
+
+def test_a_checkpoint_takes_few_requests(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    bucket.proxy.forget()
+    run(bucket, 2, save_steps, [4], 1)
+    kinds = bucket.proxy.kinds()
+    assert kinds.count("put") == 4, "two ranks' shards, torch's metadata, and the file that lists them"
+    assert len(kinds) <= 25, kinds
+    bucket.proxy.forget()
+    run(bucket, 2, load_and_go_on, 0)
+    kinds = bucket.proxy.kinds()
+    assert len(kinds) <= 30, [f"{request.kind} {request.path}" for request in bucket.proxy.requests]
+
+
+def read_nothing(folder: Any) -> Any:
+    return load_sharded(folder, lambda _: {}, group=cpu_group())
+
+
+def test_a_bucket_that_cannot_be_read_is_no_beginning(bucket: Bucket) -> None:
+    assert run(bucket, 2, read_nothing) == [None, None]
+    bucket.proxy.fault = lambda _: s3_error(403, "AccessDenied")
+    assert all("Error" in each for each in run(bucket, 2, read_nothing))

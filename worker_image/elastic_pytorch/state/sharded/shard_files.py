@@ -1,0 +1,143 @@
+"""The files in which torch.distributed.checkpoint keeps a rank's shards, in a folder or in object storage.
+
+Torch's own writer and reader for files take what opens these from their attribute `fs`, as torch's `FsspecWriter` does.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.checkpoint.filesystem import FileSystemBase, FileSystemReader, FileSystemWriter
+
+from elastic_pytorch.object_url import Location, ObjectUrl
+from elastic_pytorch.storage.object_store import ObjectStore
+from elastic_pytorch.storage.sharded_folder import ShardFile, describe_files
+
+UNNAMED = ".tmp"  # the end of the name that torch gives its metadata file until it is whole
+
+
+def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
+    """Returns what writes this rank's shards.
+
+    Args:
+        location: the folder or prefix of the checkpoint.
+        shard_bytes: about how many bytes it will write.
+    """
+    return ObjectsWriter(location, shard_bytes) if isinstance(location, ObjectUrl) else FolderWriter(location)
+
+
+def shard_reader(location: Location) -> FileSystemReader:
+    """Returns what reads the shards of a checkpoint."""
+    return ObjectsReader(location) if isinstance(location, ObjectUrl) else FileSystemReader(location)
+
+
+class FolderWriter(FileSystemWriter):
+    """Writes to a folder.
+
+    Args:
+        folder: exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder
+
+    def written(self, rank: int) -> list[ShardFile]:
+        """Returns the files that a rank has written.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        own = (f"__{rank}_*", *([".metadata"] if rank == 0 else []))
+        return describe_files(self._folder, [path.name for pattern in own for path in self._folder.glob(pattern)])
+
+
+class ObjectsWriter(FileSystemWriter):
+    """Writes objects. What they hold is known as it is written, so that nothing is read again.
+
+    Args:
+        url: the prefix.
+        shard_bytes: about how many bytes it will write.
+    """
+
+    def __init__(self, url: ObjectUrl, shard_bytes: int) -> None:
+        super().__init__(str(url), sync_files=False)
+        self.fs: Any = ObjectFiles(ObjectStore(url), shard_bytes)
+        self.path = ""
+
+    def written(self, rank: int) -> list[ShardFile]:
+        """Returns the objects that this rank has written."""
+        del rank
+        files: ObjectFiles = self.fs
+        return files.written
+
+
+class ObjectsReader(FileSystemReader):
+    """Reads objects.
+
+    Args:
+        url: the prefix.
+    """
+
+    def __init__(self, url: ObjectUrl) -> None:
+        super().__init__(str(url))
+        self.fs: Any = ObjectFiles(ObjectStore(url), 0)
+        self.path = ""
+
+
+class ObjectFiles(FileSystemBase):
+    """The objects below a prefix, as files: their paths are their names.
+
+    Attributes:
+        written: what has been written.
+
+    Args:
+        store: of the prefix.
+        shard_bytes: about how many bytes a file has that is written.
+    """
+
+    def __init__(self, store: ObjectStore, shard_bytes: int) -> None:
+        self.written: list[ShardFile] = []
+        self._store = store
+        self._shard_bytes = shard_bytes
+
+    @contextmanager
+    def create_stream(self, path: str | PathLike[str], mode: str) -> Generator[Any, None, None]:
+        """Opens an object to write it (`wb`) or to read it (`rb`)."""
+        name = str(path).removesuffix(UNNAMED)  # an object appears when it is whole, and so under its name
+        if mode == "rb":
+            with self._store.reader(name) as reader:
+                yield reader
+            return
+        writer = self._store.writer(name, self._shard_bytes)
+        yield writer
+        writer.finish()
+        self.written.append(ShardFile(name, writer.size, writer.checksum))
+
+    def concat_path(self, path: str | PathLike[str], suffix: str) -> str:
+        """Returns the path of a file in a folder."""
+        return f"{path}/{suffix}".lstrip("/")
+
+    def init_path(self, path: str | PathLike[str]) -> str:
+        """Returns the path as it is."""
+        return str(path)
+
+    def rename(self, path: str | PathLike[str], new_path: str | PathLike[str]) -> None:
+        """Does nothing: the object has its name."""
+
+    def mkdir(self, path: str | PathLike[str]) -> None:
+        """Does nothing: a prefix need not be made."""
+
+    def exists(self, path: str | PathLike[str]) -> bool:
+        """Says no: torch asks for a checkpoint that it would overwrite, and there is none of this version."""
+        return False
+
+    def rm_file(self, path: str | PathLike[str]) -> None:
+        """Does nothing: torch deletes only what `exists`."""
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | PathLike[str]) -> bool:
+        """Says yes: the URL has been checked."""
+        return True

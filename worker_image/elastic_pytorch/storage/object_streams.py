@@ -1,0 +1,133 @@
+"""Objects as streams, for libraries that write and read files: one that is written from its beginning, one that is read anywhere."""
+
+import io
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+PART_BYTES = 16 << 20  # of an upload, and of what is read at once
+PARALLEL = 4  # parts in flight: this and the part size bound the memory that an upload or a download takes
+BLOCK_BYTES = 1 << 20  # what a small read fetches: torch reads a tensor's file in many of these, back and forth
+BLOCKS = 4  # of them that are kept
+BUFFER_BYTES = 64 << 10  # of a stream, so that not each small read runs Python's code
+
+
+class ObjectWriter(io.RawIOBase):
+    """Writes an object, which appears whole when the stream is closed, and not at all after an error.
+
+    Attributes:
+        size: of what has been written, in bytes.
+        checksum: its CRC-32.
+
+    Args:
+        stream: of the library.
+        plain: makes an OSError of an error of the library.
+    """
+
+    def __init__(self, stream: Any, plain: Callable[[Exception], OSError]) -> None:
+        self._stream = stream
+        self._plain = plain
+        self.size = 0
+        self.checksum = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Returns how many bytes have been written."""
+        return self.size
+
+    def write(self, data: Any) -> int:
+        """Writes bytes; returns how many."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PART_BYTES):
+            # A copy: the library sends it after this has returned, when torch may have given the memory back.
+            self._do(self._stream.write, part := bytes(view[start : start + PART_BYTES]))
+            self.checksum = zlib.crc32(part, self.checksum)
+        self.size += len(view)
+        return len(view)
+
+    def finish(self) -> None:
+        """Waits until the object is there.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self._do(self._stream.close)
+
+    def _do(self, action: Callable[..., object], *arguments: object) -> None:
+        try:
+            action(*arguments)
+        except Exception as error:
+            raise self._plain(error) from error
+
+
+class ObjectRanges(io.RawIOBase):
+    """Reads ranges of an object: large ones in several parts at a time, small ones from blocks that are kept for a while.
+
+    Args:
+        size: of the object, in bytes.
+        read: fetches a range, given its first byte and the one behind its last.
+    """
+
+    def __init__(self, size: int, read: Callable[[int, int], Any]) -> None:
+        self._size = size
+        self._read = read
+        self._at = 0
+        self._blocks: dict[int, memoryview] = {}
+        self._pool = ThreadPoolExecutor(PARALLEL, "object ranges")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to where the next bytes are to be read; returns that."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """Returns where the next bytes are to be read."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills a buffer, as far as the object goes; returns how many bytes were read."""
+        view = memoryview(buffer).cast("B")
+        start, end = self._at, min(self._at + len(view), self._size)
+        done = start
+        while done < end:
+            if end - done < BLOCK_BYTES:
+                number, within = divmod(done, BLOCK_BYTES)
+                part = self._block(number)[within : within + end - done]
+                view[done - start : done - start + len(part)] = part
+                done += len(part)
+            else:
+                self._read_large(done, end, view[done - start :])
+                done = end
+        self._at = max(start, end)
+        return self._at - start
+
+    def _block(self, number: int) -> memoryview:
+        if number not in self._blocks:
+            if len(self._blocks) == BLOCKS:
+                del self._blocks[next(iter(self._blocks))]
+            start = number * BLOCK_BYTES
+            self._blocks[number] = memoryview(self._read(start, min(start + BLOCK_BYTES, self._size)))
+        return self._blocks[number]
+
+    def _read_large(self, start: int, end: int, view: memoryview) -> None:
+        starts = range(start, end, PART_BYTES)
+        ends = [min(first + PART_BYTES, end) for first in starts]
+        for first, part in zip(starts, self._pool.map(self._read, starts, ends), strict=True):
+            view[first - start : first - start + len(part)] = part
+
+    def close(self) -> None:
+        """Ends its threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
