@@ -16,7 +16,7 @@ from functools import partial
 
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import write
-from elastic_pytorch.storage.object_store import PARALLEL, PART_BYTES
+from elastic_pytorch.storage.object_streams import PARALLEL, PART_BYTES
 
 MEGABYTES = (256, 1000)
 TIMES = 3

@@ -120,8 +120,3 @@ def test_load_says_what_there_is_instead(bucket: Bucket) -> None:
     bucket.server.put(f"/{bucket.name}/run/checkpoint-g000009-s000000009.elastic", b"hello")
     with pytest.raises(ValueError, match=r"is whole: checkpoint-g000009-s000000009\.elastic: foreign"):
         elastic.load(bucket.url)
-
-
-def test_sharded_states_refuse_urls() -> None:
-    with pytest.raises(ValueError, match=r"ShardedState keeps no checkpoints in object storage.*State takes such URLs"):
-        elastic.ShardedState("s3://bucket/run", model=nn.Linear(1, 1))

@@ -18,7 +18,8 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, by_name, claim, claimed, newest, write
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
-from elastic_pytorch.storage.object_store import PART_BYTES, ObjectStore
+from elastic_pytorch.storage.object_store import ObjectStore
+from elastic_pytorch.storage.object_streams import PART_BYTES
 from elastic_pytorch.storage.places import place_at
 
 from tests.waiting import WAIT_SECONDS

@@ -31,7 +31,10 @@ def test_any_range_is_read_as_from_a_file() -> None:
     file = io.BytesIO(CONTENT)
     chance = random.Random(2)
     for _ in range(200):
-        at, length = chance.randrange(len(CONTENT)), chance.choice([0, 1, 30, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 5])
+        at, length = (
+            chance.randrange(len(CONTENT)),
+            chance.choice([0, 1, 30, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 5]),
+        )
         assert stream.seek(at) == file.seek(at)
         assert stream.read(length) == file.read(length)
     for whence, offset in ((io.SEEK_END, -5), (io.SEEK_CUR, -3)):

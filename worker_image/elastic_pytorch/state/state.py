@@ -52,7 +52,7 @@ class State(Registered):
     With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; or, for whole models, s3:// or gs://BUCKET/PREFIX; or None.
+        folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; or None.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at

@@ -1,4 +1,4 @@
-"""Checkpoints that many ranks write together: each is a folder, or a prefix in object storage, with a file of each rank and one that says so.
+"""Checkpoints that many ranks write together: each is a folder, or a prefix in object storage, with a file of each rank and a list of them.
 
 Standard library only. They may lie beside checkpoint files: the names differ.
 """
@@ -34,7 +34,7 @@ class ShardFile(NamedTuple):
     checksum: int
 
 
-def name_of(version: StateVersion) -> str:
+def checkpoint_name(version: StateVersion) -> str:
     """Returns the name of a checkpoint that is whole."""
     return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
 
@@ -123,7 +123,7 @@ class FolderDrafts:
 
     def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
         """See `Drafts`."""
-        partial, path = self.location(version, token), self._folder / name_of(version)
+        partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
         sync_folder(partial)
         check_claim(self._folder, version)
@@ -133,7 +133,7 @@ class FolderDrafts:
         sync_folder(self._folder)
         older = [other for other, _ in sharded_checkpoints(self._folder) if other < version]
         for other in older[keep - 1 :]:
-            _delete(self._folder / name_of(other))
+            _delete(self._folder / checkpoint_name(other))
         for left_behind in self._folder.iterdir():
             match = _PARTIAL.fullmatch(left_behind.name)
             if match and int(match[1]) < version.generation:
@@ -157,7 +157,7 @@ class ObjectDrafts:
     def begin(self, version: StateVersion) -> int:
         """See `Drafts`."""
         check_claim(self._folder, version)
-        path = self._folder / name_of(version)
+        path = self._folder / checkpoint_name(version)
         if by_name(path):
             _delete_objects(path)  # of the same generation and step, hence damaged
         return new_token()
@@ -165,7 +165,7 @@ class ObjectDrafts:
     def location(self, version: StateVersion, token: int) -> ObjectUrl:
         """See `Drafts`."""
         del token  # a generation's groups write one after the other
-        return self._folder / name_of(version)
+        return self._folder / checkpoint_name(version)
 
     def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
         """See `Drafts`."""

@@ -87,7 +87,7 @@ def stop_in_save(folder: Path, records: Path) -> bool:
     while (version := state._background.version) is None:
         training.steps(state.step + 1)
     state._settle_last(stop=True)
-    return (folder / sharded_folder.name_of(version)).exists()
+    return (folder / sharded_folder.checkpoint_name(version)).exists()
 
 
 def test_planned_stop_waits_for_the_checkpoint(tmp_path: Path) -> None:

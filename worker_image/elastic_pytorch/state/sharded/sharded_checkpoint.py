@@ -36,9 +36,9 @@ from elastic_pytorch.storage.sharded_folder import (
     ShardFile,
     check_checksums,
     check_sizes,
+    checkpoint_name,
     describe_files,
     drafts_in,
-    name_of as name_of_checkpoint,
     sharded_checkpoints,
     sync_files,
 )
@@ -197,7 +197,7 @@ def _written_by(
         others = [*of_engine, *write_stage()]
         if isinstance(draft, Path):
             sync_files(draft, others)
-        return [*written(), *describe_files(draft, others)]
+        return [*written(), *(describe_files(draft, others) if others else ())]
     except OSError as error:
         return error
 
@@ -294,7 +294,7 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
     )
     dist.broadcast(numbers, global_rank_of_first(group), group=group)
     versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
-    return [(version, folder / name_of_checkpoint(version)) for version in versions]
+    return [(version, folder / checkpoint_name(version)) for version in versions]
 
 
 def _content_if_whole(path: Location, version: StateVersion, group: Any) -> Tree | None:
