@@ -33,7 +33,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up")
     parser.add_argument("--context", type=int, default=64, help="characters per sample")
     parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    parser.add_argument("--checkpoint-dir", default="checkpoints", help="folder all workers share, or s3://BUCKET/PREFIX")
     parser.add_argument("--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk")
     parser.add_argument("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
@@ -116,7 +116,7 @@ def main() -> None:
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
     sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
     state = elastic.State(
-        options.checkpoint_dir / options.run_id,
+        f"{options.checkpoint_dir}/{options.run_id}",
         flush_seconds=options.checkpoint_every,
         total_steps=options.steps,
         model=model,

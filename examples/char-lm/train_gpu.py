@@ -35,7 +35,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--loader-workers", type=int, default=2, help="processes that read samples, for each GPU")
     parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    parser.add_argument("--checkpoint-dir", default="checkpoints", help="folder all workers share, or s3://BUCKET/PREFIX")
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
     parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
@@ -92,7 +92,7 @@ def main() -> None:
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
     sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
     state = elastic.State(
-        options.checkpoint_dir / options.run_id,
+        f"{options.checkpoint_dir}/{options.run_id}",
         total_steps=options.steps,
         model=model,
         optimizer=optimizer,
