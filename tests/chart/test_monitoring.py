@@ -1,80 +1,24 @@
-"""Alerts and the dashboard ask for what the operator tells, and each alert has its runbook."""
+"""Prometheus finds the operator, and the dashboard asks for what it tells."""
 
 import json
 import re
 from typing import Any
 
 import pytest
-import yaml
-from elastic_pytorch_operator.monitoring.metrics import FAILURE_KINDS, JOB_STATES, ROUND_REASONS, WORKER_STATES, Metrics
+from elastic_pytorch_operator.monitoring.job_counts import FAILURE_KINDS, ROUND_REASONS
+from elastic_pytorch_operator.monitoring.job_gauges import JOB_STATES, WORKER_STATES
 from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
 from tests.chart.chart_rendering import CHART, needs_helm, only, pod_of, render, template
-from tests.paths import ROOT
+from tests.chart.promql import problems_of
 
-ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())
-RUNBOOKS = (ROOT / "docs" / "operations.md").read_text()
-
-FAMILIES = {family.name: family for family in Metrics().families}
-OTHERS = {"process_resident_memory_bytes"}  # the Prometheus client's own
-FUNCTIONS = {"absent", "max", "sum", "by", "rate", "increase", "histogram_quantile", "le"}
-SELECTOR = re.compile(r"([a-z_:]+)(?:\{([^}]*)\})?")
-TARGET_LABELS = {"job", "pod", "namespace", "instance"}
-
-EXPRESSIONS = [alert["expr"] for alert in ALERTS] + [
-    target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])
-]
-
-
-def selectors(expression: str) -> list[tuple[str, set[str]]]:
-    """The metrics that an expression asks for, each with the labels that it selects by."""
-    plain = re.sub(r"\[[^]]*\]|by \([^)]*\)", "", expression)
-    found = SELECTOR.findall(plain)
-    return [(name, set(re.findall(r"(\w+)[=!]", inner))) for name, inner in found if name not in FUNCTIONS and len(name) > 2]
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_every_metric_that_is_asked_for_is_told(expression: str) -> None:
-    assert expression.count("(") == expression.count(")")
-    asked = selectors(expression)
-    assert asked
-    for name, labels in asked:
-        if name in OTHERS:
-            continue
-        family = FAMILIES.get(name) or FAMILIES[name.removesuffix("_bucket")]
-        assert ("_bucket" in name) is (family.kind == "histogram")
-        assert labels <= {*family.labels, *TARGET_LABELS}, f"{name} has no such label"
-        if family.kind == "counter":
-            assert re.search(rf"(rate|increase)\({name}", expression), f"{name} only ever grows"
-
-
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
-def test_alert_has_a_runbook(alert: dict[str, str]) -> None:
-    assert set(alert) == {"alert", "expr", "for", "severity", "summary"}
-    assert alert["severity"] in ("critical", "warning", "info")
-    assert alert["summary"].endswith(".")
-    section = RUNBOOKS.partition(f"\n### {alert['alert']}\n")[2].partition("\n### ")[0]
-    assert len(section.split()) > 20, "what it means, and what to do"
-
-
-def test_no_runbook_is_of_an_alert_that_is_gone() -> None:
-    assert re.findall(r"^### (ElasticPyTorch\w+)$", RUNBOOKS, re.MULTILINE) == [alert["alert"] for alert in ALERTS]
-
-
-@needs_helm
-def test_alerts_point_to_their_runbooks() -> None:
-    settings = ("metrics.prometheusRule.enabled=true", 'metrics.prometheusRule.runbook="https://wiki.example.com/epj"')
-    ((group,),) = [only(render(*settings), "PrometheusRule")["spec"]["groups"]]
-    assert [(rule["alert"], rule["expr"]) for rule in group["rules"]] == [(alert["alert"], alert["expr"]) for alert in ALERTS]
-    assert "{{ $labels.namespace }}" in group["rules"][-1]["annotations"]["summary"]
-    assert group["rules"][0]["annotations"]["runbook_url"] == "https://wiki.example.com/epj#elasticpytorchoperatorabsent"
-
-
-@needs_helm
-def test_alerts_have_no_link_that_leads_nowhere() -> None:
-    (group,) = only(render("metrics.prometheusRule.enabled=true"), "PrometheusRule")["spec"]["groups"]
-    assert {tuple(rule["annotations"]) for rule in group["rules"]} == {("summary",)}
+    assert problems_of(expression) == []
 
 
 @needs_helm
