@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.chart.chart_rendering import CHART, Object, needs_helm, only, render, template
-from tests.chart.promql import grouped_by, problems_of
+from tests.chart.monitoring.promql import grouped_by, problems_of
 from tests.paths import ROOT
 
 ALERTS: list[dict[str, Any]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())

@@ -1,4 +1,4 @@
-"""Prometheus finds the operator, and the dashboard asks for what it tells."""
+"""The dashboard asks for what the operator tells, and says what it shows."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from elastic_pytorch_operator.monitoring.job_counts import FAILURE_KINDS, ROUND_
 from elastic_pytorch_operator.monitoring.job_gauges import JOB_STATES, WORKER_STATES
 from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
-from tests.chart.chart_rendering import CHART, needs_helm, only, pod_of, render, template
-from tests.chart.promql import problems_of
+from tests.chart.chart_rendering import CHART, needs_helm, only, render
+from tests.chart.monitoring.promql import problems_of
 
 DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
@@ -19,27 +19,6 @@ EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in pan
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_every_metric_that_is_asked_for_is_told(expression: str) -> None:
     assert problems_of(expression) == []
-
-
-@needs_helm
-@pytest.mark.parametrize(("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")])
-def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
-    objects = render(f"metrics.{value}.enabled=true")
-    monitor = only(objects, kind)["spec"]
-    (endpoint,) = monitor.get("endpoints") or monitor["podMetricsEndpoints"]
-    assert endpoint["honorLabels"] is True, "the label namespace is the job's"
-    selector = monitor["selector"]["matchLabels"]
-    pod = pod_of(objects)
-    (container,) = pod["spec"]["containers"]
-    assert "metrics" in {port["name"] for port in container["ports"]}
-    if kind == "PodMonitor":
-        assert selector.items() <= pod["metadata"]["labels"].items()
-        return
-    chosen = [o for o in objects if o["kind"] == "Service" and selector.items() <= o["metadata"]["labels"].items()]
-    assert [service["metadata"]["name"] for service in chosen] == ["elastic-pytorch-operator-metrics"], (
-        "not the agents' Service"
-    )
-    assert chosen[0]["spec"]["selector"].items() <= pod["metadata"]["labels"].items(), "those that stand by, too"
 
 
 @needs_helm
@@ -87,10 +66,3 @@ def test_panels_of_the_dashboard_lie_side_by_side() -> None:
     ]
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24, "Grafana's grid has 24 columns"
-
-
-@needs_helm
-def test_being_scraped_twice_is_refused() -> None:
-    refused = template("metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true")
-    assert refused.returncode
-    assert "counted twice" in refused.stderr
