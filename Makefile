@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-release test-install matrix
+LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale gpu-pack growth-picture docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
@@ -68,6 +68,10 @@ test-variants: venv etcd install ## What `make test` shows once, in each variant
 
 test-frameworks: venv ## Scripts of training frameworks through resizes and losses; each is skipped without its framework (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/frameworks $(ARGS)
+
+test-alerts: venv helm ## The chart's alerts on recorded series, by Prometheus' own promtool; skipped where it cannot be had (ARGS: for pytest)
+	@hack/promtool.sh
+	@$(PYTHON) -m pytest -m long tests/chart $(ARGS)
 
 test-release: venv helm ## Two releases of this checkout are the same, and a registry of this machine serves them (ARGS: for pytest)
 	@hack/release/registry.sh

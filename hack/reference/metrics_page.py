@@ -4,14 +4,14 @@ from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 HEAD = """# Metrics
 
-Made from `operator/elastic_pytorch_operator/monitoring/metrics.py` by `make docs`. Each replica serves them in Prometheus' text format at
+Made from `operator/elastic_pytorch_operator/monitoring/` by `make docs`. Each replica serves them in Prometheus' text format at
 `:8781/metrics`, on the port of the probes, together with `process_*` metrics. They are rendered at most once in five seconds:
 scrapes in between get the same values.
 
 Only the leader exports gauges of jobs and workers, reconciles and answers agents, so `sum()` across replicas is correct. Exception: standby
-replicas also increment `workqueue_adds_total`.
+replicas also increment `workqueue_adds_total`. Counters of jobs begin at 0 with each leader: look at them with `increase()` or `rate()`.
 
-**Namespaces.** The label `namespace` is that of the jobs. Each namespace with jobs has about 30 series; ten minutes after its last job is
+**Namespaces.** The label `namespace` is that of the jobs. Each namespace with jobs has about 85 series; ten minutes after its last job is
 deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLabels: true`. A scrape configuration of your own needs
 `honor_labels: true`; otherwise Prometheus renames the label to `exported_namespace`, and the alerts and the
 dashboard show the namespace of the operator instead.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
-from elastic_pytorch_operator.monitoring.metrics import ROUND_REASONS
+from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
@@ -58,6 +59,7 @@ class RunningController(Generic[Memory]):
         clock = self.loop.time
         self.cluster, self.cache, self.registry, self.slots = cluster, Cache(), AgentRegistry(), WriteSlots(clock)
         self.queue: WorkQueue[JobKey] = WorkQueue(clock=clock) if queue is None else queue
+        self.metrics = Metrics()
         self.controller = Controller(
             cluster,
             self.cache,
@@ -65,6 +67,7 @@ class RunningController(Generic[Memory]):
             self.queue,
             AgentSettings("http://operator"),
             clock,
+            metrics=self.metrics,
             slots=self.slots,
             time_of_day=lambda: began + timedelta(seconds=clock()),
             kueue=kueue,

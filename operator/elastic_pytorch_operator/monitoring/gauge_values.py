@@ -1,5 +1,6 @@
 """What the gauges show at one scrape."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ class JobFigures:
         step: the newest training step that was reported; None if there is none.
         step_seconds: of a training step; None if it does not train, or has not reported two.
         efficiency: what each of the last workers adds, as a part of what each worker before them does; None if it is not known.
+        impaired: why it is Pending or Degraded; empty if it is neither.
+        impaired_seconds: for how long.
     """
 
     namespace: str
@@ -27,6 +30,8 @@ class JobFigures:
     step: int | None
     step_seconds: float | None
     efficiency: float | None = None
+    impaired: str = ""
+    impaired_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,9 @@ class GaugeValues:
         leading: whether this replica leads. Only then the rest is exported, so that a sum over replicas counts nothing twice.
         jobs: by namespace and state. The namespaces that have jobs are its keys.
         workers: of jobs that have not ended, by namespace and state.
-        pending_seconds: by namespace, for how long the job has been Pending that has been so for longest.
+        waiting: for how long each Pending job has been so, in seconds, by namespace and reason.
         stragglers: ranks that are slow, by namespace.
+        left_out_nodes: nodes that jobs leave out, by namespace.
         figures: of each job: they are exported on request only.
         agents: that have sent a heartbeat of late.
         streams: of agents, that are open.
@@ -46,13 +52,17 @@ class GaugeValues:
         longest_reconcile_seconds: since when the oldest reconcile goes on; 0 if none does.
         unreadable: objects that cannot be read, by kind.
         unavailable: the watched namespaces that cannot be listed or watched.
+        ready: whether this replica is.
+        certificate_ends_at: when the certificate ends that agents are shown, seconds since the epoch; None: there is none.
+        memory_limit_bytes: of the container; infinity if it has none.
     """
 
     leading: bool = False
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    pending_seconds: Mapping[str, float] = field(default_factory=dict)
+    waiting: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
     stragglers: Mapping[str, int] = field(default_factory=dict)
+    left_out_nodes: Mapping[str, int] = field(default_factory=dict)
     figures: Sequence[JobFigures] = ()
     agents: int = 0
     streams: int = 0
@@ -60,3 +70,6 @@ class GaugeValues:
     longest_reconcile_seconds: float = 0.0
     unreadable: Mapping[str, int] = field(default_factory=dict)
     unavailable: Collection[str] = ()
+    ready: bool = False
+    certificate_ends_at: float | None = None
+    memory_limit_bytes: float = math.inf

@@ -94,6 +94,7 @@ class Controller:
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
         self._reporting: set[str] = set()  # UIDs of the jobs that report progress
+        self._unended: set[str] = set()  # UIDs of the jobs that this leader has seen go on
         self._listening_since = clock()
         self.lost_leader_node = ""
 
@@ -227,11 +228,13 @@ class Controller:
         if isinstance(job, InvalidJob):
             manifest = self._cache.job_manifest(key)
             if not has_ended(manifest.get("status") or {}):
+                self._unended.add(manifest["metadata"]["uid"])
                 writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.invalid_status(manifest, job)
                 writer.ask([write] if write else [], writer.failed)
                 self._plan_again(key, writer)
                 return "success"
             job = parse_ended(manifest)
+        self._count_end(job)
         observed = observe(
             job,
             self._cache,
@@ -258,12 +261,22 @@ class Controller:
         self._have_written(job, todo)
         return "success" if todo.recheck_at is None else "requeue_after"
 
+    def _count_end(self, job: Job) -> None:
+        """Counts the end of a job once: not again by a leader that finds it ended."""
+        if not has_ended(job.status):
+            self._unended.add(job.uid)
+        elif job.uid in self._unended:
+            self._unended.discard(job.uid)
+            if job.ours:
+                self._metrics.ended(job.key.namespace, job.status)
+
     def _forget_others(self) -> None:
         """Forgets all jobs but those that are there."""
         known = self._cache.job_uids
         self._registry.forget_others(known)
         self._executor.forget_others(known)
         self._reporting &= known
+        self._unended &= known
         self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
         for uid in self._writers.keys() - known:
             self._writers.pop(uid).drop()

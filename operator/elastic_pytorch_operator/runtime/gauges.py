@@ -14,13 +14,14 @@ from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import count_states
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
+from elastic_pytorch_operator.monitoring.job_reasons import PENDING, impairment, state_of, wait_reason
+from elastic_pytorch_operator.monitoring.memory_limit import memory_limit_bytes
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
 CONNECTED_SECONDS = 10.0  # agents send a heartbeat every second, or every few seconds where there are thousands
-PENDING = "Pending"
 
 
 def begin_to_read(
@@ -32,6 +33,7 @@ def begin_to_read(
     now: float,
     time: str,
     longest_work_seconds: float = 0.0,
+    certificate_ends_at: float | None = None,
 ) -> Callable[[], GaugeValues]:
     """Takes the values of this moment; returns what counts them, in any thread: a job's manifest is replaced, and never changed.
 
@@ -43,6 +45,7 @@ def begin_to_read(
         now: monotonic seconds.
         time: the time of day, RFC 3339.
         longest_work_seconds: for how long the oldest plan or write has been going on.
+        certificate_ends_at: when the certificate ends that agents are shown, seconds since the epoch; None: there is none.
     """
     others = GaugeValues(
         leading=leading,
@@ -52,6 +55,8 @@ def begin_to_read(
         longest_reconcile_seconds=longest_work_seconds,
         unreadable=cache.unreadable.counts,
         unavailable=cache.unavailable | cache.watch_lag.failing(now),
+        ready=cache.primed,
+        certificate_ends_at=certificate_ends_at,
     )
     manifests = [(key, cache.job_manifest(key)) for key in cache.keys] if leading else []
     return partial(_count, manifests, time, others)
@@ -60,23 +65,34 @@ def begin_to_read(
 def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, others: GaugeValues) -> GaugeValues:
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    pending: defaultdict[str, float] = defaultdict(float)
+    waiting: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    left_out: defaultdict[str, set[str]] = defaultdict(set)
     stragglers: Counter[str] = Counter()
     figures: list[JobFigures] = []
     for key, manifest in manifests:
         try:
             status = manifest.get("status") or {}
-            state = status.get("state") or PENDING
+            state = state_of(status)
             jobs[key.namespace][state] += 1
             if state == PENDING:
-                pending[key.namespace] = max(pending[key.namespace], seconds_between(pending_since(manifest), time))
+                waiting[key.namespace, wait_reason(status)].append(seconds_between(pending_since(manifest), time))
             if not has_ended(status):
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
-            figures.append(_figures(key, manifest))
+                left_out[key.namespace].update(each["node"] for each in status.get("leftOutNodes") or ())
+            figures.append(_figures(key, manifest, time))
         except Exception:  # a status that its author has spoilt must not take away the metrics of all
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
-    return replace(others, jobs=jobs, workers=workers, pending_seconds=pending, stragglers=stragglers, figures=figures)
+    return replace(
+        others,
+        jobs=jobs,
+        workers=workers,
+        waiting=waiting,
+        stragglers=stragglers,
+        left_out_nodes={namespace: len(nodes) for namespace, nodes in left_out.items()},
+        figures=figures,
+        memory_limit_bytes=memory_limit_bytes(),
+    )
 
 
 def pending_since(manifest: Mapping[str, Any]) -> str:
@@ -90,11 +106,18 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
     return max(times)
 
 
-def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
+def _impaired_since(manifest: Mapping[str, Any]) -> str:
+    status = manifest.get("status") or {}
+    degraded = find_condition(status, names.DEGRADED) or {}
+    return pending_since(manifest) if state_of(status) == PENDING else str(degraded.get("lastTransitionTime") or "")
+
+
+def _figures(key: JobKey, manifest: Mapping[str, Any], time: str) -> JobFigures:
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     progress = status.get("progress") or {}
     speed = float(progress.get("stepsPerSecond") or 0.0) if status.get("worldSize") else 0.0
     efficiency = (status.get("scaling") or {}).get("efficiency")
+    impaired = impairment(status)
     return JobFigures(
         namespace=key.namespace,
         name=key.name,
@@ -104,4 +127,6 @@ def _figures(key: JobKey, manifest: Mapping[str, Any]) -> JobFigures:
         step=progress.get("step"),
         step_seconds=1.0 / speed if speed else None,
         efficiency=None if efficiency is None else float(efficiency),
+        impaired=impaired,
+        impaired_seconds=seconds_between(_impaired_since(manifest), time) if impaired else 0.0,
     )

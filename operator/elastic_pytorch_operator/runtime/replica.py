@@ -270,6 +270,7 @@ class Replica:
             now=time.monotonic(),
             time=self._time_of_day().isoformat(),
             longest_work_seconds=self._controller.longest_work_seconds,
+            certificate_ends_at=self._trust.serving_ends_at if self._trust else None,
         )
         return lambda: self._metrics.render(read())
 

@@ -52,6 +52,11 @@ class Trust:
         """The authorities that an agent is to trust."""
         return "".join(pair.certificate for pair in self.authorities)
 
+    @property
+    def serving_ends_at(self) -> float | None:
+        """When the operator's own certificate ends, seconds since the epoch; None: there is none."""
+        return None if self.serving is None else self.serving.made_at + SERVING_DAYS * DAY
+
 
 def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:
     """Those that an agent may still trust."""

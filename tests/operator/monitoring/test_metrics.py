@@ -14,7 +14,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
-from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, ROUND_REASONS, Metrics
+from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
+from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, Metrics
 from elastic_pytorch_operator.planning import decide_round
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
@@ -67,6 +68,7 @@ def test_a_decision_is_told_by_its_round_its_interruption_and_its_cause() -> Non
     assert found["elastic_pytorch_interruption_seconds_count{reason=WorkerLost}"] == 1, "once, however often it is remembered"
     assert found["elastic_pytorch_interruption_seconds_bucket{le=1.0,reason=WorkerLost}"] == 1
     assert found["elastic_pytorch_steps_lost_total{namespace=team}"] == 4
+    assert found["elastic_pytorch_interrupted_seconds_total{namespace=team,reason=WorkerLost}"] == 0.7
     counts = {phase: found[f"elastic_pytorch_interruption_phase_seconds_count{{phase={phase}}}"] for phase in PHASES}
     assert {phase for phase, count in counts.items() if count} == {"stop", "init"}
     assert found["elastic_pytorch_interruption_phase_seconds_sum{phase=stop}"] == 0.5
@@ -103,7 +105,7 @@ def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     assert found["leader_election_master_status{name=elastic-pytorch-operator}"] == 1
     assert found["workqueue_depth{name=elasticpytorchjob}"] == 1
     standby = read(metrics, gauges_of(cache, queue, leading=False))
-    assert not [name for name in standby if name.startswith("elastic_pytorch_jobs")]
+    assert not [name for name in standby if name.startswith("elastic_pytorch_jobs{")]
     assert standby["leader_election_master_status{name=elastic-pytorch-operator}"] == 0
 
 
@@ -132,6 +134,8 @@ def test_counts_begin_at_zero_for_prometheus_takes_no_note_of_a_first_value() ->
     metrics.queued()
     metrics.retried()
     metrics.reviewed("invalid")
+    metrics.ended("team", {"conditions": [condition("Complete", "True", NOON)]})
+    metrics.ended("team", {"conditions": [condition("Failed", "True", NOON) | {"reason": "PodLost"}]})
     assert not set(read(metrics, gauges)) - set(found), "nothing came into being with its first count"
 
 
@@ -249,15 +253,64 @@ def test_job_waits_since_it_was_created_stopped_or_resumed(created: str, conditi
     assert pending_since({"metadata": {"creationTimestamp": created}, "status": {"conditions": conditions}}) == since
 
 
-def test_longest_wait_of_a_namespace_is_that_of_one_job() -> None:
-    def waiting(name: str, created: str) -> dict[str, Any]:
-        manifest = a_manifest(name)
-        return manifest | {"metadata": {**manifest["metadata"], "creationTimestamp": created}}
+def waiting(name: str, created: str, reason: str) -> dict[str, Any]:
+    manifest = a_manifest(name)
+    status = {"conditions": [condition("Running", "False", created) | {"reason": reason}]}
+    return manifest | {"metadata": {**manifest["metadata"], "creationTimestamp": created}, "status": status}
 
+
+def test_waits_are_told_by_what_jobs_wait_for() -> None:
     cache = Cache()
-    running = waiting("old", "2025-01-01T00:00:00Z") | {"status": {"state": "Running"}}
-    cache.replace_all([waiting("a", "2026-01-01T11:00:00Z"), waiting("b", "2026-01-01T11:59:00Z"), running], [], [], 0.0)
-    assert read(Metrics(), gauges_of(cache))["elastic_pytorch_longest_pending_seconds{namespace=default}"] == 3600
+    running = a_manifest("old") | {"status": {"state": "Running"}}
+    jobs = [
+        waiting("a", "2026-01-01T11:00:00Z", "WaitingForQuota"),
+        waiting("b", "2026-01-01T11:59:00Z", "WaitingForQuota"),
+        waiting("c", "2026-01-01T11:58:00Z", "BackingOff"),
+    ]
+    cache.replace_all([*jobs, running], [], [], 0.0)
+    found = read(Metrics(), gauges_of(cache))
+    assert {name: value for name, value in found.items() if "jobs_waiting" in name or "longest_pending" in name} == {
+        "elastic_pytorch_jobs_waiting{namespace=default,reason=WaitingForQuota}": 2,
+        "elastic_pytorch_longest_pending_seconds{namespace=default,reason=WaitingForQuota}": 3600,
+        "elastic_pytorch_jobs_waiting{namespace=default,reason=BackingOff}": 1,
+        "elastic_pytorch_longest_pending_seconds{namespace=default,reason=BackingOff}": 120,
+    }
+    assert not [name for name in read(Metrics(), gauges_of(cache, leading=False)) if "jobs_waiting" in name]
+
+
+def test_nodes_that_jobs_leave_out_are_counted_once_in_a_namespace() -> None:
+    cache, metrics = Cache(), Metrics()
+    statuses = {
+        "a": {"state": "Running", "leftOutNodes": [{"node": "gpu-1"}, {"node": "gpu-2"}]},
+        "b": {"state": "Running", "leftOutNodes": [{"node": "gpu-2"}]},
+    }
+    cache.replace_all([a_manifest(name) | {"status": status} for name, status in statuses.items()], [], [], 0.0)
+    assert read(metrics, gauges_of(cache))["elastic_pytorch_left_out_nodes{namespace=default}"] == 2
+
+
+def test_ends_of_jobs_are_counted_by_their_reason() -> None:
+    metrics = Metrics()
+    for how, reason in (("Complete", "WorkersSucceeded"), ("Failed", "TooManyFailures"), ("Failed", "made up by a user")):
+        metrics.ended("team", {"conditions": [condition(how, "True", NOON) | {"reason": reason}]})
+    found = {name: value for name, value in read(metrics).items() if re.search("jobs_(completed|failed)", name) and value}
+    assert found == {
+        "elastic_pytorch_jobs_completed_total{namespace=team}": 1,
+        "elastic_pytorch_jobs_failed_total{namespace=team,reason=TooManyFailures}": 1,
+        "elastic_pytorch_jobs_failed_total{namespace=team,reason=Other}": 1,
+    }
+
+
+def test_operator_tells_whether_it_is_ready_its_certificate_and_its_limit() -> None:
+    metrics = Metrics()
+    certificate = "elastic_pytorch_certificate_expiration_timestamp_seconds{name=elastic-pytorch-operator}"
+    found = read(metrics, GaugeValues(leading=True, ready=True, certificate_ends_at=1.7e9, memory_limit_bytes=2.0**29))
+    assert found["elastic_pytorch_operator_ready{}"] == 1
+    assert found["elastic_pytorch_operator_memory_limit_bytes{}"] == 2**29
+    assert found[certificate] == 1.7e9
+    found = read(metrics, GaugeValues(certificate_ends_at=1.7e9))
+    assert found["elastic_pytorch_operator_ready{}"] == 0
+    assert found["elastic_pytorch_operator_memory_limit_bytes{}"] == float("inf")
+    assert certificate not in found, "a standby replica shows none to agents"
 
 
 def test_slow_ranks_of_jobs_that_train_are_counted() -> None:
@@ -273,6 +326,7 @@ def test_slow_ranks_of_jobs_that_train_are_counted() -> None:
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501, "stepsPerSecond": "2.5"}}
     status |= {"scaling": {"efficiency": "0.18"}}
+    status |= {"conditions": [condition("Degraded", "True", "2026-01-01T11:59:00Z") | {"reason": "WorkersMissing"}]}
     cache, metrics = Cache(), Metrics(per_job=True)
     cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
     found = read(metrics, gauges_of(cache))
@@ -283,6 +337,7 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
         "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
         "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}": 0.4,
         "elastic_pytorch_job_scaling_efficiency{job_name=lm,namespace=default}": 0.18,
+        "elastic_pytorch_job_impaired_seconds{job_name=lm,namespace=default,reason=WorkersMissing}": 60,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, "it has reported none"
     waiting = Cache()

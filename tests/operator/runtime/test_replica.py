@@ -175,6 +175,7 @@ async def test_one_acts_and_both_are_ready(world: World) -> None:
         await second.beat(world.session, token)
     metrics = (await second.get(world.session, "/metrics"))[1]
     assert 'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in metrics
+    assert "elastic_pytorch_operator_ready 1.0" in metrics
 
 
 async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(world: World) -> None:

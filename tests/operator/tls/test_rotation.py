@@ -53,12 +53,14 @@ def test_an_authority_signs_once_pods_have_had_a_year_to_learn_of_it(ages: list[
 def test_what_is_shown_is_made_anew_in_time() -> None:
     signer = an_authority(400)
     trust = Trust((signer,), an_authority(59), signer.certificate, HOSTS)
+    assert trust.serving_ends_at == NOW + 31 * DAY
     assert not wants_serving(trust, signer, HOSTS, NOW)
     assert wants_serving(trust, signer, HOSTS, NOW + 2 * DAY), "a month before its end"
     assert wants_serving(trust, an_authority(500), HOSTS, NOW), "another signs now"
     assert wants_serving(trust, signer, ("elsewhere",), NOW)
     assert wants_serving(replace(trust, serving=an_authority(-1)), signer, HOSTS, NOW), "the clock has been set back"
     assert wants_serving(replace(trust, serving=None), signer, HOSTS, NOW)
+    assert replace(trust, serving=None).serving_ends_at is None
 
 
 def test_an_authority_outlives_all_that_it_signs_by_years() -> None:

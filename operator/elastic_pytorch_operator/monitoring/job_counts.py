@@ -1,0 +1,134 @@
+"""The counters of what jobs live through: rounds, interruptions, failures, ends, and what their time was spent on.
+
+Each leader counts what it sees happen, from 0 on. So a sum over replicas has everything once, but for what happens while none leads.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import Counter, Histogram
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.monitoring.job_reasons import FAILURE_REASONS, failure_reason
+from elastic_pytorch_operator.monitoring.spent_time import SpentTime
+from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES, PREPARE
+
+# The values of labels. Every series begins at 0: Prometheus' `increase()` ignores a counter's first sample, so that a series created by
+# its first increment would lose it.
+ROUND_REASONS = (
+    names.FIRST_ROUND,
+    names.WORKER_FAILED,
+    names.WORKER_LOST,
+    names.WORKER_LEAVING,
+    names.WORKER_JOINED,
+    names.SCALED_DOWN,
+    names.GROUP_RESTARTED,
+    names.PROCESSES_DIFFER,
+    names.BELOW_MINIMUM,
+    names.PROGRESS_STALLED,
+    names.JOB_SUSPENDED,
+    names.EVICTED,
+)
+FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
+INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+
+
+class JobCounts:
+    """Counts for all jobs of a namespace together.
+
+    Args:
+        counter: makes one of a name, with a text and labels.
+        histogram: makes one of a name, with a text, labels and buckets.
+    """
+
+    def __init__(
+        self,
+        counter: Callable[[str, str, Sequence[str]], Counter],
+        histogram: Callable[[str, str, Sequence[str], Sequence[float]], Histogram],
+    ) -> None:
+        self._rounds = counter(
+            "elastic_pytorch_rounds_declared_total", "Rounds declared, by reason (docs/rounds.md).", ("namespace", "reason")
+        )
+        self._interruption = histogram(
+            "elastic_pytorch_interruption_seconds",
+            "Time from a disturbance of a group to its next training step, by the reason of the round.",
+            ("reason",),
+            INTERRUPTION_BUCKETS,
+        )
+        self._phases = histogram(
+            "elastic_pytorch_interruption_phase_seconds",
+            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out. "
+            f"{PREPARE} counts before a first round, too.",
+            ("phase",),
+            INTERRUPTION_BUCKETS,
+        )
+        self._interrupted = counter(
+            "elastic_pytorch_interrupted_seconds_total",
+            "Time of interruptions that are over, by the reason of the round.",
+            ("namespace", "reason"),
+        )
+        self._steps_lost = counter(
+            "elastic_pytorch_steps_lost_total", "Training steps repeated after a change of the group.", ("namespace",)
+        )
+        self._spent_time = SpentTime(counter)
+        self._failures = counter(
+            "elastic_pytorch_failures_total",
+            "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, OutOfMemory, Pod (its container "
+            "failed), Hang, Killed (from outside; not counted against the job).",
+            ("namespace", "kind"),
+        )
+        self._completed = counter(
+            "elastic_pytorch_jobs_completed_total", "Jobs that have become complete while this replica led.", ("namespace",)
+        )
+        self._failed = counter(
+            "elastic_pytorch_jobs_failed_total",
+            f"Jobs that have failed while this replica led, by the reason of the condition Failed: {', '.join(FAILURE_REASONS)}.",
+            ("namespace", "reason"),
+        )
+        for reason in ROUND_REASONS:
+            self._interruption.labels(reason)
+        for phase in PHASES:
+            self._phases.labels(phase)
+
+    def series(self, namespace: str) -> Iterator[tuple[Counter, tuple[str, ...]]]:
+        """The counters of a namespace, with their labels."""
+        yield self._steps_lost, (namespace,)
+        yield self._completed, (namespace,)
+        for reason in ROUND_REASONS:
+            yield self._rounds, (namespace, reason)
+            yield self._interrupted, (namespace, reason)
+        for reason in FAILURE_REASONS:
+            yield self._failed, (namespace, reason)
+        for kind in FAILURE_KINDS:
+            yield self._failures, (namespace, kind)
+        yield from self._spent_time.series(namespace)
+
+    def forget(self, namespace: str) -> None:
+        """Drops what is kept of a namespace, whose counters begin again."""
+        self._spent_time.forget(namespace)
+
+    def count_plan(self, namespace: str, before: Memory, todo: Plan) -> None:
+        """Counts what a plan has found out, with what was remembered before."""
+        if todo.round is not None:
+            self._rounds.labels(namespace, todo.round.reason).inc()
+        if todo.set_up_seconds is not None:
+            self._phases.labels(PREPARE).observe(todo.set_up_seconds)
+        self._spent_time.count(namespace, before.account, todo.memory.account)
+        interruption, last = todo.memory.interruption, todo.memory.budget.last
+        if interruption is not None and interruption.seconds is not None and interruption != before.interruption:
+            self._interruption.labels(interruption.reason).observe(interruption.seconds)
+            for phase, seconds in interruption.phases.items():
+                self._phases.labels(phase).observe(seconds)
+            self._interrupted.labels(namespace, interruption.reason).inc(interruption.seconds)
+            self._steps_lost.labels(namespace).inc(interruption.steps_lost or 0)
+        if last is not None and last is not before.budget.last:
+            self._failures.labels(namespace, last.kind).inc()
+
+    def count_end(self, namespace: str, status: Mapping[str, Any]) -> None:
+        """Counts a job that has ended, with its status."""
+        reason = failure_reason(status)
+        if reason is None:
+            self._completed.labels(namespace).inc()
+        else:
+            self._failed.labels(namespace, reason).inc()

@@ -1,0 +1,114 @@
+"""The gauges of jobs and their workers: by namespace, and of each job on request."""
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client import Gauge
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
+from elastic_pytorch_operator.monitoring.job_reasons import PENDING, WAIT_REASONS
+
+JOB_STATES = (
+    PENDING,
+    names.RUNNING,
+    names.RESIZING,
+    names.SUSPENDING,
+    names.SUSPENDED,
+    names.COMPLETE,
+    names.FAILED,
+)
+WORKER_STATES = ("Starting", "Preparing", "Checking", "Ready", "Spare", "Running", "Silent", "Leaving", "Succeeded", "Lost")
+
+
+class JobGauges:
+    """Shows what the leader knows of jobs. A standby replica shows nothing.
+
+    Args:
+        gauge: makes one of a name, with a text and labels.
+        per_job: whether each job has series of its own.
+    """
+
+    def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
+        self._per_job = per_job
+        space = ("namespace",)
+        self._jobs = gauge("elastic_pytorch_jobs", f"Jobs by state: {', '.join(JOB_STATES)}.", ("namespace", "state"))
+        self._waiting = gauge(
+            "elastic_pytorch_jobs_waiting",
+            f"Pending jobs by what they wait for: {', '.join(WAIT_REASONS)}. Only reasons for which some job waits.",
+            ("namespace", "reason"),
+        )
+        self._longest_pending = gauge(
+            "elastic_pytorch_longest_pending_seconds",
+            "The longest time that a job has been Pending, of those that wait for a reason now.",
+            ("namespace", "reason"),
+        )
+        self._workers = gauge(
+            "elastic_pytorch_workers",
+            f"Workers of jobs that have not ended, by state: {', '.join(WORKER_STATES)}.",
+            ("namespace", "state"),
+        )
+        self._stragglers = gauge(
+            "elastic_pytorch_stragglers",
+            "Ranks that are slow, so that the others wait for them: entries of status.stragglers (docs/observability.md).",
+            space,
+        )
+        self._left_out = gauge(
+            "elastic_pytorch_left_out_nodes",
+            "Nodes that jobs leave out, because their checks before training failed twice (docs/preflight.md).",
+            space,
+        )
+        job, only = ("namespace", "job_name"), "With metrics.perJob only."
+        self._wanted = gauge("elastic_pytorch_job_wanted_workers", f"The job's spec.replicas. {only}", job)
+        self._ready = gauge("elastic_pytorch_job_ready_workers", f"The job's status.readyReplicas. {only}", job)
+        self._size = gauge(
+            "elastic_pytorch_job_world_size", f"Processes that train together in the job; 0 if none does. {only}", job
+        )
+        self._step = gauge("elastic_pytorch_job_step", f"The newest training step that was reported. {only}", job)
+        self._step_seconds = gauge(
+            "elastic_pytorch_job_step_seconds", f"Time of a training step, while the job reports steps. {only}", job
+        )
+        self._efficiency = gauge(
+            "elastic_pytorch_job_scaling_efficiency",
+            f"What each of the last workers adds, as a part of what each worker before them does: status.scaling.efficiency. {only}",
+            job,
+        )
+        self._impaired = gauge(
+            "elastic_pytorch_job_impaired_seconds",
+            f"For how long the job has been Pending or Degraded, with the reason; only while it is so. {only}",
+            ("namespace", "job_name", "reason"),
+        )
+
+    def render(self, gauges: GaugeValues) -> None:
+        """Shows the values of a scrape, and nothing from before."""
+        for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers, self._left_out):
+            gauge.clear()
+        for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._efficiency, self._impaired):
+            gauge.clear()
+        if not gauges.leading:
+            return
+        for (namespace, reason), seconds in gauges.waiting.items():
+            self._waiting.labels(namespace, reason).set(len(seconds))
+            self._longest_pending.labels(namespace, reason).set(max(seconds))
+        for namespace, jobs in gauges.jobs.items():
+            self._stragglers.labels(namespace).set(gauges.stragglers.get(namespace, 0))
+            self._left_out.labels(namespace).set(gauges.left_out_nodes.get(namespace, 0))
+            workers = gauges.workers.get(namespace, {})
+            for state in JOB_STATES:
+                self._jobs.labels(namespace, state).set(jobs.get(state, 0))
+            for state in WORKER_STATES:
+                self._workers.labels(namespace, state).set(workers.get(state, 0))
+        for job in gauges.figures if self._per_job else ():
+            self._render_job(job)
+
+    def _render_job(self, job: JobFigures) -> None:
+        self._wanted.labels(job.namespace, job.name).set(job.wanted)
+        self._ready.labels(job.namespace, job.name).set(job.ready)
+        self._size.labels(job.namespace, job.name).set(job.world_size)
+        if job.step is not None:
+            self._step.labels(job.namespace, job.name).set(job.step)
+        if job.step_seconds is not None:
+            self._step_seconds.labels(job.namespace, job.name).set(job.step_seconds)
+        if job.efficiency is not None:
+            self._efficiency.labels(job.namespace, job.name).set(job.efficiency)
+        if job.impaired:
+            self._impaired.labels(job.namespace, job.name, job.impaired).set(job.impaired_seconds)

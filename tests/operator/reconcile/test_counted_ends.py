@@ -1,0 +1,47 @@
+"""The end of a job is counted once, by the leader that has seen the job go on."""
+
+import asyncio
+import re
+
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+
+from tests.operator.builders import a_manifest
+from tests.operator.running_controller import Running
+
+
+def ends(running: Running) -> dict[str, float]:
+    text = running.metrics.render(GaugeValues(leading=True)).decode()
+    found = re.findall(r"^elastic_pytorch_jobs_(completed|failed)_total\{([^}]*)\} (\S+)$", text, re.MULTILINE)
+    return {f"{how} {labels}": float(value) for how, labels, value in found if float(value)}
+
+
+async def test_job_that_completes_is_counted_once(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: len(running.indices()) == 3)
+    running.start_pods()
+    await running.until(lambda: running.round_size() == 3)
+    for pod in running.cluster.pods():
+        running.hear(pod["metadata"]["name"], pod["metadata"]["uid"], {"state": "succeeded", "round": 1})
+    await running.until(lambda: running.condition("Complete").startswith("WorkersSucceeded"))
+    await running.until(lambda: bool(ends(running)))
+    running.cluster.apply_job(a_manifest(ttlSecondsAfterFinished=3600))  # has it planned again
+    await asyncio.sleep(0.2)
+    assert ends(running) == {'completed namespace="default"': 1}
+
+
+async def test_job_that_fails_is_counted_by_its_reason(running: Running) -> None:
+    running.cluster.apply_job(a_manifest(minimum=9))
+    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec"))
+    await running.until(lambda: bool(ends(running)))
+    assert ends(running) == {'failed namespace="default",reason="InvalidSpec"': 1}
+
+
+async def test_job_that_ended_before_is_not_counted(running: Running) -> None:
+    ended = {"state": "Complete", "conditions": [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded"}]}
+    running.watching = False
+    version = running.cluster.apply_job(a_manifest("other"))["metadata"]["resourceVersion"]
+    await running.cluster.patch_job_status("default", "other", ended, version)
+    await running.begin_to_watch()
+    running.cluster.apply_job(a_manifest(minimum=9))
+    await running.until(lambda: bool(ends(running)))
+    assert ends(running) == {'failed namespace="default",reason="InvalidSpec"': 1}, "as a new leader finds it"
