@@ -139,7 +139,7 @@ def test_where_the_processes_stand() -> None:
     assert beat.places_age_seconds == 0.5
     assert beat.places == (
         Place(PlaceKind.COLLECTIVE, "all_reduce", "train.py:60 step"),
-        Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 78),
+        Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 79),
         Place(PlaceKind.OTHER),
     )
     assert parse_heartbeat(GOOD).places == parse_heartbeat({**GOOD, "places": None}).places == ()

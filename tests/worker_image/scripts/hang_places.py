@@ -1,6 +1,6 @@
 """The last rank of the group hangs in a way of its own, and the others wait for it in a collective.
 
-The first argument says how: loader, loader_workers, barrier, lock, event, file, checkpoint, backward (they wait in the backward pass), send.
+The first argument says in what, or in what the others wait while it sleeps: `hang` and `step` have the words.
 """
 
 import os
@@ -82,7 +82,7 @@ def step() -> None:
     elif WAY == "forward":
         DistributedDataParallel(torch.nn.BatchNorm1d(1))(torch.ones(2, 1))
     elif WAY == "functional":
-        from torch.distributed import _functional_collectives as functional  # noqa: PLC0415
+        from torch.distributed import _functional_collectives as functional
 
         print(functional.all_reduce(torch.ones(1), "sum", dist.group.WORLD))
     else:

@@ -17,7 +17,8 @@ _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<f
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 _OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NOT_THE_SCRIPT = re.compile(
-    r"<|/site-packages/|/dist-packages/|/lib(64)?/python3|/elastic[-_]pytorch/|/torch/(distributed|autograd|nn|utils|_\w+)/"
+    r"<|/site-packages/|/dist-packages/|/lib(64)?/python3|/elastic[-_]pytorch/"
+    r"|/torch/(distributed|autograd|nn|utils|_\w+)/|/torch/(_\w+|library|serialization|functional)\.py$"
 )
 _COLLECTIVES = re.compile(r"/torch/distributed/(distributed_c10d|rendezvous)\.py$")
 _FUNCTIONAL = re.compile(r"/torch/distributed/_functional_collectives\.py$")

@@ -1,7 +1,7 @@
 """Whom the ranks of a group that hangs wait for: the ones that are outside of the collective in which the others are.
 
 Each pod says only where its own ranks stand. A rank in a collective waits for all others; so the ones that are in none are what it waits
-for. Ranks that are all in collectives, but not in the same one, wait for each other: then those that are in another one than most are named.
+for. Ranks that are all in collectives, but not in the same one, wait for each other. Then those in another one than most are named.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Culprits:
     Attributes:
         ranks: those that the others wait for, in order; empty: none stands out.
         text: that in words, to follow a semicolon; empty: no rank has said where it is.
-        movable: a node may be at fault: the ranks are outside of the communication, and have not exited.
+        movable: a node may be at fault: the first of them is outside of the communication, and has not exited.
     """
 
     ranks: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
     if outside:
         if len(outside) > len(waiting):
             return Culprits(text=f"most ranks are outside of the group's communication: {_name(outside, places)}")
-        movable = any(places[rank].kind is not PlaceKind.ENDED for rank in outside)
+        movable = places[outside[0]].kind is not PlaceKind.ENDED
         operations = " or ".join(sorted(set(waiting.values())))
         return Culprits(outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}", movable)
     (most, count), *others = Counter(waiting.values()).most_common()
