@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
-from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 MAX_TEXT = 4096
@@ -178,10 +178,10 @@ def _places(body: object) -> tuple[tuple[Place, ...], float]:
     if not isinstance(body, dict):
         raise MalformedHeartbeat("places: must be an object or null")
     places = body.get("byLocalRank")
-    if not isinstance(places, list) or len(places) > MAX_LOCAL_RANKS:
-        raise MalformedHeartbeat(f"places.byLocalRank: must be a list of at most {MAX_LOCAL_RANKS} objects")
+    if not isinstance(places, list):
+        raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     age = _real(body.get("ageSeconds"), "places.ageSeconds", least=0.0, most=MAX_NUMBER)
-    return tuple(map(_place, places)), age
+    return tuple(map(_place, places[:MAX_PLACES])), age
 
 
 def _place(body: object) -> Place:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_PLACES = 128  # of one pod that are compared
+
 
 class PlaceKind(StrEnum):
     """What a process's main thread is in; docs/protocol.md describes each."""

@@ -67,9 +67,8 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     workers = plan_workers(job, target, observed, memory, restart)
     candidates, victims = workers.candidates, workers.replicas.victims
     if restart is not None and restart.cause.worker in workers.moves.workers:
-        restart = replace(
-            restart, cause=replace(restart.cause, message=f"{restart.cause.message}; its pod moves to another node")
-        )
+        told = f"{restart.cause.message}; its pod is replaced, on another node if one has room"
+        restart = replace(restart, cause=replace(restart.cause, message=told))
     memory = notice_spec(job, memory)
     failure = judge_again(workers.faults, judge_round(observed, candidates))
     fit, failure = judge_size(memory.fit, target, observed, failure)

@@ -209,7 +209,7 @@ def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_moves(start_job
     told = until_event(job, "ProgressStalled")
     assert "rank 2 is in its data loader (" in told
     assert " __getitem__), the others wait in all_reduce" in told
-    assert "its pod moves to another node" in told
+    assert "its pod is replaced" in told
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
     assert status["state"] == "Complete"
     assert (status["rootCause"]["worker"], status["rootCause"]["rank"]) == (culprit, 2)

@@ -17,6 +17,7 @@ from elastic_pytorch.stopping.places import Place
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.wakeup import Wakeup
 
+MAX_PLACES = 128  # that the operator compares
 KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
 
 
@@ -58,11 +59,11 @@ class WorkerProcesses:
         return self._exit_codes
 
     def find_places(self) -> list[Place]:
-        """Where the main threads of the workers stand, by local rank. Takes a second if one does not answer."""
+        """Where the main threads of the first workers stand, by local rank. Takes a second if one does not answer."""
         exited = self.exit_codes()
         places = find_places(pid for rank, pid in self.pids.items() if rank not in exited)
         ended = {rank: Place("other" if code else "ended") for rank, code in exited.items()}
-        return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)]
+        return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]]
 
     def all_exited(self) -> bool:
         """Whether none runs any more."""

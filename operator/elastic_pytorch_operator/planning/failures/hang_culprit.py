@@ -57,9 +57,10 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
     if outside:
         if len(outside) > len(waiting):
             return Culprits(text=f"most ranks are outside of the group's communication: {_name(outside, places)}")
-        movable = places[outside[0]].kind is not PlaceKind.ENDED
         operations = " or ".join(sorted(set(waiting.values())))
-        return Culprits(outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}", movable)
+        return Culprits(
+            outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}", _moves(places[outside[0]])
+        )
     (most, count), *others = Counter(waiting.values()).most_common()
     if not others:
         return Culprits(text=f"all ranks wait in {most}: none stands out")
@@ -75,9 +76,13 @@ def _apart_from_most(places: Mapping[int, Place]) -> Culprits:
     apart = tuple(rank for rank in sorted(places) if places[rank] != most)
     if not apart:
         return Culprits(text=f"all ranks are at the same place: each {_where(most)}")
-    if count * 2 <= len(places) or not most.frame:
+    if count * 2 <= len(places) or not most.frame or most.kind is not PlaceKind.OTHER:
         return Culprits(text=f"no rank is in a collective: {_name(sorted(places), places)}")
-    return Culprits(apart, f"{_name(apart, places)}, the others are at {most.frame}", movable=True)
+    return Culprits(apart, f"{_name(apart, places)}, the others are at {most.frame}", _moves(places[apart[0]]))
+
+
+def _moves(place: Place) -> bool:
+    return place.kind is not PlaceKind.ENDED
 
 
 def _operation(place: Place) -> str:

@@ -5,14 +5,15 @@ restarted, and that counts as a failure of the job's own. It names the rank that
 out, the one that is furthest behind.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
-from elastic_pytorch_operator.model.places import SILENT, Place
+from elastic_pytorch_operator.model.places import MAX_PLACES, SILENT, Place
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.failures.hang_culprit import Culprits, find_culprits
+from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.spec.job import Job
 
 STACKS_SECONDS = 2.0  # what the agents get to write the stacks down
@@ -63,13 +64,7 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
     answers = {agent.worker: agent.places for agent in members if agent.places and agent.placed_at >= found_at}
     waits = bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
     restart_at = found_at + (ANSWERS_SECONDS if waits else STACKS_SECONDS)
-    places = {
-        rank * agent.local_world_size + local_rank: (agent.worker, place)
-        for agent in members
-        for rank in [round_.ranks[agent.worker]]
-        for local_rank, place in enumerate(answers.get(agent.worker) or (SILENT,) * agent.local_world_size)
-    }
-    cause, movable = _cause(job, found_at, round_, members, places)
+    cause, movable = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
     return Stall(round_.number, found_at, restart_at, cause, movable), restart_at
 
 
@@ -82,7 +77,7 @@ def _cause(
     reported = [step for step in steps.values() if step is not None]
     behind = min(training, key=lambda agent: (steps[agent.worker] or 0, agent.rank), default=None)
     text = f"no step was finished within progressDeadlineSeconds ({job.progress_deadline_seconds})"
-    culprits = find_culprits({rank: place for rank, (_, place) in places.items()}) if places else Culprits()
+    culprits = find_culprits({rank: place for rank, (_, place) in places.items()})
     if culprits.ranks and reported:
         text += f"; {culprits.text}"
     elif not reported:
@@ -96,6 +91,21 @@ def _cause(
     rank, worker = (behind.rank, behind.worker) if behind else (None, round_.workers[0])
     if culprits.ranks:
         rank, worker = culprits.ranks[0], places[culprits.ranks[0]][0]
-    return FailureRecord(
-        worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at
-    ), culprits.movable and bool(reported)
+    cause = FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at)
+    return cause, culprits.movable and bool(reported)
+
+
+def _places_of(
+    round_: Round, members: list[AgentView], answers: Mapping[str, tuple[Place, ...]]
+) -> dict[int, tuple[str, Place]]:
+    """The worker and the place of each rank. A pod that says more than it has processes says nothing of another pod's."""
+    if not members:
+        return {}
+    [(processes, _)] = Counter(agent.local_world_size for agent in members).most_common(1)
+    found = {}
+    for agent in members:
+        own = answers.get(agent.worker, ())
+        for local_rank in range(min(processes, MAX_PLACES)):
+            place = own[local_rank] if local_rank < len(own) else SILENT
+            found[round_.ranks[agent.worker] * processes + local_rank] = agent.worker, place
+    return found

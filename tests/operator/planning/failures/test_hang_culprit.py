@@ -65,6 +65,14 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
             "all ranks are at the same place: each is outside of the group's communication (train.py:62 step)",
             False,
         ),
+        ((ITEM, ITEM, ENDED), (2,), "rank 2 has exited with 0, the others are at train.py:62 step", False),
+        (
+            (LOADS, LOADS, ITEM),
+            (),
+            "no rank is in a collective: rank 0 is in its data loader (train.py:41 load), "
+            "rank 1 is in its data loader (train.py:41 load), rank 2 is outside of the group's communication (train.py:62 step)",
+            False,
+        ),
         (
             (ITEM, LOADS),
             (),

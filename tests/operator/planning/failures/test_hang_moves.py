@@ -89,7 +89,7 @@ def test_culprit_is_named_and_moves_and_the_others_go_on() -> None:
     told = simulation.declared[-1]
     assert told.reason == "ProgressStalled"
     assert "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce" in told.cause
-    assert "its pod moves to another node" in told.cause
+    assert "its pod is replaced, on another node if one has room" in told.cause
     assert culprit not in simulation.members
     simulation.settle(20)
     assert [round_.size for round_ in simulation.declared] == [3, 2, 3]
@@ -106,7 +106,7 @@ def test_second_hang_at_the_step_restarts_the_group_where_it_is() -> None:
     report(simulation, 5)
     culprit = hang(simulation)
     assert culprit in simulation.members
-    assert "its pod moves" not in simulation.declared[-1].cause
+    assert "its pod is replaced" not in simulation.declared[-1].cause
     assert "rank 2 is in its data loader" in simulation.declared[-1].cause
 
 

@@ -86,6 +86,12 @@ def test_no_worker_moves_whose_script_reports_no_steps() -> None:
     assert "rank 1 is in its data loader" in stall.cause.message
 
 
+def test_pod_says_nothing_of_the_ranks_of_others() -> None:
+    stall, _ = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)), None)
+    assert stall is not None
+    assert "all ranks wait in all_reduce" in stall.cause.message
+
+
 def test_missing_answers_are_awaited_once_one_has_come() -> None:
     asked, _ = find_stall(JOB, group(7, 7), None)
     assert asked is not None
