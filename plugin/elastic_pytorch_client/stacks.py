@@ -1,7 +1,9 @@
 """Where the processes of a job are: the Python stacks of their main threads, asked for by a command in each pod."""
 
+import itertools
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,6 +14,11 @@ from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.worker_logs import Choice, find_workers
 
 AT_ONCE = 16  # pods
+_LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/lib(64)?/python3")
+_COLLECTIVE = re.compile(
+    r"/torch/(distributed/(?!elastic/|checkpoint/).*|nn/parallel/distributed)\.py\", line \d+ in (?!<module>)"
+)
+_BACKWARD = re.compile(r"/torch/autograd/graph\.py\".* in _engine_run_backward")
 NO_STACK = "it has not written its stack within 5 s"
 
 
@@ -51,6 +58,24 @@ def group_stacks(stacks: Iterable[ProcessStack]) -> list[list[ProcessStack]]:
     for stack in stacks:
         groups.setdefault((stack.stack, stack.trouble), []).append(stack)
     return sorted(groups.values(), key=lambda group: (bool(group[0].trouble), -len(group)))
+
+
+def is_waited_for(group: Sequence[ProcessStack], groups: Iterable[Sequence[ProcessStack]]) -> bool:
+    """Whether the processes of a group are outside of collectives in which at least half of all wait, so probably for them.
+
+    Args:
+        group: of processes that are at the same place.
+        groups: all of them. A process whose place is not known is outside of collectives.
+    """
+    waiting = [waits_in_collective(each[0].stack) for each in groups for _ in each]
+    return not waits_in_collective(group[0].stack) and 2 * sum(waiting) >= len(waiting)
+
+
+def waits_in_collective(stack: str) -> bool:
+    """Whether a process is in its group's communication: the agent has the same rule in full (elastic_pytorch/stopping/places.py)."""
+    lines = stack.splitlines()
+    called = list(itertools.takewhile(_LIBRARY.search, lines))
+    return any(map(_COLLECTIVE.search, called)) or any(map(_BACKWARD.search, called[:1]))
 
 
 def _read(cluster: Cluster, namespace: str, worker: Worker, pod: Object) -> list[ProcessStack]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client.errors import NotAllowed, Refused
 from elastic_pytorch_client.reading.job_view import Worker
-from elastic_pytorch_client.stacks import ProcessStack, group_stacks
+from elastic_pytorch_client.stacks import ProcessStack, group_stacks, is_waited_for, waits_in_collective
 from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.verbs.stacks import name_processes
 
@@ -149,3 +149,48 @@ def test_names_of_processes(group: list[ProcessStack], named: str) -> None:
 def test_largest_group_comes_first_and_trouble_last() -> None:
     stacks = [a_stack(0, "", trouble="no"), a_stack(1, "", trouble="no"), a_stack(2, "b"), a_stack(3), a_stack(4)]
     assert [[stack.worker.rank for stack in group] for group in group_stacks(stacks)] == [[3, 4], [2], [0, 1]]
+
+
+SECTIONS = (ROOT / "tests/worker_image/stopping/hang_stacks.txt").read_text().split("== ")[1:]
+HANGS = {name: stack for name, _, stack in (section.partition("\n") for section in SECTIONS)}
+WAITS = ["all_reduce", "barrier", "broadcast", "all_gather_object", "recv", "wait_tensor", "backward"]
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_collectives_are_told_from_other_places(hang: str) -> None:
+    assert waits_in_collective(HANGS[hang]) == (hang in [*WAITS, "the construction of DistributedDataParallel"])
+
+
+@pytest.mark.parametrize(
+    ("hangs", "waited_for"),
+    [
+        (["all_reduce", "all_reduce", "a data loader"], ["ranks 2"]),
+        (["backward", "a file"], ["ranks 1"]),
+        (["all_reduce", "barrier", "an event", ""], ["ranks 2", "ranks 3"]),
+        (["all_reduce", "a data loader", "a data loader"], []),
+        (["all_reduce", "all_reduce"], []),
+        (["the script", "a data loader"], []),
+    ],
+)
+def test_processes_that_the_others_wait_for(hangs: list[str], waited_for: list[str]) -> None:
+    groups = group_stacks(a_stack(rank, HANGS.get(hang, ""), trouble="" if hang else "late") for rank, hang in enumerate(hangs))
+    found = [name_processes(group).replace("rank ", "ranks ") for group in groups if is_waited_for(group, groups)]
+    assert found == waited_for
+
+
+class HungPods(RecordedCluster):
+    """Of three processes the last one is in its data loader."""
+
+    def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+        super().run_in_pod(namespace, pod, container, command)
+        return json.dumps({"57": HANGS["a data loader" if pod == PODS[2] else "all_reduce"].strip("\n")})
+
+
+def test_verb_marks_the_rank_that_the_others_wait_for(epj: Epj) -> None:
+    code, printed = epj(HungPods("young"), "stacks", "char-lm")
+    assert code == 0
+    first, second = printed.split("\n\n")
+    assert first.startswith("ranks 0-1\n  File ")
+    assert second.startswith("rank 2, outside of the collective that the others wait in\n  File ")
+    told = json.loads(epj(HungPods("young"), "stacks", "char-lm", "-o", "json")[1])
+    assert [group["waitedFor"] for group in told["groups"]] == [False, True]

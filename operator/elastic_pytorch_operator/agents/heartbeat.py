@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
+from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 MAX_TEXT = 4096
@@ -17,6 +18,9 @@ MAX_LOCAL_RANKS = 4096
 MAX_CHECK_ERROR = 500
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 MAX_SAVE_ERROR = 200
+MAX_FRAME = 100
+OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
+UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class MalformedHeartbeat(ValueError):
@@ -42,6 +46,8 @@ class Heartbeat:
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
     check: CheckReport = NO_CHECK
+    places: tuple[Place, ...] = ()
+    places_age_seconds: float = 0.0
     gives_up: bool = False
     keeps_processes: bool = False
 
@@ -67,6 +73,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         raise MalformedHeartbeat(f"state: must be one of {', '.join(AgentState)}") from error
     failure, age = _failure(body.get("failure"))
     progress = body.get("progress") or {}
+    places, places_age = _places(body.get("places"))
     return Heartbeat(
         incarnation=_text(body, "incarnation"),
         state=state,
@@ -83,6 +90,8 @@ def parse_heartbeat(body: object) -> Heartbeat:
         started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
         formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
         check=_check(body.get("check")),
+        places=places,
+        places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,
         keeps_processes=body.get("keepsProcesses") is True,
     )
@@ -160,6 +169,30 @@ def _check(body: object) -> CheckReport:
         matmul_seconds=_seconds(body, "matmulSeconds", "check"),
         all_reduce_seconds=_seconds(body, "allReduceSeconds", "check"),
         error=_text(body, "error", "")[:MAX_CHECK_ERROR],
+    )
+
+
+def _places(body: object) -> tuple[tuple[Place, ...], float]:
+    if body is None:
+        return (), 0.0
+    if not isinstance(body, dict):
+        raise MalformedHeartbeat("places: must be an object or null")
+    places = body.get("byLocalRank")
+    if not isinstance(places, list):
+        raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
+    age = _real(body.get("ageSeconds"), "places.ageSeconds", least=0.0, most=MAX_NUMBER)
+    return tuple(map(_place, places[:MAX_PLACES])), age
+
+
+def _place(body: object) -> Place:
+    """A place; what a newer agent says in words that this operator does not know is another one."""
+    if not isinstance(body, dict):
+        raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
+    kind, operation = _text(body, "kind"), _text(body, "operation", "")
+    return Place(
+        kind=next((known for known in PlaceKind if known == kind), PlaceKind.OTHER),
+        operation=operation if OPERATION.fullmatch(operation) else "",
+        frame=UNPRINTABLE.sub(" ", _text(body, "frame", "")).strip()[:MAX_FRAME],
     )
 
 

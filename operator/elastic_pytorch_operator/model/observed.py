@@ -12,6 +12,7 @@ from functools import cached_property
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
+from elastic_pytorch_operator.model.places import Place
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
 
@@ -200,6 +201,8 @@ class AgentView:
     set_up_until: float | None = None  # when that was over; None: not known, or it goes on
     check: CheckReport = NO_CHECK  # of its node
     keeps_processes: bool = False  # they can join another group without a restart
+    places: tuple[Place, ...] = ()  # of its processes, by local rank, when it was last asked in the round; empty: not known
+    placed_at: float = 0.0  # when it read them
     gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
 
 

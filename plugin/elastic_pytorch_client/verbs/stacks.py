@@ -9,9 +9,11 @@ from rich.console import Group
 from rich.text import Text
 
 from elastic_pytorch_client.errors import NotFound
-from elastic_pytorch_client.stacks import ProcessStack, group_stacks, read_stacks
+from elastic_pytorch_client.stacks import ProcessStack, group_stacks, is_waited_for, read_stacks
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.widgets import BAD, BUSY, MUTED
+
+WAITED_FOR = "outside of the collective that the others wait in"
 
 NAME, HELP = "stacks", "where the main thread of each training process is, equal stacks together"
 
@@ -28,23 +30,29 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if not groups:
         raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
     if options.output:
-        print_data(context, options.output, {"groups": list(map(_data, groups))})
+        print_data(context, options.output, {"groups": [_data(group, groups) for group in groups]})
     else:
-        *lines, _ = itertools.chain.from_iterable(map(_show, groups))
+        *lines, _ = itertools.chain.from_iterable(_show(group, groups) for group in groups)
         context.console.print(Group(*lines), soft_wrap=True)
     return 0 if groups[0][0].stack else 1
 
 
-def _show(group: Sequence[ProcessStack]) -> list[Text]:
-    trouble = group[0].trouble
-    title = Text(name_processes(group), BAD if trouble else BUSY).append(f", {trouble}" if trouble else "", MUTED)
+def _show(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> list[Text]:
+    trouble, waited_for = group[0].trouble, is_waited_for(group, groups)
+    title = Text(name_processes(group), BAD if trouble or waited_for else BUSY).append(f", {trouble}" if trouble else "", MUTED)
+    title.append(f", {WAITED_FOR}" if waited_for else "", BAD)
     return [title, *([Text(group[0].stack)] if group[0].stack else []), Text()]
 
 
-def _data(group: Sequence[ProcessStack]) -> dict[str, Any]:
+def _data(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> dict[str, Any]:
     workers = [(stack.worker, stack.pid) for stack in group]
     processes = [{"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None} for w, pid in workers]
-    return {"processes": processes, "stack": group[0].stack, "trouble": group[0].trouble}
+    return {
+        "processes": processes,
+        "stack": group[0].stack,
+        "trouble": group[0].trouble,
+        "waitedFor": is_waited_for(group, groups),
+    }
 
 
 def name_processes(group: Sequence[ProcessStack]) -> str:

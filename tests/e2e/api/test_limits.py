@@ -33,6 +33,34 @@ for step in range(1, 21):
 dist.destroy_process_group()
 """
 
+LOADS_FOR_EVER_ONCE = """
+import os, pathlib, time
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+from elastic_pytorch import report
+
+class Samples(Dataset):
+    def __len__(self):
+        return 10_000
+
+    def __getitem__(self, index):
+        if index == 5 and dist.get_rank() == 2 and not marker.exists():
+            marker.write_text("hung")
+            time.sleep(1000)
+        return torch.ones(1)
+
+dist.init_process_group("gloo")
+marker = pathlib.Path("/checkpoints") / os.environ["TORCHELASTIC_RUN_ID"]
+for step, sample in enumerate(DataLoader(Samples()), 1):
+    dist.all_reduce(sample)
+    report(step=step)
+    time.sleep(0.1)
+    if step > 20 and dist.get_world_size() == 3:
+        break
+dist.destroy_process_group()
+"""
+
 RETURNS_EARLY = """
 import time
 import torch.distributed as dist
@@ -168,9 +196,25 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 90)
     assert status["state"] == "Complete"
     assert status["round"] > 1
-    stacks = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if "stuck_here" in line]
-    assert len(stacks) == 1, "the log says where it hung"
-    assert "rank 1" in until_event(job, "ProgressStalled")
+    told = until_event(job, "ProgressStalled")
+    assert "rank 1 is outside of the group's communication (" in told
+    assert " stuck_here), the other waits in barrier" in told
+
+
+def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_moves(start_job: StartJob) -> None:
+    job = start_job(script=LOADS_FOR_EVER_ONCE, replicas=3, minReplicas=2, progressDeadlineSeconds=10)
+    job.until_world(3)
+    culprit = job.members()[2]
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
+    told = until_event(job, "ProgressStalled")
+    assert "rank 2 is in its data loader (" in told
+    assert " __getitem__), the others wait in all_reduce" in told
+    assert "its pod is replaced" in told
+    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
+    assert status["state"] == "Complete"
+    assert (status["rootCause"]["worker"], status["rootCause"]["rank"]) == (culprit, 2)
+    replacements = [pod for pod in job.pods() if pod["metadata"]["name"] not in nodes]
+    assert [pod["spec"]["nodeName"] == nodes[culprit] for pod in replacements] == [False]
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.model.check import CheckReport
+from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,13 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"failedSaves": -1}}, "failedSaves"),
         ({"progress": {"failedSaves": None}}, "failedSaves"),
         ({"progress": {"saveError": 5}}, "saveError"),
+        ({"places": []}, "places"),
+        ({"places": {"ageSeconds": 1}}, "places.byLocalRank"),
+        ({"places": {"ageSeconds": 1, "byLocalRank": [None]}}, "places.byLocalRank"),
+        ({"places": {"ageSeconds": 1, "byLocalRank": [{"operation": "all_reduce"}]}}, "kind"),
+        ({"places": {"ageSeconds": 1, "byLocalRank": [{"kind": "lock", "frame": 5}]}}, "frame"),
+        ({"places": {"ageSeconds": -1, "byLocalRank": []}}, "places.ageSeconds"),
+        ({"places": {"byLocalRank": []}}, "places.ageSeconds"),
         ({"failure": {**FAILURE, "pid": "57"}}, "pid"),
         ({"failure": {**FAILURE, "ageSeconds": -1}}, "failure.ageSeconds"),
         ({"failure": {**FAILURE, "ageSeconds": 10**400}}, "failure.ageSeconds"),
@@ -118,6 +126,24 @@ def test_work_of_each_local_rank() -> None:
     assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (3, (0.25, None, 1.0), 2.0)
     older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
     assert (older.work_windows, older.work_seconds, older.step_seconds) == (None, (), None)
+
+
+def test_where_the_processes_stand() -> None:
+    told = [
+        {"kind": "collective", "operation": "all_reduce", "frame": "train.py:60 step"},
+        {"kind": "dataLoader", "operation": "", "frame": "\x1b[31m\u202etrain.py:41\nload" + "x" * 200},
+        {"kind": "a newer word", "operation": "All Reduce!"},
+    ]
+    beat = parse_heartbeat({**GOOD, "places": {"ageSeconds": 0.5, "byLocalRank": told}})
+    assert beat.places_age_seconds == 0.5
+    assert beat.places == (
+        Place(PlaceKind.COLLECTIVE, "all_reduce", "train.py:60 step"),
+        Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 79),
+        Place(PlaceKind.OTHER),
+    )
+    many = parse_heartbeat({**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}})
+    assert len(many.places) == MAX_PLACES
+    assert parse_heartbeat(GOOD).places == parse_heartbeat({**GOOD, "places": None}).places == ()
 
 
 def test_failed_saves_and_why() -> None:

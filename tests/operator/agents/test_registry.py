@@ -58,6 +58,14 @@ def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegist
         assert beat(registry, "w0", progress={"step": step, "firstStep": 1, "loss": 1 / step}) is None
 
 
+def test_places_are_planned_for_once(registry: AgentRegistry) -> None:
+    told = {"byLocalRank": [{"kind": "lock"}]}
+    assert beat(registry, "w0", places=told | {"ageSeconds": 0.5}, at=9.0) is not None
+    agent = registry.agents(JOB, {"w0"})["w0"]
+    assert ([place.kind for place in agent.places], agent.placed_at) == (["lock"], 8.5)
+    assert beat(registry, "w0", places=told | {"ageSeconds": 1.5}, at=10.0) is None
+
+
 def test_moments_of_a_round_are_those_of_their_first_report(registry: AgentRegistry) -> None:
     def moments() -> tuple[float | None, float | None]:
         agent = registry.agents(JOB, {"w0", "w1", "w2"})["w0"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -58,6 +59,30 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     time.sleep(0.5)
     assert {operator.last(w).state for w in ("w0", "w1")} == {"running"}  # type: ignore[union-attr]
     assert not events.all(what="usr1") and not events.all(what="usr2")
+
+
+def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+    workers = ("w0", "w1", "w2")
+    for worker in workers:
+        agents(worker, SCRIPTS / "hang_places.py", "loader")
+    operator.wait_for("ready", *workers)
+    operator.declare(*workers)
+    pids = {event["RANK"]: event["pid"] for event in events.wait(3, what="hangs")}
+
+    def standing() -> list[tuple[str, str, str]]:
+        operator.ask_for_stacks()
+        time.sleep(1)
+        told = [place for worker in workers for place in (operator.last(worker).places or {}).get("byLocalRank", [])]  # type: ignore[union-attr]
+        return [(place["kind"], place["operation"], place["frame"].rpartition(" ")[2]) for place in told]
+
+    waits, loads = ("collective", "all_reduce", "step"), ("dataLoader", "", "__getitem__")
+    until(lambda: standing() == [waits, waits, loads], lambda: f"the hang; they are at {standing()}")
+    os.kill(pids[1], signal.SIGSTOP)
+    until(lambda: standing() == [waits, ("stopped", "", ""), loads], lambda: f"the stopped rank; they are at {standing()}")
+    os.kill(pids[1], signal.SIGCONT)
+    until(lambda: standing() == [waits, waits, loads], lambda: f"the rank that goes on; they are at {standing()}")
+    operator.declare(*workers)
+    operator.wait(lambda: [operator.last(worker).places for worker in workers] == [None] * 3)  # type: ignore[union-attr]
 
 
 def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(

@@ -200,6 +200,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._stacks_wanted:
             self._stacks_wanted = False
             self._dump_stacks(worker_group)
+            self._client.tell_places([place.to_json() for place in self._processes.find_places()] if self._processes else [])
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler

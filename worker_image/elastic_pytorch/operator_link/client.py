@@ -6,7 +6,7 @@ The main thread only reads what is known, and never waits for the operator: the 
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -61,6 +61,27 @@ class NodeCheck:
             "allReduceSeconds": self.all_reduce_seconds,
             "error": self.error,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class NotedPlaces:
+    """Where this pod's processes stood when the operator wanted to know.
+
+    Attributes:
+        round: that they were in.
+        read_at: when that was, monotonic seconds.
+        places: by local rank, as heartbeats have them.
+    """
+
+    round: int
+    read_at: float
+    places: Sequence[Mapping[str, str]]
+
+    def to_json(self, round_number: int) -> dict[str, Any] | None:
+        """As heartbeats of a round have it (docs/protocol.md)."""
+        if round_number != self.round:
+            return None
+        return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
 
 
 class OperatorClient:
@@ -119,6 +140,7 @@ class OperatorClient:
         self._peer_stopped_in = 0
         self._reported = ReportedState()
         self._checked = NodeCheck()
+        self._places = NotedPlaces(-1, 0.0, ())
         self._incarnation = secrets.token_hex(8)
         self.local_world_size = local_world_size
         self._port = port
@@ -152,6 +174,11 @@ class OperatorClient:
     def tell_check(self, check: NodeCheck) -> None:
         """Reports what was measured of this pod's node. From any thread."""
         self._checked = check
+        self.speak()
+
+    def tell_places(self, places: Sequence[Mapping[str, str]]) -> None:
+        """Reports where the processes of the round stand, by local rank. From the main thread only."""
+        self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
         self.speak()
 
     def stop(self) -> None:
@@ -238,6 +265,7 @@ class OperatorClient:
             "progress": self._progress(),
             "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
             "check": self._checked.to_json(),
+            "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
             "keepsProcesses": self._keeps_processes(),
         }

@@ -11,10 +11,13 @@ from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, P
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.stopping.answers import ANSWER_SIGNAL
+from elastic_pytorch.stopping.main_stacks import find_places
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
+from elastic_pytorch.stopping.places import Place
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.wakeup import Wakeup
 
+MAX_PLACES = 128  # that the operator compares
 KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
 
 
@@ -54,6 +57,13 @@ class WorkerProcesses:
             if rank not in self._exit_codes and (code := poll()) is not None:
                 self._exit_codes[rank] = code
         return self._exit_codes
+
+    def find_places(self) -> list[Place]:
+        """Where the main threads of the first workers stand, by local rank. Takes a second if one does not answer."""
+        exited = self.exit_codes()
+        places = find_places(pid for rank, pid in self.pids.items() if rank not in exited)
+        ended = {rank: Place("other" if code else "ended") for rank, code in exited.items()}
+        return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]]
 
     def all_exited(self) -> bool:
         """Whether none runs any more."""

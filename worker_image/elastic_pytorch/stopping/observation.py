@@ -133,7 +133,7 @@ class _Process:
         """Signals the main thread, if the process still expects it: by default these signals kill."""
         with contextlib.suppress(OSError):
             if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
-                _signal_main_thread(self.pid, number)
+                signal_main_thread(self.pid, number)
 
 
 def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
@@ -148,7 +148,12 @@ def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
     return []
 
 
-def _signal_main_thread(pid: int, number: int) -> None:
+def signal_main_thread(pid: int, number: int) -> None:
+    """Sends a signal to a process's main thread, and to no other.
+
+    Raises:
+        OSError: where it can be sent only to the process, and that has ended.
+    """
     call = _TGKILL.get(platform.machine())
     if call is None:
         os.kill(pid, number)  # the kernel gives it to the main thread if that has no other one to handle

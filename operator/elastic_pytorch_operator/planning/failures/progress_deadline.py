@@ -1,17 +1,23 @@
 """`progressDeadlineSeconds`: a group that finishes no step within that time hangs.
 
-First its agents are asked for the stacks of their workers, which go to the pods' logs. Then the group is restarted, and that counts as a
-failure of the job's own.
+First its agents are asked for the stacks of their workers, which go to the pods' logs, and where each rank stands. Then the group is
+restarted, and that counts as a failure of the job's own. It names the rank that the others wait for (hang_culprit.py), or if none stands
+out, the one that is furthest behind.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.places import MAX_PLACES, SILENT, Place
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.spec.job import Job
 
 STACKS_SECONDS = 2.0  # what the agents get to write the stacks down
+ANSWERS_SECONDS = 5.0  # what the others get to say where their ranks stand, once one has
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +26,17 @@ class Stall:
 
     Attributes:
         round: its number.
-        restart_at: when the group is to be restarted, monotonic seconds.
+        found_at: when its agents were asked for stacks, monotonic seconds.
+        restart_at: when the group is to be restarted.
         cause: what is to be counted then.
+        movable: the worker of the cause may hang because of its node.
     """
 
     round: int
+    found_at: float
     restart_at: float
     cause: FailureRecord
+    movable: bool = False
 
 
 def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall | None, float | None]:
@@ -50,25 +60,52 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
     hangs_at = stepped_at + job.progress_deadline_seconds
     if observed.now < hangs_at:
         return None, hangs_at
-    if known is not None and known.round == round_.number:
-        return known, known.restart_at
-    restart_at = observed.now + STACKS_SECONDS
-    return Stall(round_.number, restart_at, _cause(job, observed.now, round_, members)), restart_at
+    found_at = known.found_at if known is not None and known.round == round_.number else observed.now
+    answers = {agent.worker: agent.places for agent in members if agent.places and agent.placed_at >= found_at}
+    waits = bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
+    restart_at = found_at + (ANSWERS_SECONDS if waits else STACKS_SECONDS)
+    cause, movable = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
+    return Stall(round_.number, found_at, restart_at, cause, movable), restart_at
 
 
-def _cause(job: Job, now: float, round_: Round, members: list[AgentView]) -> FailureRecord:
-    """Blames the worker that is furthest behind."""
+def _cause(
+    job: Job, found_at: float, round_: Round, members: list[AgentView], places: Mapping[int, tuple[str, Place]]
+) -> tuple[FailureRecord, bool]:
+    """Blames the first rank that the others wait for, or the worker that is furthest behind."""
     training = [agent for agent in members if agent.state is not AgentState.SUCCEEDED]
     steps = {agent.worker: agent.progress.step for agent in training}
     reported = [step for step in steps.values() if step is not None]
     behind = min(training, key=lambda agent: (steps[agent.worker] or 0, agent.rank), default=None)
     text = f"no step was finished within progressDeadlineSeconds ({job.progress_deadline_seconds})"
-    if not reported:
+    culprits = find_culprits({rank: place for rank, (_, place) in places.items()})
+    if culprits.ranks and reported:
+        text += f"; {culprits.text}"
+    elif not reported:
         text += "; the script has reported none at all (it does so by elastic_pytorch.report)"
     elif behind is not None and (steps[behind.worker] or 0) < max(reported):
         text += f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}, others to step {max(reported)}"
     else:
         text += f"; all have come to step {max(reported)}"
-    worker = behind.worker if behind else round_.workers[0]
-    rank = behind.rank if behind else None
-    return FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", now)
+    if culprits.text and not (culprits.ranks and reported):
+        text += f"; {culprits.text}"
+    rank, worker = (behind.rank, behind.worker) if behind else (None, round_.workers[0])
+    if culprits.ranks:
+        rank, worker = culprits.ranks[0], places[culprits.ranks[0]][0]
+    cause = FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at)
+    return cause, culprits.movable and bool(reported)
+
+
+def _places_of(
+    round_: Round, members: list[AgentView], answers: Mapping[str, tuple[Place, ...]]
+) -> dict[int, tuple[str, Place]]:
+    """The worker and the place of each rank. A pod that says more than it has processes says nothing of another pod's."""
+    if not members:
+        return {}
+    [(processes, _)] = Counter(agent.local_world_size for agent in members).most_common(1)
+    found = {}
+    for agent in members:
+        own = answers.get(agent.worker, ())
+        for local_rank in range(min(processes, MAX_PLACES)):
+            place = own[local_rank] if local_rank < len(own) else SILENT
+            found[round_.ranks[agent.worker] * processes + local_rank] = agent.worker, place
+    return found

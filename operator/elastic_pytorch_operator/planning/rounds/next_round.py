@@ -210,7 +210,7 @@ def next_round(
             return declare(names.BELOW_MINIMUM, "; ".join(filter(None, (cause, shortage, policy.fit.text))))
         return declare(reason, cause, chosen)
     if state.stall is not None:
-        return declare(*state.stall, chosen)
+        return declare(*state.stall, chosen if len(chosen) >= policy.minimum else ())
     if state.finishing:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import Observed, Progress
-from elastic_pytorch_operator.planning.failures.progress_deadline import STACKS_SECONDS, find_stall
+from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.planning.failures.progress_deadline import ANSWERS_SECONDS, STACKS_SECONDS, find_stall
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
@@ -48,6 +49,69 @@ def test_the_worker_that_is_furthest_behind_is_named(steps: tuple[int | None, ..
     assert stall.cause.worker == worker
     assert words in stall.cause.message
     assert str(stall.cause).startswith(f"rank {stall.cause.rank} ({worker}) hangs: no step was finished within")
+
+
+REDUCE, LOADS = Place(PlaceKind.COLLECTIVE, "all_reduce"), Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")
+
+
+def answering(seen: Observed, *places: tuple[Place, ...], placed_at: float = NOW) -> Observed:
+    """The same group, of which some agents have said where their ranks stand."""
+    agents = dict(seen.agents)
+    for index, own in enumerate(places):
+        count = max(1, len(own))
+        agents[f"w{index}"] = replace(agents[f"w{index}"], places=own, placed_at=placed_at, local_world_size=count)
+    return replace(seen, agents=agents)
+
+
+def test_the_rank_that_the_others_wait_for_is_named() -> None:
+    stall, recheck = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, REDUCE), (REDUCE, LOADS), (REDUCE, REDUCE)), None)
+    assert stall is not None and stall.movable
+    assert recheck == stall.restart_at == NOW + STACKS_SECONDS
+    assert (stall.cause.worker, stall.cause.rank) == ("w1", 3)
+    assert (
+        "(60); rank 3 is in its data loader (train.py:41 load), the others wait in all_reduce; the pods'" in stall.cause.message
+    )
+
+
+def test_ranks_that_stand_alike_say_so() -> None:
+    stall, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (REDUCE,)), None)
+    assert stall is not None and not stall.movable
+    assert "; all have come to step 7; all ranks wait in all_reduce: none stands out; " in stall.cause.message
+
+
+def test_no_worker_moves_whose_script_reports_no_steps() -> None:
+    stall, _ = find_stall(JOB, answering(group(None, None), (REDUCE,), (LOADS,)), None)
+    assert stall is not None and not stall.movable
+    assert "elastic_pytorch.report" in stall.cause.message
+    assert "rank 1 is in its data loader" in stall.cause.message
+
+
+def test_pod_says_nothing_of_the_ranks_of_others() -> None:
+    stall, _ = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)), None)
+    assert stall is not None
+    assert "all ranks wait in all_reduce" in stall.cause.message
+
+
+def test_missing_answers_are_awaited_once_one_has_come() -> None:
+    asked, _ = find_stall(JOB, group(7, 7), None)
+    assert asked is not None
+    some = answering(group(7, 7), (REDUCE,))
+    stall, recheck = find_stall(JOB, some, asked)
+    assert stall is not None
+    assert recheck == stall.restart_at == NOW + ANSWERS_SECONDS
+    late, _ = find_stall(JOB, replace(some, now=NOW + ANSWERS_SECONDS), asked)
+    assert late is not None and late.restart_at == NOW + STACKS_SECONDS, "it waits no longer"
+    assert (late.cause.worker, late.cause.rank) == ("w1", 1)
+    assert "rank 1 has not said where it is, the other waits in all_reduce" in late.cause.message
+    whole, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (LOADS,)), asked)
+    assert whole is not None and whole.restart_at == NOW + STACKS_SECONDS
+
+
+def test_answers_of_before_do_not_count() -> None:
+    stall, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (LOADS,), placed_at=NOW - 1), None)
+    assert stall is not None
+    assert "data loader" not in stall.cause.message
+    assert "rank 0" in str(stall.cause), "as of agents that say nothing"
 
 
 def test_looks_again_when_the_deadline_ends() -> None:

@@ -1,0 +1,38 @@
+"""Where a process of a group that hangs stands, as its agent has read it from the process's stack."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_PLACES = 128  # of one pod that are compared
+
+
+class PlaceKind(StrEnum):
+    """What a process's main thread is in; docs/protocol.md describes each."""
+
+    COLLECTIVE = "collective"
+    DATA_LOADER = "dataLoader"
+    LOCK = "lock"
+    FILE = "file"
+    OTHER = "other"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    KERNEL = "kernel"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process stands.
+
+    Attributes:
+        kind: what its main thread is in.
+        operation: of a collective, as torch calls it; `backward` in the backward pass. Else empty.
+        frame: the innermost one of the user's own script, such as `train.py:41 load`; empty: none is known.
+    """
+
+    kind: PlaceKind
+    operation: str = ""
+    frame: str = ""
+
+
+SILENT = Place(PlaceKind.SILENT)

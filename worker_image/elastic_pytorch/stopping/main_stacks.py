@@ -1,0 +1,75 @@
+"""The stacks of processes' main threads, at one moment: each writes its own to its memory file (see `answers`)."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from elastic_pytorch.stopping.answers import ANSWER_HEAD, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
+from elastic_pytorch.stopping.observation import signal_main_thread
+from elastic_pytorch.stopping.places import Place, place_of
+from elastic_pytorch.stopping.stacks import children, handles
+
+WAIT_SECONDS = 1.0  # for all of them to write: one that is stopped never does
+_STATES = {"T": Place("stopped"), "t": Place("stopped"), "D": Place("kernel")}
+
+
+def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, Place]:
+    """Returns where the main threads of workers stand, by process id.
+
+    Of a worker that is not Python, such as a shell script, the first of its descendants that answers counts.
+
+    Args:
+        workers: process ids.
+        wait_seconds: how long to wait for them to answer.
+    """
+    workers = list(workers)
+    places = {worker: _without_stack(worker) for worker in workers}
+    asked = {worker: found for worker in workers if (found := _memory_of(worker)) is not None}
+    before = {worker: os.fstat(memory).st_size for worker, (_, memory) in asked.items()}
+    for pid, _memory in asked.values():
+        for _ in range(2):  # once the second stack has begun, the first one is complete
+            with contextlib.suppress(OSError):  # it has just ended
+                signal_main_thread(pid, STACK_SIGNAL)
+    until = time.monotonic() + wait_seconds
+    while asked:
+        late = time.monotonic() >= until
+        for worker, (pid, memory) in list(asked.items()):
+            written = os.pread(memory, os.fstat(memory).st_size - before[worker], before[worker]).decode(errors="replace")
+            stacks = written.split(STACK_HEAD)
+            if len(stacks) > 2:
+                places[worker] = place_of(stacks[1].partition(ANSWER_HEAD)[0], _kernel_wait(pid))
+            elif late:
+                places[worker] = _without_stack(pid)
+            if late or len(stacks) > 2:
+                os.close(memory)
+                del asked[worker]
+        if asked:
+            time.sleep(0.01)
+    return places
+
+
+def _memory_of(worker: int) -> tuple[int, int] | None:
+    """The process that answers for a worker, and its memory file, opened; None if there is none."""
+    if handles(worker, STACK_SIGNAL):
+        with contextlib.suppress(OSError):
+            for link in Path(f"/proc/{worker}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if MEMORY_NAME in str(link.readlink()):
+                        return worker, os.open(link, os.O_RDONLY)
+        return None
+    return next((memory for child in children(worker) if (memory := _memory_of(child)) is not None), None)
+
+
+def _without_stack(pid: int) -> Place:
+    with contextlib.suppress(OSError, IndexError):
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return _STATES.get(state, Place("silent"))
+    return Place("silent")
+
+
+def _kernel_wait(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/wchan").read_text(errors="replace")
+    return ""

@@ -1,0 +1,117 @@
+"""Where a training process stands, in one word of a few, read from the Python stack of its main thread.
+
+Waits in C have no frame of their own: the innermost frame is the Python function that called. Under DistributedDataParallel, that is the
+backward pass's: the reducer waits for the other ranks inside it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["collective", "dataLoader", "lock", "file", "other", "ended", "stopped", "kernel", "silent"]
+
+MAX_FRAME_CHARACTERS = 100
+
+_FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)')
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+_OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NOT_THE_SCRIPT = re.compile(
+    r"<|/site-packages/|/dist-packages/|/lib(64)?/python3|/elastic[-_]pytorch/"
+    r"|/torch/(distributed|autograd|nn|utils|_\w+)/|/torch/(_\w+|library|serialization|functional)\.py$"
+)
+_COLLECTIVES = re.compile(r"/torch/distributed/(distributed_c10d|rendezvous)\.py$")
+_FUNCTIONAL = re.compile(r"/torch/distributed/_functional_collectives\.py$")
+# What calls collectives in C: the replicas' parameters and buffers, shards, and the backward pass.
+_CALLERS_OF_COLLECTIVES = re.compile(
+    r"/torch/(nn/parallel/distributed|distributed/(utils|fsdp/.*|_composable/.*|tensor/.*))\.py$"
+)
+_BACKWARD = re.compile(r"/torch/autograd/(graph|__init__)\.py$")
+_DATA_LOADER = re.compile(r"/torch/utils/data/")
+_LOCKS = re.compile(
+    r"/lib(64)?/python3[^/]*/(threading|queue|selectors|subprocess|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+)\.py$"
+    r"|/filelock/"
+)
+_FILES = re.compile(
+    r"/torch/(serialization|distributed/checkpoint/.*)\.py$|/lib(64)?/python3[^/]*/(pathlib(/\w+)?|shutil|tempfile|zipfile(/\w+)*|tarfile|gzip)\.py$"
+    r"|/safetensors/|/numpy/(lib|core|_core)/|/fsspec/|/elastic_pytorch/storage/|^<frozen codecs>$"
+)
+# Where the kernel has a process wait for a file or a file system, by parts of the names of its functions.
+_FILE_WAITS = (
+    "pipe_read",
+    "wait_for_partner",
+    "folio_wait",
+    "wait_on_page",
+    "rpc_wait",
+    "nfs",
+    "fuse",
+    "request_wait_answer",
+    "ceph",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the main thread of a process is.
+
+    Attributes:
+        kind: `collective`: in the group's communication; `dataLoader`; `lock`: waits for a lock, a thread or a process; `file`: reads
+            or writes one; `other`: elsewhere; `ended`: the process has exited with 0; `stopped`: it has got SIGSTOP; `kernel`: it is in
+            a call of the kernel that no signal ends; `silent`: it has not answered.
+        operation: of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward pass. Else empty.
+        frame: the innermost one of the user's own script, as `train.py:41 load`; empty: none is known.
+    """
+
+    kind: Kind
+    operation: str = ""
+    frame: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """As heartbeats have it (docs/protocol.md)."""
+        return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
+
+
+def place_of(stack: str, kernel_wait: str = "") -> Place:
+    """Returns where a main thread stands.
+
+    Args:
+        stack: as faulthandler writes it, the innermost call first.
+        kernel_wait: the function of the kernel that it waits in, as /proc/PID/wchan has it; empty: not known. Python has no frame for a
+            `read` of the script's own.
+    """
+    found = map(_FRAME.fullmatch, stack.splitlines())
+    frames = [(match["file"], match["line"], match["function"]) for match in found if match]
+    own = next((index for index, (file, _, _) in enumerate(frames) if not _NOT_THE_SCRIPT.search(file)), None)
+    frame = "" if own is None else _shown(*frames[own])
+    called = [(file, function) for file, _, function in frames[:own]]
+    if operation := _operation(called):
+        return Place("collective", operation, frame)
+    if any(_DATA_LOADER.search(file) for file, _, _ in frames):
+        return Place("dataLoader", frame=frame)
+    if any(_FILES.search(file) for file, _ in called) or any(part in kernel_wait for part in _FILE_WAITS):
+        return Place("file", frame=frame)
+    return Place("lock" if any(_LOCKS.search(file) for file, _ in called) else "other", frame=frame)
+
+
+def _operation(called: Sequence[tuple[str, str]]) -> str:
+    """Returns the collective that is waited in; empty: it is none.
+
+    One is built of others, as `all_gather_object` is: the outermost is named.
+
+    Args:
+        called: file and function of the calls that the script has made, the innermost first.
+    """
+    for file, function in called[:1]:
+        if _BACKWARD.search(file) and function in ("_engine_run_backward", "backward", "grad"):
+            return "backward"
+    by_file = [(file, function.lstrip("_")) for file, function in called]
+    by_file = [(file, function) for file, function in by_file if _OPERATION.fullmatch(function)]
+    named = [function for file, function in reversed(by_file) if _COLLECTIVES.search(file)]
+    named += [function for file, function in by_file if _FUNCTIONAL.search(file)]
+    named += [function for file, function in by_file[:1] if _CALLERS_OF_COLLECTIVES.search(file)]
+    return next(iter(named), "")
+
+
+def _shown(file: str, line: str, function: str) -> str:
+    text = f"{file.rpartition('/')[2]}:{line} {function}"
+    return _UNPRINTABLE.sub(" ", text).strip()[:MAX_FRAME_CHARACTERS]
