@@ -76,6 +76,7 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         suspects=workers.suspects,
         faults=workers.faults,
         ending=workers.evacuation.ending,
+        slow_workers=workers.relief.memory,
         schedule=workers.schedule,
         preflight=workers.preflight.state,
         fit=fit,
