@@ -181,6 +181,18 @@ def test_new_leader_goes_on_with_a_replacement() -> None:
     assert (simulation.made, simulation.reasons("SlowWorker")) == (made, ["SlowWorker"])
 
 
+def test_leader_that_hears_the_slow_worker_last_replaces_it_in_one_round() -> None:
+    simulation = training()
+    first, worker = simulation.declared[-1], simulation.members[1]
+    simulation.slow_nodes["node-1"] = 2.0
+    while not simulation.reasons("SlowWorker"):
+        simulation.settle(0.25)
+    simulation.take_over({worker: simulation.now + 5.0})
+    simulation.settle(40)
+    assert simulation.nodes_of_members == ["node-0", "node-2", "node-3"]
+    assert [round_.reason for round_ in simulation.declared] == [first.reason, "WorkerLeaving"]
+
+
 def test_node_that_ends_comes_first() -> None:
     simulation = training(5)
     simulation.slow_nodes["node-1"] = 2.0
@@ -215,7 +227,7 @@ def a_day(simulation: UnevenSimulation) -> int:
 
 @pytest.mark.simulation
 def test_slow_node_loses_its_worker_once_a_day() -> None:
-    simulation = training(step_seconds=5.0)
+    simulation = training(step_seconds=10.0)
     simulation.slow_nodes["node-1"] = 1.8
     assert a_day(simulation) == 1
     assert simulation.nodes_of_members == ["node-0", "node-2", "node-3"]
@@ -224,7 +236,7 @@ def test_slow_node_loses_its_worker_once_a_day() -> None:
 @pytest.mark.simulation
 @pytest.mark.parametrize("spares", [0, 1])
 def test_script_that_gives_a_rank_more_work_has_it_moved_twice_at_most(spares: int) -> None:
-    simulation = training(7, replicas=4, maximum=4, spares=spares, step_seconds=5.0)
+    simulation = training(7, replicas=4, maximum=4, spares=spares, step_seconds=10.0)
     simulation.slow_ranks[3] = 2.0
     assert a_day(simulation) == 1
     assert simulation.reasons("StragglerKept") == ["StragglerKept"]
@@ -235,7 +247,7 @@ def test_script_that_gives_a_rank_more_work_has_it_moved_twice_at_most(spares: i
 
 @pytest.mark.simulation
 def test_job_on_a_fleet_of_which_half_is_slow_comes_to_rest() -> None:
-    simulation = training(10, replicas=5, maximum=5, step_seconds=5.0)
+    simulation = training(10, replicas=5, maximum=5, step_seconds=10.0)
     simulation.slow_nodes |= {f"node-{n}": 2.0 for n in (3, 4, 7, 8, 9)}
     simulation.settle(HOUR)
     assert len(simulation.declared) - 1 <= 2

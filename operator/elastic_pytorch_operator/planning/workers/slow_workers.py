@@ -1,4 +1,4 @@
-"""`resizePolicy.replaceStragglers`: a worker that stays slow is replaced on another node, one at a time, and seldom.
+"""`resizePolicy.replaceStragglers`: a worker that stays slow is replaced on another node, one at a time, and rarely.
 
 Its replacement is made first. When that is ready, both change places in one orderly round (evacuation.py). A move may be in vain: the next
 node may be slow as well, or the script may give one rank more work than the others. So few are made, and a worker that is slow after a
@@ -144,6 +144,8 @@ def relieve_slow_workers(
     policy = job.straggler_policy
     if policy is None:
         return NO_RELIEF
+    if observed.round is None or len(observed.ranks) < observed.round.size:  # a new leader does not know all members yet
+        return Relief(known, nodes=_left_nodes(known))
     since = _slow_since(policy, observed, slow, known.since)
     memory = SlowWorkers(since, [move for move in known.moves if _is_remembered(move, since, observed)])
     going = next((move for move in memory.moves if move.outcome is Outcome.REPLACED and _serves(move.worker, observed)), None)
@@ -228,7 +230,7 @@ def _choose(
     avoided: Collection[str],
 ) -> Relief:
     """Begins to replace the slowest worker that has been slow for long enough, if that is worth a try."""
-    if observed.round is None or observed.round.size != target.size or _finishes(observed):
+    if len(observed.ranks) != target.size or _finishes(observed):
         return Relief(memory, nodes=_left_nodes(memory))
     kept: list[str] = []
     news: list[RecordEvent] = []

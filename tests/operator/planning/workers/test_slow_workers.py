@@ -7,6 +7,7 @@ import pytest
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
+from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.slow_workers import (
     HOUR_SECONDS,
     MAX_REMEMBERED,
@@ -215,6 +216,13 @@ def test_move_goes_on_while_the_worker_is_less_slow_for_a_moment_or_has_left_the
     left = seen(round=a_round(0, 2, 3))
     relief = decide({}, with_moves(moved(ago=9 * PREPARE_SECONDS)), left)
     assert (relief.leaving, relief.recheck_at) == ({"w1": WHY}, None)
+
+
+@pytest.mark.parametrize("group", [None, a_round(0, 2, size=3)], ids=["no group is known", "some members are not known"])
+def test_new_leader_decides_when_it_knows_all_members(group: Round | None) -> None:
+    for known in (BEFORE, with_moves(moved())):
+        relief = decide(known=known, now=seen(round=group))
+        assert (relief.memory, relief.leaving, relief.kept, relief.news) == (known, {}, (), ())
 
 
 def test_spare_on_the_slow_node_leaves_too() -> None:
