@@ -120,6 +120,8 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         ("spec.resizePolicy.settleSeconds", 0, 600, 1),
         ("spec.resizePolicy.minSecondsBetweenGrowths", 0, 86400, 0),
         ("spec.resizePolicy.checkpointWaitSeconds", 0, 3600, 0),
+        ("spec.resizePolicy.replaceStragglers.slowdownPercent", 30, 10_000, 50),
+        ("spec.resizePolicy.replaceStragglers.afterSeconds", 30, 86_400, 300),
         ("spec.scheduling.scheduleTimeoutSeconds", 1, None, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ],

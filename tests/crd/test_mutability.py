@@ -61,6 +61,7 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.autoscale": {"minEfficiencyPercent": 70},
     "resizePolicy.checkpointWaitSeconds": 20,
     "resizePolicy.checkpointPath": "/data/other",
+    "resizePolicy.replaceStragglers": {"slowdownPercent": 80},
     "scheduling.disruption": "Allow",
     "scheduling.gang": {"scheduler": "Kai", "queue": "team-a"},
     "scheduling.rankTopologyKey": "example.com/block",

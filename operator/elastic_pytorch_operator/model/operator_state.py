@@ -4,7 +4,7 @@ The API server checks nothing in it. So what cannot be read counts as not writte
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 FIELD = "operatorState"
@@ -19,12 +19,14 @@ class OperatorState:
         needed_replicas: the fewest workers with which a group is formed, as a smaller one has run out of memory; 0: minReplicas.
         last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
         newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
+        slow_workers: since when workers have been slow, and which have been replaced (planning/workers/slow_workers.py).
     """
 
     schedule_timeouts: int = 0
     needed_replicas: int = 0
     last_growth_time: str = ""
     newest_pod_time: str = ""
+    slow_workers: Mapping[str, Any] = field(default_factory=dict)
 
     def as_status(self) -> dict[str, Any]:
         """The part of a status that holds it; empty if there is nothing to hold."""
@@ -33,6 +35,7 @@ class OperatorState:
             "neededReplicas": self.needed_replicas,
             "lastGrowthTime": self.last_growth_time,
             "newestPodTime": self.newest_pod_time,
+            "slowWorkers": self.slow_workers,
         }
         found = {name: value for name, value in found.items() if value}
         return {FIELD: found} if found else {}
@@ -47,6 +50,7 @@ def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
         _count(fields.get("neededReplicas")),
         _text(fields.get("lastGrowthTime")),
         _text(fields.get("newestPodTime")),
+        slow if isinstance(slow := fields.get("slowWorkers"), Mapping) else {},
     )
 
 

@@ -54,6 +54,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
         *record_announcements(observed, findings.evacuation.announced),
         *record_events(job, target, observed, replace(news, waited=change.deferral.over, scaling=scaling)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
+        *(findings.relief.news if judged.ending is None else ()),
         *record_preflight(findings.preflight),
         *record_timeout(job, findings.schedule),
     ]
@@ -93,6 +94,7 @@ def _find(job: Job, target: Target, observed: Observed, judged: Judgement, chang
         restarting=judged.restarting,
         grown=change.grown,
         starts=workers.starts,
+        relief=workers.relief,
         evacuation=workers.evacuation,
         schedule=workers.schedule,
         scaling=write_scaling(job, observed, memory.scaling or Scaling()),

@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
+STRAGGLERS = "spec.resizePolicy.replaceStragglers"
+DEFAULT_SLOWDOWN_PERCENT, LEAST_SLOWDOWN_PERCENT, MOST_SLOWDOWN_PERCENT = 50, 30, 10_000  # a rank is a straggler from 30 on
+DEFAULT_SLOW_SECONDS, LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS = 300, 30, 86_400
 CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
@@ -39,6 +42,18 @@ class JobKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+class StragglerPolicy(NamedTuple):
+    """Which slow workers are replaced.
+
+    Attributes:
+        slowdown: how many times the group's median the work of one of its ranks is at least.
+        after_seconds: for how long without interruption.
+    """
+
+    slowdown: float
+    after_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,7 @@ class Job:
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
         min_efficiency: `resizePolicy.autoscale.minEfficiencyPercent`, as a part of one; None: the job is not autoscaled.
+        straggler_policy: which slow workers are replaced; None: none is.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
@@ -89,6 +105,7 @@ class Job:
     settle_seconds: float = 1.0
     growth_seconds: float = 0.0
     min_efficiency: float | None = None
+    straggler_policy: StragglerPolicy | None = None
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
@@ -220,6 +237,7 @@ def parse_job(manifest: Manifest) -> Job:
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
         min_efficiency=read_min_efficiency(spec, sizes),
+        straggler_policy=_straggler_policy(resize_policy),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=rendezvous.backend,
@@ -264,6 +282,20 @@ def parse_ended(manifest: Manifest) -> Job:
         queue=read_queue(metadata),
         version=str(metadata.get("resourceVersion", "")),
     )
+
+
+def _straggler_policy(resize_policy: Manifest) -> StragglerPolicy | None:
+    """`resizePolicy.replaceStragglers`."""
+    fields = resize_policy.get("replaceStragglers")
+    if fields is None:
+        return None
+    if not isinstance(fields, Mapping):
+        raise InvalidJob(STRAGGLERS, "must be an object, such as {slowdownPercent: 50}")
+    least, most = LEAST_SLOWDOWN_PERCENT, MOST_SLOWDOWN_PERCENT
+    percent = read_integer(fields, "slowdownPercent", DEFAULT_SLOWDOWN_PERCENT, STRAGGLERS, least=least, most=most)
+    least, most = LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS
+    seconds = read_integer(fields, "afterSeconds", DEFAULT_SLOW_SECONDS, STRAGGLERS, least=least, most=most)
+    return StragglerPolicy(1 + (percent or DEFAULT_SLOWDOWN_PERCENT) / 100, float(seconds or DEFAULT_SLOW_SECONDS))
 
 
 def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:

@@ -22,6 +22,7 @@ OWN = (
     "resizePolicy.autoscale",
     "resizePolicy.checkpointPath",
     "resizePolicy.minSecondsBetweenGrowths",
+    "resizePolicy.replaceStragglers",
 )
 
 

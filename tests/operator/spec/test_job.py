@@ -99,6 +99,12 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"autoscale": 0.7}}, "spec.resizePolicy.autoscale"),
         ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 100}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
         ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 0.7}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
+        ({"resizePolicy": {"replaceStragglers": True}}, "spec.resizePolicy.replaceStragglers"),
+        (
+            {"resizePolicy": {"replaceStragglers": {"slowdownPercent": 29}}},
+            "spec.resizePolicy.replaceStragglers.slowdownPercent",
+        ),
+        ({"resizePolicy": {"replaceStragglers": {"afterSeconds": 29}}}, "spec.resizePolicy.replaceStragglers.afterSeconds"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -119,6 +125,13 @@ def test_no_job_is_autoscaled_unless_it_is_said() -> None:
     assert a_job().min_efficiency is None
     assert a_job(resizePolicy={"autoscale": {}}).min_efficiency == 0.7
     assert a_job(resizePolicy={"autoscale": {"minEfficiencyPercent": 50}}).min_efficiency == 0.5
+
+
+def test_no_slow_worker_is_replaced_unless_it_is_said() -> None:
+    assert a_job().straggler_policy is None
+    assert a_job(resizePolicy={"replaceStragglers": {}}).straggler_policy == (1.5, 300.0)
+    said = {"slowdownPercent": 80, "afterSeconds": 60}
+    assert a_job(resizePolicy={"replaceStragglers": said}).straggler_policy == (1.8, 60.0)
 
 
 def test_sizes_that_a_group_may_have() -> None:

@@ -4,12 +4,13 @@ If those do not become ready in time, the workers leave before the node ends: th
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
 
 A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
-The same holds for a worker whose own device is unhealthy.
+The same holds for a worker whose own device is unhealthy, and for one that is slow (slow_workers.py).
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
@@ -56,7 +57,12 @@ NO_EVACUATION = Evacuation()
 
 
 def plan_evacuation(
-    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], known: Mapping[str, float]
+    job: Job,
+    target: Target,
+    observed: Observed,
+    candidates: Collection[Candidate],
+    known: Mapping[str, float],
+    slow: Mapping[str, str] = MappingProxyType({}),
 ) -> Evacuation:
     """Decides which workers leave their nodes.
 
@@ -66,9 +72,10 @@ def plan_evacuation(
         observed: the job's pods, their nodes, and its round.
         candidates: the workers, assessed.
         known: `Evacuation.ending` of the plan before.
+        slow: workers that are replaced because they, or others on their node, are slow, and why, to follow their names in a sentence.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
-    if not ending and not any(pod.unhealthy for pod in observed.pods):
+    if not ending and not slow and not any(pod.unhealthy for pod in observed.pods):
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
@@ -84,6 +91,9 @@ def plan_evacuation(
             leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
         elif pod.unhealthy:
             why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
+            leaves_at[pod.name] = math.inf
+        elif pod.name in slow:
+            why[pod.name] = slow[pod.name]
             leaves_at[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
             others.add(candidate.index)
