@@ -15,14 +15,20 @@ from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 MAX_PODS = 10  # whose events are asked for
 
 
-def read_evidence(cluster: Cluster, job: JobView, now: datetime) -> Evidence:
+def read_evidence(cluster: Cluster, job: JobView, nodes: Sequence[NodeView] | None, now: datetime) -> Evidence:
     """What `diagnose` judges a job by.
+
+    Args:
+        cluster: where it is.
+        job: the job.
+        nodes: of the cluster; None: the user may not look at them.
+        now: the time of day.
 
     Raises:
         EpjError: the pods cannot be read.
     """
     pods = cluster.list_pods(job.namespace, job.name)
-    return Evidence(pods, _nodes(cluster), read_job_events(cluster, job), _warnings(cluster, pods), now)
+    return Evidence(pods, nodes, read_job_events(cluster, job), _warnings(cluster, pods), now)
 
 
 def read_job_events(cluster: Cluster, job: JobView) -> list[JobEvent]:
@@ -33,7 +39,7 @@ def read_job_events(cluster: Cluster, job: JobView) -> list[JobEvent]:
         return []
 
 
-def _nodes(cluster: Cluster) -> list[NodeView] | None:
+def read_nodes(cluster: Cluster) -> list[NodeView] | None:
     """All nodes; None if the user may not look at them, which is common."""
     try:
         return [view_node(node) for node in cluster.list_nodes()]

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 METHOD = "GET"
 POLICY = (
@@ -64,10 +64,10 @@ def check_request(
         return Refusal(HTTPStatus.FORBIDDEN, f"this server is {own[0]} only")
     if any(origin.lower() not in [f"http://{host}" for host in own] for origin in origins):
         return Refusal(HTTPStatus.FORBIDDEN, "another page has asked")
-    parts = urlsplit(path)
-    first, *rest = [unquote(part) for part in parts.path.removeprefix("/").split("/")]
+    place, _, query = path.partition("?")
+    first, *rest = [unquote(part) for part in place.removeprefix("/").split("/")]
     if not path.startswith("/") or not hmac.compare_digest(first.encode(), secret.encode()):
         return Refusal(HTTPStatus.FORBIDDEN, "use the whole address that `kubectl epj ui` has printed")
     if method != METHOD:
         return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only")
-    return Target(tuple(rest), parts.query)
+    return Target(tuple(rest), query)

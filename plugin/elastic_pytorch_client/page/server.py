@@ -19,6 +19,7 @@ from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed
 from elastic_pytorch_client.evidence import read_evidence
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.page.details import details_of, log_of
+from elastic_pytorch_client.page.kept_nodes import KeptNodes
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request
 from elastic_pytorch_client.reading.job_view import view_job
@@ -30,6 +31,7 @@ PAGE = "page.html"
 KEEP_ALIVE_SECONDS = 10.0  # between two words to a page that has nothing to hear: so its end is noticed
 IDLE_SECONDS = 60  # then a connection is closed
 LOG_LINES = 200
+MAX_DIGITS = 9  # of an index
 
 
 class PageServer(ThreadingHTTPServer):
@@ -39,6 +41,7 @@ class PageServer(ThreadingHTTPServer):
         cluster: that is asked, with the user's rights.
         live: the rows of the jobs.
         now: the time of day.
+        nodes: of the cluster.
         secret: the first part of each path.
     """
 
@@ -46,6 +49,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, cluster: Cluster, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
         self.cluster, self.live, self.now = cluster, live, now
+        self.nodes = KeptNodes(cluster, now)
         self.secret = secrets.token_urlsafe(24)
         super().__init__((ADDRESS, port), _Handler)
 
@@ -105,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _job(self, namespace: str, name: str) -> Any:
         job = view_job(self.server.cluster.get_job(namespace, name))
-        evidence = read_evidence(self.server.cluster, job, self.server.now())
+        evidence = read_evidence(self.server.cluster, job, self.server.nodes.nodes(), self.server.now())
         return details_of(job, evidence, self.server.live.history(job.uid))
 
     def _manifest(self, namespace: str, name: str) -> Any:
@@ -113,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"yaml": yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)}
 
     def _log(self, namespace: str, name: str, index: str) -> Any:
-        if not (index.isascii() and index.isdecimal()):
+        if not (index.isascii() and index.isdecimal() and len(index) <= MAX_DIGITS):
             return {"lines": []}
         choice = Choice(indexes=frozenset({int(index)}))
         job = find_workers(self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice)

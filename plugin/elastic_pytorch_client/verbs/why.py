@@ -2,7 +2,7 @@
 
 import argparse
 
-from elastic_pytorch_client.evidence import read_evidence
+from elastic_pytorch_client.evidence import read_evidence, read_nodes
 from elastic_pytorch_client.reading.diagnosis import diagnose
 from elastic_pytorch_client.reading.pod_workers import add_pods
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     """Says it; 0 if all is well, 3 if not."""
     job = context.job(options.name)
-    evidence = read_evidence(context.cluster, job, context.now())
+    evidence = read_evidence(context.cluster, job, read_nodes(context.cluster), context.now())
     diagnosis = diagnose(add_pods(job, evidence.pods), evidence)
     if options.output:
         about = {"namespace": job.namespace, "job": job.name, "asWanted": diagnosis.well, "headline": diagnosis.headline}

@@ -38,6 +38,8 @@ def test_its_own_page_is_answered(hosts: list[str], origins: list[str]) -> None:
         ("GET", "/page.js?s3cret", [HOST], [], 403),
         ("GET", f"{OWN}/s3cret/", [HOST], [], 403),
         ("GET", "s3cret/", [HOST], [], 403),
+        ("GET", "http://[", [HOST], [], 403),
+        ("GET", "", [HOST], [], 403),
         ("GET", "/s3cret/", [], [], 403),
         ("GET", "/s3cret/", [HOST, "evil.example"], [], 403),
         ("GET", "/s3cret/", ["evil.example:8001"], [], 403),

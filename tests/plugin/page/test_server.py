@@ -3,10 +3,10 @@
 import copy
 import io
 import json
-import threading
 import webbrowser
 from collections.abc import Iterator
 from functools import partial
+from http.client import HTTPConnection
 from importlib.resources import files
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def test_a_stream_tells_all_jobs_then_each_change(cluster: WatchedCluster, serve
         assert (gone["rows"], len(gone["removed"])) == ([], 1)
 
 
-def test_a_stream_of_no_jobs_says_so(tmp_path: Path) -> None:
+def test_a_stream_of_no_jobs_says_so() -> None:
     with served(WatchedCluster()) as server, events_of_page(server) as messages:
         assert next(messages) == {"rows": [], "removed": [], "trouble": ""}
 
@@ -138,7 +138,8 @@ def test_one_job_its_manifest_and_its_log(cluster: WatchedCluster, server: PageS
     lines = found["lines"]
     assert isinstance(lines, list)
     assert lines[-1] == {"at": "2026-11-21T18:01:38.5Z", "text": "step 8"}
-    assert get(server, "logs/team/char-lm?index=-1") == (200, {"lines": []})
+    for odd in ("-1", "", "x", "9" * 5000, "99"):
+        assert get(server, f"logs/team/char-lm?index={odd}") == (200, {"lines": []})
 
 
 def test_what_the_api_server_refuses_is_said(cluster: WatchedCluster, server: PageServer) -> None:
@@ -157,16 +158,16 @@ def test_two_servers_have_two_secrets(cluster: WatchedCluster, server: PageServe
         assert server.server_address[0] == "127.0.0.1"
 
 
-def test_the_verb_serves_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_serves_until_ctrl_c() -> None:
     cluster, console = WatchedCluster("young"), Console(file=io.StringIO(), width=200, highlight=False)
     answers: list[int] = []
+    ports: list[int] = []
 
     def sleep(seconds: float) -> None:
         assert isinstance(console.file, io.StringIO)
         address = console.file.getvalue().split("http://127.0.0.1:")[1].split()[0]
         port, _, secret = address.partition("/")
-        from http.client import HTTPConnection
-
+        ports.append(int(port))
         connection = HTTPConnection("127.0.0.1", int(port), timeout=60)
         connection.request("GET", f"/{secret}")
         answers.append(connection.getresponse().status)
@@ -177,7 +178,8 @@ def test_the_verb_serves_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> Non
     make = partial(Context, clock=Clock(sleep=sleep))
     assert cli.run(["ui", "--no-open"], lambda access: cluster, console, make) == 0
     assert answers == [200]
-    assert not [thread for thread in threading.enumerate() if thread.name == "page" and thread.is_alive()]
+    with pytest.raises(ConnectionRefusedError):
+        HTTPConnection("127.0.0.1", ports[0], timeout=60).connect()
 
 
 def test_a_port_that_is_taken(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:

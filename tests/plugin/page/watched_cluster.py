@@ -62,14 +62,14 @@ def served(cluster: WatchedCluster, now: Callable[[], datetime] = lambda: moment
 
 def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
     """What the server answers: the code, the body, the headers. The path is as it is sent."""
-    with_connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    with_connection.putrequest(method, path, skip_host=True)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection.putrequest(method, path, skip_host=True)
     for name, value in {"Host": f"127.0.0.1:{server.server_port}", **headers}.items():
-        with_connection.putheader(name, value)
-    with_connection.endheaders()
-    response = with_connection.getresponse()
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
     body = response.read().decode()
-    with_connection.close()
+    connection.close()
     return response.status, body, dict(response.headers)
 
 

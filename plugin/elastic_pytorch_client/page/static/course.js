@@ -63,12 +63,6 @@ function picture(data, width, range) {
       s("text", { class: "tick", x: x(at), y: axisTop + 15, "text-anchor": "middle" }, tick(at, step)));
   }
 
-  for (const each of data.interruptions.filter((each) => each.ended !== null && within(each.ended))) {
-    const from = x(each.ended - each.seconds), to = Math.max(x(each.ended), from + 2);
-    svg.append(s("rect", { class: "interruption", x: from, width: to - from, y: 4, height: axisTop - 4 },
-      s("title", {}, `${each.cause}: ${each.seconds.toFixed(1)} s until ${timeOfDay(each.ended)}`)));
-  }
-
   const most = Math.max(1, data.wanted, ...data.sizes.map((size) => size.workers));
   const y = (workers) => GROUP - workers / most * (GROUP - 14);
   svg.append(s("line", { class: "wanted", x1: LEFT, x2: right, y1: y(data.wanted), y2: y(data.wanted) },
@@ -85,6 +79,12 @@ function picture(data, width, range) {
     svg.append(s("rect", { class: "group", x: from, width: Math.max(1, x(until) - from - 1), y: y(size.workers),
       height: GROUP - y(size.workers) }, s("title", {}, words)));
   });
+
+  for (const each of data.interruptions.filter((each) => each.ended !== null && within(each.ended))) {
+    const from = x(each.ended - each.seconds), to = Math.max(x(each.ended), from + 2);
+    svg.append(s("rect", { class: "interruption", x: from, width: to - from, y: 4, height: axisTop - 4 },
+      s("title", {}, `${each.cause}: ${each.seconds.toFixed(1)} s until ${timeOfDay(each.ended)}`)));
+  }
 
   svg.append(s("text", { class: "tick name", x: 0, y: marksTop + 11 }, "events"));
   for (const event of data.events.filter((event) => within(event.at))) {

@@ -7,6 +7,7 @@ import { LogView } from "./log.js";
 
 const REFRESH_MS = 10_000; // events and pods change without the job
 const SETTLE_MS = 400;
+const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"]; // what the job's progress leaves as it is
 
 export class JobView {
   /** @param place where it is drawn. @param close is called to leave it. */
@@ -40,11 +41,23 @@ export class JobView {
     this.course.stop();
   }
 
-  /** Reads the job again if it is among what has changed. */
+  /** Shows what has changed of the job; reads it again if that is more than its progress. */
   changed(rows) {
-    if (!rows.some((row) => row.name === this.name && row.namespace === this.namespace)) return;
+    const row = rows.find((each) => each.name === this.name && each.namespace === this.namespace);
+    if (!row) return;
+    const before = this.data?.row;
+    if (this.data) {
+      this.data.row = row;
+      this.drawFacts(this.data);
+    }
+    if (before && KNOWN_BY.every((field) => JSON.stringify(before[field]) === JSON.stringify(row[field]))) return;
     clearTimeout(this.soon);
     this.soon = setTimeout(() => this.read(), SETTLE_MS);
+  }
+
+  drawFacts(data) {
+    this.part("head", [data.row.name, data.row.namespace, data.row.state, data.row.tone, data.started, data.completed], () => head(data));
+    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint, data.scaling], () => facts(data));
   }
 
   async read() {
@@ -55,8 +68,8 @@ export class JobView {
     if (this.stopped) return;
     this.part("error", data.error ?? "", (error) => (error ? [h("p", { class: "banner", role: "alert" }, error)] : []));
     if (data.error) return;
-    this.part("head", [data.row.name, data.row.namespace, data.row.state, data.row.tone, data.started, data.completed], () => head(data));
-    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint, data.scaling], () => facts(data));
+    this.data = data;
+    this.drawFacts(data);
     this.part("why", [data.why, data.row.lost, data.row.tone], () => why(data));
     (data.row.tone === "bad" ? this.parts.course : this.parts.workers).before(this.parts.cause);
     this.part("cause", data.rootCause, (cause) => (cause ? rootCause(cause) : []));

@@ -54,7 +54,7 @@ function take(message) {
   byId("trouble").textContent = trouble ? `What is shown may be old: ${trouble}` : "";
   summarize();
   list.draw();
-  view?.changed([...changed.map((row) => row)], rows);
+  view?.changed(changed);
 }
 
 function summarize() {

@@ -19,7 +19,7 @@ from tests.plugin.page.watched_cluster import events_of_page, served
 pytestmark = pytest.mark.long
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
-SEEN = timedelta(minutes=12)
+SEEN = timedelta(minutes=6)
 LOOKS = 36
 MAX_BYTES = 150_000
 COLORS = 96
