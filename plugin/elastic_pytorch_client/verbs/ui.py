@@ -1,6 +1,7 @@
 """`kubectl epj ui`: the jobs on a page of this machine."""
 
 import argparse
+import signal
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context, options: argparse.Namespace) -> int:
     """Serves the page until the user has had enough."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
     live = LiveJobs(JobCache(context.cluster, context.namespace), context.now)
     try:
         server = PageServer(context.cluster, live, context.now, options.port)
