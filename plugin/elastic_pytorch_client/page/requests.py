@@ -5,12 +5,14 @@ in the path, the header Host (a name that an attacker points at 127.0.0.1 is ano
 """
 
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote
 
 METHOD = "GET"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -71,3 +73,8 @@ def check_request(
     if method != METHOD:
         return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only")
     return Target(tuple(rest), query)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a job or of a namespace, and so part of an address of the API server."""
+    return _NAME.fullmatch(text) is not None

@@ -20,8 +20,8 @@ from elastic_pytorch_client.evidence import read_evidence
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.page.details import details_of, log_of
 from elastic_pytorch_client.page.kept_nodes import KeptNodes
-from elastic_pytorch_client.page.live_jobs import LiveJobs
-from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request
+from elastic_pytorch_client.page.live_jobs import Changes, LiveJobs
+from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request, is_name
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
@@ -97,11 +97,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", self.server.static[file])
             case ("events",):
                 self._stream()
-            case ("jobs", namespace, name):
+            case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._job(namespace, name))
-            case ("manifests", namespace, name):
+            case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._manifest(namespace, name))
-            case ("logs", namespace, name):
+            case ("logs", namespace, name) if is_name(namespace) and is_name(name):
                 index = parse_qs(target.query).get("index", [""])[0]
                 self._send_data(lambda: self._log(namespace, name, index))
             case _:
@@ -140,20 +140,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._begin(HTTPStatus.OK, "text/event-stream")
         shown: dict[str, str] = {}
-        trouble, first = "", True
+        trouble = ""
+        changes: Changes | None = self.server.live.changes(shown, trouble, 0) or Changes(
+            {}, (), ""
+        )  # that there are none is news, too
         while not self.server.live.stopped:
-            changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
-            if changes is None and not first:
+            if changes is None:
                 self.wfile.write(b": still here\n\n")
             else:
-                rows, removed, trouble = ({}, (), "") if changes is None else (changes.rows, changes.removed, changes.trouble)
-                first = False
-                shown.update(rows)
-                for uid in removed:
+                trouble = changes.trouble
+                shown.update(changes.rows)
+                for uid in changes.removed:
                     del shown[uid]
-                about = f'"removed":{json.dumps(removed)},"trouble":{json.dumps(trouble)}'
-                self.wfile.write(f'data: {{"rows":[{",".join(rows.values())}],{about}}}\n\n'.encode())
-            self.wfile.flush()
+                about = f'"removed":{json.dumps(changes.removed)},"trouble":{json.dumps(trouble)}'
+                self.wfile.write(f'data: {{"rows":[{",".join(changes.rows.values())}],{about}}}\n\n'.encode())
+            changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
 
     def _begin(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:
         self.send_response(code)

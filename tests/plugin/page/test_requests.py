@@ -1,7 +1,7 @@
 """Which requests the page's server answers."""
 
 import pytest
-from elastic_pytorch_client.page.requests import Refusal, Target, check_request
+from elastic_pytorch_client.page.requests import Refusal, Target, check_request, is_name
 
 HOST = "127.0.0.1:8001"
 OWN = "http://127.0.0.1:8001"
@@ -61,3 +61,13 @@ def test_what_is_refused(method: str, path: str, hosts: list[str], origins: list
     assert isinstance(refused, Refusal)
     assert refused.code == code
     assert "s3cret" not in refused.message
+
+
+@pytest.mark.parametrize("name", ["a", "char-lm", "team.a-1", "9" * 253])
+def test_names(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a b", "a\n", "ä", "٣", "9" * 254])
+def test_what_is_no_name(name: str) -> None:
+    assert not is_name(name)

@@ -85,7 +85,21 @@ def test_it_answers_get_only(method: str, cluster: WatchedCluster, server: PageS
 
 
 @pytest.mark.parametrize(
-    "path", ["page.py", "../server.py", "..%2fserver.py", "static/page.js", "jobs", "jobs/team", "jobs/team/a/b", "x"]
+    "path",
+    [
+        "page.py",
+        "../server.py",
+        "..%2fserver.py",
+        "static/page.js",
+        "jobs",
+        "jobs/team",
+        "jobs/team/a/b",
+        "x",
+        "jobs/../char-lm",
+        "logs/team/%2e%2e",
+        "manifests/team/a%2fb",
+        "jobs/team/",
+    ],
 )
 def test_what_is_not_there(path: str, server: PageServer) -> None:
     assert ask(server, f"/{server.secret}/{path}")[0] == 404

@@ -47,6 +47,12 @@ export class JobList {
     this.body.addEventListener("keydown", (event) => this.key(event));
   }
 
+  /** Draws the jobs of the first message, and of each later one. */
+  know() {
+    this.known = true; // until then, that there are none is not said
+    this.draw();
+  }
+
   /** Draws what has changed with the next frame. */
   draw() {
     if (this.waiting) return;
@@ -98,7 +104,7 @@ export class JobList {
     this.shown = found.sort(ORDERS[this.sort.value]);
     this.drawChips(counts);
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
-    this.none.hidden = this.shown.length > 0;
+    this.none.hidden = !this.known || this.shown.length > 0;
     this.none.textContent = this.rows.size ? "No job is like that." : "There are no ElasticPyTorchJobs here.";
   }
 

@@ -53,7 +53,7 @@ function take(message) {
   byId("trouble").hidden = !trouble;
   byId("trouble").textContent = trouble ? `What is shown may be old: ${trouble}` : "";
   summarize();
-  list.draw();
+  list.know();
   view?.changed(changed);
 }
 

@@ -145,3 +145,8 @@ def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, serve
     server.server_close()
     page.locator('#link[data-state="lost"]').wait_for()
     context.close()
+
+
+def test_a_page_without_jobs_says_so(browser: Any) -> None:
+    with served(WatchedCluster(), lambda: NOW) as server, page_at(browser, server.url) as page:
+        page.get_by_text("There are no ElasticPyTorchJobs here.").wait_for()

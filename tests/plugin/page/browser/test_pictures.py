@@ -25,7 +25,7 @@ MAX_BYTES = 150_000
 COLORS = 96
 PAGES = {"jobs": "", "job": "#/team/llama-sft"}
 WIDTHS = {"": (1280, 860, "light"), "-dark": (1280, 860, "dark"), "-narrow": (390, 844, "light")}
-IN_DOCS = ("jobs", "job", "job-dark")
+IN_DOCS = ("jobs", "job")
 
 
 def save_small(png: bytes, path: Path) -> None:
