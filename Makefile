@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix
+LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix
 .NOTPARALLEL:
 .PHONY: help try demo bench soak scale gpu-pack growth-picture docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
@@ -63,8 +63,12 @@ test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be h
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)
 
 test-variants: venv etcd install ## What `make test` shows once, in each variant: backends, handlers of SIGTERM, ways to start, local mode, limits
-	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal tests/worker_image tests/local tests/examples tests/plugin
+	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal --ignore tests/plugin/page/browser tests/worker_image tests/local tests/examples tests/plugin
 	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
+
+test-browser: venv ## The page of `kubectl epj ui` in Chromium; skipped where that cannot be had (ARGS: for pytest; PICTURES=1: draw docs/page)
+	@hack/browser.sh
+	@PYTHONPATH=$$PYTHONPATH:.cluster/browser $(PYTHON) -m pytest -m long tests/plugin/page/browser $(ARGS)
 
 test-frameworks: venv ## Scripts of training frameworks through resizes and losses; each is skipped without its framework (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long tests/frameworks $(ARGS)

@@ -23,6 +23,7 @@ from elastic_pytorch_client.verbs import (
     status,
     suspension,
     top,
+    ui,
     why,
 )
 from elastic_pytorch_client.verbs.context import Context, Verb
@@ -39,7 +40,7 @@ def _verb(module: ModuleType) -> Verb:
 VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
-        *map(_verb, (status, list_jobs, top, why, logs, stacks, exec_command, drill, resize)),
+        *map(_verb, (status, list_jobs, top, ui, why, logs, stacks, exec_command, drill, resize)),
         *(suspension.SUSPEND, suspension.RESUME, suspension.RESTART),
         _verb(migrate),
     )

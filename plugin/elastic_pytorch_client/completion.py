@@ -23,6 +23,7 @@ OPTIONS_WITH_VALUE = (
     "--entrypoint",
     "--output",
     "--only",
+    "--port",
     *OPTIONS_WITH_FILE,
 )
 
@@ -50,7 +51,7 @@ def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]
         found = []
     elif verb is None:
         found = list(cli.VERBS)
-    elif verb == "list" or len(_plain(before)) > 1:
+    elif verb in ("list", "ui") or len(_plain(before)) > 1:
         found = []
     else:
         found = list(job_names(_access(before)))

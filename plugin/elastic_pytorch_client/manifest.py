@@ -85,3 +85,8 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     if found is None:
         raise Refused(f"the manifest holds no {names.KIND}")
     return found
+
+
+def shown_manifest(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as kubectl prints it: without who has set which field."""
+    return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "managedFields"}}

@@ -37,6 +37,11 @@ def settled(**status: Any) -> dict[str, Any]:
     return job
 
 
+def interrupt() -> None:
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
 def over(cluster: RecordedCluster) -> dict[str, Any]:
     job = cluster.get_job("team", "char-lm")
     job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
@@ -45,7 +50,12 @@ def over(cluster: RecordedCluster) -> dict[str, Any]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_of_the_documentation(
-    command: str, epj: Epj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    epj: Epj,
+    fake_time: FakeTime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cluster = RecordedCluster("young")
@@ -70,6 +80,8 @@ def test_each_command_of_the_documentation(
         Path("train.sbatch").write_text((CASES / "slurm-torchrun" / "before.sbatch").read_text())
     elif verb == "drill":
         cluster, words = DrilledCluster(), [word.replace("char-lm", "lm") for word in words]
+    elif verb == "ui":
+        fake_time.on_sleep = interrupt
     elif "-f" in words or "--watch" in words:
         cluster.put(over(cluster))
     code, printed = epj(cluster, *words, now=moment_of("young"))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ def test_the_manifest_names_the_archive(release: Path) -> None:
     with tarfile.open(release / "kubectl-epj.tar.gz") as tar:
         assert platform["bin"] in tar.getnames()
         assert any(name.endswith(".whl") for name in tar.getnames())
+
+
+def test_the_wheel_has_the_page_and_serves_it_from_an_archive(release: Path, tmp_path: Path) -> None:
+    with tarfile.open(release / "kubectl-epj.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {Path(name).name for name in archive.namelist() if "/page/static/" in name}
+    assert packed == {file.name for file in (ROOT / "plugin" / "elastic_pytorch_client" / "page" / "static").iterdir()}
+    code = "from importlib.resources import files; print((files('elastic_pytorch_client.page') / 'static' / 'page.js').read_text()[:2])"
+    surroundings = {**os.environ, "PYTHONPATH": str(wheel)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout == "//\n"
 
 
 def launch(release: Path, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

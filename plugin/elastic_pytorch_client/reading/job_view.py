@@ -95,6 +95,7 @@ class Interruption:
         phases: the seconds of each phase that is known, in their order.
         slowest: the phase that took longest; empty if none is known.
         round: the round that trains since then.
+        ended: when it was over; None: not known.
     """
 
     cause: str
@@ -103,6 +104,7 @@ class Interruption:
     phases: Mapping[str, float] = field(default_factory=dict)
     slowest: str = ""
     round: int = 0
+    ended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +380,7 @@ def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:
         phases={phase: taken for phase, taken in seconds.items() if taken is not None},
         slowest=str(interruption.get("slowestPhase", "")),
         round=int(interruption.get("round", 0)),
+        ended=parse_time(interruption.get("time")),
     )
 
 

@@ -11,10 +11,11 @@ import yaml
 from rich.console import Console
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.cluster import Cluster, Object
+from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
+from elastic_pytorch_client.evidence import read_job_events
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.timeline import JobEvent, read_events
+from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.watch import Clock, follow_job
 
 WAIT_SECONDS = 300.0
@@ -54,10 +55,7 @@ class Context:
 
     def events(self, job: JobView) -> list[JobEvent]:
         """A job's events, oldest first; empty if the user may not read them."""
-        try:
-            return read_events(self.cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
-        except EpjError:
-            return []
+        return read_job_events(self.cluster, job)
 
     def wait(self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float) -> JobView:
         """Waits until a job fulfils something.
@@ -110,11 +108,6 @@ def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
     """
     formats = ("json", "yaml", *others)
     parser.add_argument("-o", "--output", choices=formats, metavar="FORMAT", help=f"what to print: {', '.join(formats)}")
-
-
-def shown_manifest(job: Object) -> Object:
-    """A job as kubectl prints it: without who has set which field."""
-    return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "managedFields"}}
 
 
 def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:

@@ -4,8 +4,9 @@ import argparse
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import Object
+from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.verbs.context import Context, add_output, print_data, shown_manifest
+from elastic_pytorch_client.verbs.context import Context, add_output, print_data
 from elastic_pytorch_client.views.list_view import show_list
 
 NAME, HELP = "list", "the jobs of a namespace, one line each"

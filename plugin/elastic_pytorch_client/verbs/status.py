@@ -7,8 +7,9 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data, shown_manifest
+from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
 

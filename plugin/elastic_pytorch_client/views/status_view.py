@@ -52,7 +52,7 @@ def show_status(
     if job.scaling and not job.ended:
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
-        parts.append(Text(f"  {_last_interruption(interruption)}", MUTED))
+        parts.append(Text(f"  {describe_interruption(interruption)}", MUTED))
     if goodput := describe_goodput(job.goodput, price):
         parts.append(Text(f"  {goodput}", MUTED))
     if job.conditions:
@@ -79,7 +79,7 @@ def describe_goodput(goodput: Goodput, price: float | None = None) -> str:
     return f"{text}; it has cost {whole:,.2f}, {lost:,.2f} of it not for training"
 
 
-def _last_interruption(interruption: Interruption) -> str:
+def describe_interruption(interruption: Interruption) -> str:
     """What the last change of the group took, and which part of it took longest."""
     lost = (
         f", {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} done again"
@@ -87,9 +87,8 @@ def _last_interruption(interruption: Interruption) -> str:
         else ""
     )
     slowest = name_slowest(interruption.phases, interruption.slowest)
-    return (
-        f"trained again {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}; the slowest phase was {slowest}"
-    )
+    text = f"trained again {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}"
+    return f"{text}; the slowest phase was {slowest}" if slowest else text
 
 
 def _headline(job: JobView, now: datetime) -> Text:

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What `make test-browser` needs: Debian's Chromium, and playwright, which leads it. Playwright brings no browser of its own here.
+# Where either cannot be had, the tests are skipped.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+source "$ROOT/hack/step.sh"
+
+PLAYWRIGHT=$STATE/browser
+
+main() {
+    [[ -x /usr/bin/chromium ]] || step chromium "Install Chromium, if Debian's archive can be reached" install_chromium
+    [[ -f $PLAYWRIGHT/$PLAYWRIGHT_VERSION ]] || step playwright "Install playwright $PLAYWRIGHT_VERSION" install_playwright
+}
+
+install_chromium() {
+    if ! command -v apt-get >/dev/null || [[ $(id -u) -ne 0 ]]; then
+        echo "Install Chromium as /usr/bin/chromium: without it, the tests of the page in a browser are skipped."
+    elif ! { apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium; }; then
+        echo "Chromium cannot be had: the tests of the page in a browser will be skipped."
+    fi
+}
+
+install_playwright() {
+    rm -rf "$PLAYWRIGHT"
+    if .venv/bin/python -m pip install --quiet --target "$PLAYWRIGHT" "playwright==$PLAYWRIGHT_VERSION"; then
+        touch "$PLAYWRIGHT/$PLAYWRIGHT_VERSION"
+    else
+        echo "Playwright cannot be had: the tests of the page in a browser will be skipped."
+    fi
+}
+
+cd "$ROOT"
+main

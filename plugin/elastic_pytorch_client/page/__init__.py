@@ -1,0 +1,1 @@
+"""The local page of `kubectl epj ui`: what it shows, and the server that it comes from."""

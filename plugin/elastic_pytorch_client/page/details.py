@@ -1,0 +1,92 @@
+"""What the page shows of one job: data for JSON."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from elastic_pytorch_client.page.course import course_of
+from elastic_pytorch_client.page.history import History
+from elastic_pytorch_client.page.rows import describe_group, row_of, seconds_of, tone
+from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
+from elastic_pytorch_client.reading.job_view import JobView, Worker
+from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.stragglers import slowest_by_worker
+from elastic_pytorch_client.worker_logs import Line
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def details_of(job: JobView, evidence: Evidence, history: History) -> dict[str, Any]:
+    """All that is known of a job, but for its manifest and its logs.
+
+    Args:
+        job: as it is now.
+        evidence: what was read of it and around it.
+        history: what has been seen of it before.
+    """
+    whole = add_pods(job, evidence.pods)
+    diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
+    return {
+        "row": row_of(job, history),
+        "now": seconds_of(evidence.now),
+        "started": seconds_of(job.started),
+        "completed": seconds_of(job.completed),
+        "size": f"{job.minimum} to {job.maximum}" if job.elastic else "a fixed size",
+        "group": describe_group(job),
+        "scaling": job.scaling,
+        "metrics": progress.name_metrics(12),
+        "checkpoint": progress.checkpoint_step,
+        "why": {
+            "well": diagnosis.well,
+            "headline": diagnosis.headline,
+            "findings": [{"what": each.what, "do": each.do} for each in diagnosis.findings],
+        },
+        "course": course_of(job, evidence.events, history, evidence.now),
+        "workers": [_worker(whole, worker) for worker in _in_order(whole)],
+        "conditions": [
+            {
+                "type": condition.type,
+                "status": "True" if condition.true else "Unknown" if condition.unknown else "False",
+                "reason": condition.reason,
+                "message": condition.message,
+                "since": seconds_of(condition.since),
+            }
+            for condition in job.conditions
+        ],
+        "rootCause": None
+        if cause is None
+        else {
+            "where": cause.where,
+            "how": f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}",
+            "message": plain(cause.message),
+        },
+    }
+
+
+def log_of(lines: Iterable[Line]) -> list[dict[str, str]]:
+    """The lines of a log."""
+    return [{"at": line.at, "text": plain(line.text)} for line in lines]
+
+
+def plain(text: str) -> str:
+    """A text without colours and other commands for a terminal; of a line that was written over, what was written last."""
+    shown = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    return _CONTROL.sub("", "\n".join(shown))
+
+
+def _in_order(job: JobView) -> list[Worker]:
+    return sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
+
+
+def _worker(job: JobView, worker: Worker) -> dict[str, Any]:
+    slow = slowest_by_worker(job.stragglers).get(worker.name)
+    return {
+        "name": worker.name,
+        "index": worker.index,
+        "rank": worker.rank,
+        "node": worker.node,
+        "state": worker.state,
+        "tone": tone(worker.state),
+        "slowdown": slow.slowdown if slow is not None else "",
+        "preparingSince": seconds_of(worker.preparing_since),
+    }

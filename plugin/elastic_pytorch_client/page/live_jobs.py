@@ -1,0 +1,110 @@
+"""The rows of all jobs, kept up to date in the background for the pages that are open."""
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from elastic_pytorch_client.job_cache import JobCache
+from elastic_pytorch_client.page.history import History
+from elastic_pytorch_client.page.rows import row_of
+from elastic_pytorch_client.reading.job_view import JobView
+
+REFRESH_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a page does not show yet.
+
+    Attributes:
+        rows: new and changed ones as JSON, by the job's UID.
+        removed: the UIDs of jobs that are gone.
+        trouble: why what is known may be old; empty: it is not.
+    """
+
+    rows: Mapping[str, str]
+    removed: tuple[str, ...]
+    trouble: str
+
+
+@dataclass
+class LiveJobs:
+    """The jobs, as the API server tells them.
+
+    Attributes:
+        cache: of the jobs.
+        now: the time of day.
+    """
+
+    cache: JobCache
+    now: Callable[[], datetime]
+    _views: dict[str, JobView] = field(default_factory=dict)
+    _histories: dict[str, History] = field(default_factory=dict)
+    _rows: dict[str, str] = field(default_factory=dict)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Looks once, and from then on in the background.
+
+        Raises:
+            EpjError: the jobs cannot be read.
+        """
+        self.cache.start()
+        self._take()
+        threading.Thread(target=self._run, name="live-jobs", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends what runs in the background, and all waits."""
+        self._stopped.set()
+        self.cache.stop()
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has been stopped."""
+        return self._stopped.is_set()
+
+    def history(self, uid: str) -> History:
+        """What has been seen of a job: a copy, as the job goes on."""
+        with self._changed:
+            return copy.deepcopy(self._histories.get(uid, History()))
+
+    def changes(self, shown: Mapping[str, str], trouble: str, wait_seconds: float) -> Changes | None:
+        """What differs from what a page shows, as soon as anything does; None if nothing has in time.
+
+        Args:
+            shown: the rows of the page, by UID.
+            trouble: that the page shows.
+            wait_seconds: how long to wait.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.stopped or self._differs(shown, trouble), wait_seconds)
+            if not self._differs(shown, trouble):
+                return None
+            rows = {uid: row for uid, row in self._rows.items() if shown.get(uid) != row}
+            return Changes(rows, tuple(uid for uid in shown if uid not in self._rows), self.cache.trouble)
+
+    def _differs(self, shown: Mapping[str, str], trouble: str) -> bool:
+        return trouble != self.cache.trouble or shown != self._rows
+
+    def _run(self) -> None:
+        while not self._stopped.wait(REFRESH_SECONDS):
+            self._take()
+
+    def _take(self) -> None:
+        views, now = {job.uid: job for job in self.cache.jobs}, self.now()
+        with self._changed:
+            for uid in [uid for uid in self._rows if uid not in views]:
+                del self._rows[uid], self._histories[uid]
+            for uid, job in views.items():
+                if self._views.get(uid) is not job:
+                    history = self._histories.setdefault(uid, History())
+                    history.take(job, now)
+                    self._rows[uid] = json.dumps(row_of(job, history), allow_nan=False)
+            self._views = views
+            self._changed.notify_all()

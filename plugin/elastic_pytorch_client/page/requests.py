@@ -1,0 +1,80 @@
+"""Which requests are answered: those of the page itself. Pure.
+
+The server listens on 127.0.0.1 only, but every program and every web page on the machine can reach it. Three things keep them out: a secret
+in the path, the header Host (a name that an attacker points at 127.0.0.1 is another host), and the header Origin.
+"""
+
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import unquote
+
+METHOD = "GET"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {  # of every answer
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",  # the address has the secret
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not answered."""
+
+    code: HTTPStatus
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request asks for.
+
+    Attributes:
+        parts: of the path below the secret, decoded: `("jobs", "team", "lm")`; of the page itself `("",)`.
+        query: undecoded.
+    """
+
+    parts: tuple[str, ...]
+    query: str = ""
+
+
+def check_request(
+    method: str, path: str, hosts: Sequence[str], origins: Sequence[str], *, secret: str, port: int
+) -> Target | Refusal:
+    """What a request asks for, or why it is refused.
+
+    Args:
+        method: such as GET.
+        path: with its query, as it was sent.
+        hosts: the headers Host.
+        origins: the headers Origin; browsers leave it out when they open the page.
+        secret: the first part of every path that is answered.
+        port: of the server.
+    """
+    own = [f"{name}:{port}" for name in ("127.0.0.1", "localhost")]
+    if len(hosts) != 1 or hosts[0].lower() not in own:
+        return Refusal(HTTPStatus.FORBIDDEN, f"this server is {own[0]} only")
+    if any(origin.lower() not in [f"http://{host}" for host in own] for origin in origins):
+        return Refusal(HTTPStatus.FORBIDDEN, "another page has asked")
+    place, _, query = path.partition("?")
+    first, *rest = [unquote(part) for part in place.removeprefix("/").split("/")]
+    if not path.startswith("/") or not hmac.compare_digest(first.encode(), secret.encode()):
+        return Refusal(HTTPStatus.FORBIDDEN, "use the whole address that `kubectl epj ui` has printed")
+    if method != METHOD:
+        return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only")
+    return Target(tuple(rest), query)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a job or of a namespace, and so part of an address of the API server."""
+    return _NAME.fullmatch(text) is not None

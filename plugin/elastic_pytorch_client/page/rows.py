@@ -1,0 +1,105 @@
+"""What the page shows of each job in its table: data for JSON, without numbers that JSON does not have."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client import names
+from elastic_pytorch_client.durations import spell
+from elastic_pytorch_client.page.history import History
+from elastic_pytorch_client.reading.job_view import RUNNING, JobView
+from elastic_pytorch_client.views.list_view import note, ready_of_wanted
+from elastic_pytorch_client.views.status_view import describe_interruption
+from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, pool, state_style
+
+MAX_BLOCKS = 24
+SPARK_POINTS = 40
+TONES = {GOOD: "good", BUSY: "busy", BAD: "bad"}
+
+
+def row_of(job: JobView, history: History) -> dict[str, Any]:
+    """A job's row.
+
+    Args:
+        job: as it is now.
+        history: what has been seen of it before.
+    """
+    progress, last = job.progress, job.last_interruption
+    return {
+        "id": job.uid,
+        "namespace": job.namespace,
+        "name": job.name,
+        "state": job.state,
+        "tone": tone(job.state),
+        "trouble": trouble(job),
+        "workers": ready_of_wanted(job),
+        "blocks": blocks(job),
+        "world": job.world,
+        "step": progress.step,
+        "total": progress.total,
+        "fraction": progress.fraction,
+        "left": spell(progress.seconds_left) if job.world and progress.seconds_left else "",
+        "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
+        "losses": pool(finite(history.samples.losses), SPARK_POINTS),
+        "speed": f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else "",
+        "goodput": str(job.goodput),
+        "lost": job.goodput.lost,
+        "interruptions": job.interruptions,
+        "interruption": describe_interruption(last) if last is not None else "",
+        "note": note(job),
+        "created": seconds_of(job.created),
+    }
+
+
+def trouble(job: JobView) -> int:
+    """How much a job needs a person, for the order of the rows: the highest first."""
+    if job.failed:
+        return 5
+    if job.ended or job.suspended:
+        return 0
+    if job.holds("Degraded") or job.refusals:
+        return 4
+    if not job.world:
+        return 3
+    if job.stragglers or job.left_out_nodes:
+        return 2
+    return 0 if job.at_wanted_size else 1
+
+
+def blocks(job: JobView) -> list[list[str]]:
+    """A tone and a state for each wanted worker of a job of a few, in the order of its indexes; none for a large job."""
+    if job.ended or job.suspended or job.wanted > MAX_BLOCKS or job.unlisted:
+        return []
+    states = {w.index: w.state for w in sorted(job.workers, key=lambda w: (w.rank is not None, w.name))}
+    shown = [states[index] for index in sorted(states) if states[index] != "Spare"][:MAX_BLOCKS]
+    missing = max(0, job.wanted - len(shown))
+    return [[tone(state), state] for state in shown] + [["none", "no pod yet"]] * missing
+
+
+def tone(state: str) -> str:
+    """What the colour of a state means: `good`, `busy`, `bad`, or `quiet`."""
+    return TONES.get(state_style(state), "quiet")
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """The numbers among some values that are numbers."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def seconds_of(time: datetime | None) -> float | None:
+    """A time in seconds since 1970."""
+    return None if time is None else time.timestamp()
+
+
+def describe_group(job: JobView) -> str:
+    """Who trains, in one line."""
+    if job.ended:
+        return "the job has ended"
+    counts = Counter(w.state for w in job.workers if w.state != RUNNING)
+    others = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    size = f"{job.size if job.world else 0} of {job.wanted} train"
+    world = f"world size {job.world}, round {job.round}" if job.world else ""
+    ranks = f"torchrun ({job.backend}) assigns the ranks" if job.backend != names.BACKEND_OPERATOR else ""
+    return ", ".join(part for part in (size, world, others, job.described_spares, ranks) if part)

@@ -1,0 +1,170 @@
+"""The server of the page: on this machine only, for who has the secret, and for looking only."""
+
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+import yaml
+
+from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed
+from elastic_pytorch_client.evidence import read_evidence
+from elastic_pytorch_client.manifest import shown_manifest
+from elastic_pytorch_client.page.details import details_of, log_of
+from elastic_pytorch_client.page.kept_nodes import KeptNodes
+from elastic_pytorch_client.page.live_jobs import Changes, LiveJobs
+from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request, is_name
+from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
+
+ADDRESS = "127.0.0.1"
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PAGE = "page.html"
+KEEP_ALIVE_SECONDS = 10.0  # between two words to a page that has nothing to hear: so its end is noticed
+IDLE_SECONDS = 60  # then a connection is closed
+LOG_LINES = 200
+MAX_DIGITS = 9  # of an index
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves the page and its data.
+
+    Attributes:
+        cluster: that is asked, with the user's rights.
+        live: the rows of the jobs.
+        now: the time of day.
+        nodes: of the cluster.
+        secret: the first part of each path.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, cluster: Cluster, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
+        self.cluster, self.live, self.now = cluster, live, now
+        self.nodes = KeptNodes(cluster, now)
+        self.secret = secrets.token_urlsafe(24)
+        super().__init__((ADDRESS, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{ADDRESS}:{self.server_port}/{self.secret}/"
+
+    @cached_property
+    def static(self) -> dict[str, bytes]:
+        """The files of the page, by name."""
+        found = files("elastic_pytorch_client.page") / "static"
+        return {file.name: file.read_bytes() for file in found.iterdir() if file.name.endswith(tuple(KINDS))}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of connections that a browser has closed."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+
+    def answer(self) -> None:
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        secret, port = self.server.secret, self.server.server_port
+        match check_request(self.command, self.path, hosts, origins, secret=secret, port=port):
+            case Refusal(code, message):
+                self.close_connection = True  # a body may follow
+                self._send(code, "text/plain", message.encode())
+            case target:
+                self._answer(target)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = answer  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Says nothing: the terminal has the address of the page, and that is to stay in sight."""
+
+    def _answer(self, target: Target) -> None:
+        match target.parts:
+            case (name,) if (file := name or PAGE) in self.server.static:
+                kind = KINDS[file[file.rindex(".") :]]
+                self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", self.server.static[file])
+            case ("events",):
+                self._stream()
+            case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
+                self._send_data(lambda: self._job(namespace, name))
+            case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
+                self._send_data(lambda: self._manifest(namespace, name))
+            case ("logs", namespace, name) if is_name(namespace) and is_name(name):
+                index = parse_qs(target.query).get("index", [""])[0]
+                self._send_data(lambda: self._log(namespace, name, index))
+            case _:
+                self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here")
+
+    def _job(self, namespace: str, name: str) -> Any:
+        job = view_job(self.server.cluster.get_job(namespace, name))
+        evidence = read_evidence(self.server.cluster, job, self.server.nodes.nodes(), self.server.now())
+        return details_of(job, evidence, self.server.live.history(job.uid))
+
+    def _manifest(self, namespace: str, name: str) -> Any:
+        manifest = shown_manifest(self.server.cluster.get_job(namespace, name))
+        return {"yaml": yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)}
+
+    def _log(self, namespace: str, name: str, index: str) -> Any:
+        if not (index.isascii() and index.isdecimal() and len(index) <= MAX_DIGITS):
+            return {"lines": []}
+        choice = Choice(indexes=frozenset({int(index)}))
+        job = find_workers(self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice)
+        return {"lines": log_of(read_logs(self.server.cluster, job, choice, tail_lines=LOG_LINES))}
+
+    def _send_data(self, read: Callable[[], Any]) -> None:
+        try:
+            code, data = HTTPStatus.OK, read()
+        except EpjError as error:
+            code = HTTPStatus.BAD_GATEWAY
+            if isinstance(error, NoSuchJob):
+                code = HTTPStatus.NOT_FOUND
+            elif isinstance(error, NotAllowed):
+                code = HTTPStatus.FORBIDDEN
+            data = {"error": str(error)}
+        self._send(code, "application/json", json.dumps(data, allow_nan=False).encode())
+
+    def _stream(self) -> None:
+        """Sends each change of the jobs, until the page is closed."""
+        self.close_connection = True
+        self._begin(HTTPStatus.OK, "text/event-stream")
+        shown: dict[str, str] = {}
+        trouble = ""
+        changes: Changes | None = self.server.live.changes(shown, trouble, 0) or Changes(
+            {}, (), ""
+        )  # that there are none is news, too
+        while not self.server.live.stopped:
+            if changes is None:
+                self.wfile.write(b": still here\n\n")
+            else:
+                trouble = changes.trouble
+                shown.update(changes.rows)
+                for uid in changes.removed:
+                    del shown[uid]
+                about = f'"removed":{json.dumps(changes.removed)},"trouble":{json.dumps(trouble)}'
+                self.wfile.write(f'data: {{"rows":[{",".join(changes.rows.values())}],{about}}}\n\n'.encode())
+            changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
+
+    def _begin(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:
+        self.send_response(code)
+        headers = {"Content-Type": kind, **HEADERS, **({} if length is None else {"Content-Length": str(length)})}
+        headers |= {"Connection": "close"} if self.close_connection else {}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send(self, code: HTTPStatus, kind: str, body: bytes) -> None:
+        self._begin(code, kind, len(body))
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -1,0 +1,86 @@
+// Elements from data. Every text goes in as a text node: what a tenant has written is never read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An HTML element. Properties that are functions listen to the event of their name; null and false are left out. */
+export function h(tag, properties = {}, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+/** An SVG element. */
+export function s(tag, properties = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), properties, children);
+}
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+/** A part with a title. */
+export function card(title, ...children) {
+  return [h("section", { class: "card", "aria-label": title }, h("h2", {}, title), ...children)];
+}
+
+/** The line of some numbers, from the least to the largest; null if they are too few. */
+export function sparkline(values, width, height) {
+  if (values.length < 2) return null;
+  const low = Math.min(...values), span = Math.max(...values) - low || 1;
+  const x = (i) => ((i / (values.length - 1)) * (width - 4) + 2).toFixed(1);
+  const y = (value) => (height - 2 - ((value - low) / span) * (height - 4)).toFixed(1);
+  const points = values.map((value, i) => `${x(i)},${y(value)}`);
+  const last = points.at(-1).split(",");
+  return s("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+    s("polyline", { points: points.join(" ") }), s("circle", { cx: last[0], cy: last[1], r: 1.8 }));
+}
+
+/** A bar of how far something is. */
+export function progressBar(fraction, label) {
+  const bar = h("span", { class: "bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": label,
+    "aria-valuenow": Math.round(fraction * 100) }, h("span"));
+  bar.firstChild.style.width = `${(fraction * 100).toFixed(1)}%`;
+  return bar;
+}
+
+/** A state with its mark, which says the same without colours. */
+export function stateMark(state, tone) {
+  const mark = { good: "●", busy: "◐", bad: "✕", quiet: "○" }[tone] ?? "○";
+  return h("span", { class: `state ${tone}` }, h("span", { "aria-hidden": "true" }, mark), ` ${state}`);
+}
+
+/** A block for each worker. */
+export function workerBlocks(blocks) {
+  const marks = blocks.map(([tone, state]) => h("i", { class: tone, title: state }));
+  return h("span", { class: blocks.length > 12 ? "blocks many" : "blocks", role: "img", "aria-label": blocks.map(([, state]) => state).join(", ") }, marks);
+}
+
+/** A duration in its two largest units. */
+export function spell(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  for (const [unit, size, smaller, small] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]]) {
+    if (whole < size) continue;
+    const rest = Math.floor((whole % size) / small);
+    return rest ? `${Math.floor(whole / size)} ${unit} ${rest} ${smaller}` : `${Math.floor(whole / size)} ${unit}`;
+  }
+  return `${whole} s`;
+}
+
+/** How long ago a time is, in one word. */
+export function ago(seconds, now = Date.now() / 1000) {
+  const whole = Math.max(0, Math.floor(now - seconds));
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (whole >= 2 * size) return `${Math.floor(whole / size)}${unit}`;
+  }
+  return `${whole}s`;
+}
+
+/** The time of day of a time, with the date if it is not today's. */
+export function timeOfDay(seconds) {
+  const at = new Date(seconds * 1000), time = at.toLocaleTimeString([], { hour12: false });
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
+}

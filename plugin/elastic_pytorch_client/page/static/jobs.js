@@ -1,0 +1,214 @@
+// The table of jobs. Only the rows that are in sight are elements, so that thousands of jobs cost as much as twenty.
+
+import { h, progressBar, sparkline, stateMark, workerBlocks } from "./dom.js";
+
+const BEYOND = 6; // rows above and below what is in sight
+const ORDERS = {
+  trouble: (a, b) => b.trouble - a.trouble || byName(a, b),
+  name: byName,
+  progress: (a, b) => (b.fraction ?? -1) - (a.fraction ?? -1) || byName(a, b),
+  newest: (a, b) => (b.created ?? 0) - (a.created ?? 0) || byName(a, b),
+};
+
+function byName(a, b) {
+  return compare(a.name, b.name) || compare(a.namespace, b.namespace);
+}
+
+function compare(a, b) {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+export class JobList {
+  /** @param rows of all jobs, by UID. @param open is called with the row that is chosen. */
+  constructor(rows, open) {
+    this.rows = rows;
+    this.open = open;
+    this.state = ""; // that is chosen; empty: all
+    this.chosen = null; // the UID of the row that has the focus
+    this.shown = [];
+    this.elements = new Map(); // of the rows in sight, by UID
+    [this.table, this.body, this.filter, this.sort, this.chips, this.none] = ["table", "rows", "filter", "sort", "chips", "none"].map(
+      (id) => document.getElementById(id),
+    );
+    this.table.addEventListener("scroll", () => this.later(), { passive: true });
+    window.addEventListener("resize", () => this.later());
+    this.filter.addEventListener("input", () => this.again());
+    this.sort.addEventListener("change", () => this.again());
+    this.filter.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") {
+        this.filter.value = "";
+        this.again();
+        this.focus();
+      } else if (event.key === "Enter" || event.key === "ArrowDown") {
+        event.preventDefault();
+        this.focus(true);
+      }
+    });
+    this.body.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Draws the jobs of the first message, and of each later one. */
+  know() {
+    this.known = true; // until then, that there are none is not said
+    this.draw();
+  }
+
+  /** Draws what has changed with the next frame. */
+  draw() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      if (this.table.closest("[hidden]")) return;
+      this.select();
+      this.paint();
+      if (this.rows.size && !this.marked) {
+        this.marked = true;
+        performance.mark("jobs-shown");
+      }
+    });
+  }
+
+  /** Gives the focus to the row that had it. */
+  focus(first = false) {
+    requestAnimationFrame(() => {
+      const place = this.shown.findIndex((row) => row.id === this.chosen);
+      if (place >= 0 || first) this.go(Math.max(0, place));
+    });
+  }
+
+  later() {
+    if (this.moving) return;
+    this.moving = true;
+    requestAnimationFrame(() => {
+      this.moving = false;
+      if (!this.table.closest("[hidden]")) this.paint();
+    });
+  }
+
+  again() {
+    this.table.scrollTop = 0;
+    this.draw();
+  }
+
+  select() {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const counts = new Map();
+    const found = [];
+    for (const row of this.rows.values()) {
+      const text = `${row.namespace}/${row.name} ${row.state} ${row.note}`.toLowerCase();
+      if (!words.every((word) => text.includes(word))) continue;
+      counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
+      if (!this.state || row.state === this.state) found.push(row);
+    }
+    this.shown = found.sort(ORDERS[this.sort.value]);
+    this.drawChips(counts);
+    this.table.setAttribute("aria-rowcount", this.shown.length + 1);
+    this.none.hidden = !this.known || this.shown.length > 0;
+    this.none.textContent = this.rows.size ? "No job is like that." : "There are no ElasticPyTorchJobs here.";
+  }
+
+  drawChips(counts) {
+    const states = [...new Set([...counts.keys(), ...(this.state ? [this.state] : [])])].sort();
+    const text = JSON.stringify([this.state, states.map((state) => [state, counts.get(state) ?? 0])]);
+    if (text === this.chipsText) return;
+    this.chipsText = text;
+    const focused = document.activeElement?.dataset?.state;
+    this.chips.replaceChildren(...states.map((state) => {
+      const click = () => {
+        this.state = this.state === state ? "" : state;
+        this.again();
+      };
+      const pressed = this.state === state ? "true" : "false";
+      return h("button", { type: "button", class: "chip", "aria-pressed": pressed, "data-state": state, click },
+        `${state} `, h("b", {}, (counts.get(state) ?? 0).toLocaleString("en")));
+    }));
+    if (focused !== undefined) [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
+  }
+
+  paint() {
+    const height = parseFloat(getComputedStyle(this.table).getPropertyValue("--row"));
+    this.body.style.height = `${this.shown.length * height}px`; // before the table is measured, which grows with it
+    const top = Math.max(0, this.table.scrollTop - this.body.offsetTop);
+    const first = Math.max(0, Math.floor(top / height) - BEYOND);
+    const last = Math.min(this.shown.length, Math.ceil((top + this.table.clientHeight) / height) + BEYOND);
+    const wanted = new Map();
+    for (let place = first; place < last; place++) {
+      const row = this.shown[place];
+      let element = this.elements.get(row.id);
+      if (element?.row !== row) {
+        const focused = element !== undefined && element === document.activeElement;
+        const fresh = this.element(row);
+        if (element) element.replaceWith(fresh);
+        else this.body.append(fresh);
+        element = fresh;
+        this.elements.set(row.id, element);
+        if (focused) element.focus({ preventScroll: true });
+      }
+      element.style.transform = `translateY(${place * height}px)`;
+      element.setAttribute("aria-rowindex", place + 2);
+      element.tabIndex = row.id === this.chosen || (place === first && !this.chosen) ? 0 : -1;
+      wanted.set(row.id, element);
+    }
+    for (const [id, element] of this.elements) {
+      if (wanted.has(id)) continue;
+      element.remove();
+      this.elements.delete(id);
+    }
+    const ordered = [...wanted.values()]; // screen readers read in the order of the elements
+    if (ordered.some((element, i) => element !== this.body.children[i])) {
+      const focused = ordered.find((element) => element === document.activeElement);
+      this.body.replaceChildren(...ordered);
+      focused?.focus({ preventScroll: true });
+    }
+    this.height = height;
+  }
+
+  element(row) {
+    const cell = (name, ...children) => h("span", { role: "gridcell", class: `cell ${name}` }, ...children);
+    const line = (...children) => h("span", { class: "line" }, ...children);
+    const small = (text) => h("span", { class: "small", title: text || null }, text);
+    const far = row.fraction === null ? "" : `${Math.floor(row.fraction * 100)}%`;
+    const steps = row.step === null ? "" : row.total ? `${row.step} / ${row.total}` : `step ${row.step}`;
+    const times = row.interruptions === 1 ? "1 interruption" : `${row.interruptions} interruptions`;
+    const interrupted = row.interruptions ? [times, row.interruption].filter(Boolean).join(", ") : "";
+    const note = row.note ? h("span", { class: `note ${interrupted ? "" : "two"}`, title: row.note }, row.note) : null;
+    const last = interrupted ? h("span", { class: `small ${note ? "" : "two"}`, title: interrupted }, interrupted) : null;
+    const element = h("div", {
+        role: "row", class: `row ${row.tone}`, click: () => this.open(row), focus: () => { this.chosen = row.id; },
+        "aria-label": `${row.name} in ${row.namespace}, ${row.state}`,
+      },
+      cell("who", line(h("b", { title: row.name }, row.name)), line(stateMark(row.state, row.tone), small(row.namespace))),
+      cell("workers", line(row.workers === "-" ? h("span", { class: "quiet" }, "–") : row.workers), line(workerBlocks(row.blocks))),
+      cell("far", line(far || "–", small(steps)), row.fraction === null ? null : progressBar(row.fraction, `progress of ${row.name}`)),
+      cell("left", row.left || "–"),
+      cell("loss", line(row.loss || "–"), sparkline(row.losses, 96, 20)),
+      cell("goodput", line(row.goodput || "–"), small(row.lost)),
+      cell("said", note, last, note || last ? null : h("span", { class: "small" }, "never interrupted")));
+    element.row = row;
+    return element;
+  }
+
+  key(event) {
+    const place = this.shown.findIndex((row) => row.id === this.chosen);
+    const page = Math.max(1, Math.floor(this.table.clientHeight / this.height) - 2);
+    const moves = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    if (event.key === "Enter" && place >= 0) this.open(this.shown[place]);
+    else if (event.key in moves && !event.ctrlKey && !event.metaKey && !event.altKey) this.go(place + moves[event.key]);
+    else return;
+    event.preventDefault();
+  }
+
+  go(place) {
+    const row = this.shown[Math.min(this.shown.length - 1, Math.max(0, place))];
+    if (!row) return;
+    this.chosen = row.id;
+    const at = this.shown.indexOf(row) * this.height, head = this.body.offsetTop;
+    if (at < this.table.scrollTop) this.table.scrollTop = at;
+    else if (at + this.height + head > this.table.scrollTop + this.table.clientHeight) {
+      this.table.scrollTop = at + this.height + head - this.table.clientHeight;
+    }
+    this.paint();
+    this.elements.get(row.id)?.focus({ preventScroll: true });
+  }
+}

@@ -1,0 +1,100 @@
+// The page: which view is shown, and the changes that the server tells of.
+
+import { JobList } from "./jobs.js";
+import { JobView } from "./job.js";
+
+const byId = (id) => document.getElementById(id);
+const rows = new Map(); // of all jobs, by UID
+const list = new JobList(rows, open);
+let view = null;
+let sent = false; // whether the first rows have come
+
+function open(row) {
+  location.hash = `#/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}`;
+}
+
+function close() {
+  location.hash = "#/";
+}
+
+function route() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decode);
+  view?.stop();
+  view = null;
+  const one = parts.length === 2 && parts[0] && parts[1];
+  byId("jobs").hidden = Boolean(one);
+  byId("job").hidden = !one;
+  if (one) {
+    view = new JobView(byId("job"), parts[0], parts[1], close);
+    document.title = `${parts[1]} · Jobs`;
+    window.scrollTo(0, 0);
+  } else {
+    document.title = "Jobs";
+    byId("job").replaceChildren();
+    list.draw();
+    list.focus();
+  }
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return "";
+  }
+}
+
+function take(message) {
+  const { rows: changed, removed, trouble } = JSON.parse(message.data);
+  if (!sent) rows.clear(); // of a connection before
+  for (const row of changed) rows.set(row.id, row);
+  for (const id of removed) rows.delete(id);
+  sent = true;
+  byId("trouble").hidden = !trouble;
+  byId("trouble").textContent = trouble ? `What is shown may be old: ${trouble}` : "";
+  summarize();
+  list.know();
+  view?.changed(changed);
+}
+
+function summarize() {
+  let training = 0, processes = 0, trouble = 0;
+  for (const row of rows.values()) {
+    training += row.world > 0 ? 1 : 0;
+    processes += row.world;
+    trouble += row.trouble >= 3 ? 1 : 0;
+  }
+  const number = (n) => n.toLocaleString("en");
+  const parts = [`${number(rows.size)} ${rows.size === 1 ? "job" : "jobs"}`];
+  parts.push(`${number(training)} training with ${number(processes)} ${processes === 1 ? "process" : "processes"}`);
+  if (trouble) parts.push(`${number(trouble)} in trouble`);
+  byId("summary").textContent = parts.join(" · ");
+}
+
+function show(state, words) {
+  byId("link").dataset.state = state;
+  byId("link").textContent = words;
+}
+
+function listen() {
+  const source = new EventSource("events");
+  source.onopen = () => {
+    sent = false;
+    show("live", "live");
+  };
+  source.onmessage = take;
+  source.onerror = () => show("lost", "`kubectl epj ui` does not answer");
+}
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, select, textarea");
+  if (event.key === "/" && !typing && !view) {
+    event.preventDefault();
+    byId("filter").focus();
+  } else if (event.key === "Escape" && view) {
+    close();
+  }
+});
+window.addEventListener("hashchange", route);
+route();
+listen();

@@ -1,0 +1,64 @@
+"""`kubectl epj ui`: the jobs on a page of this machine."""
+
+import argparse
+import signal
+import threading
+import webbrowser
+from collections.abc import Callable
+
+from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.job_cache import JobCache
+from elastic_pytorch_client.page.live_jobs import LiveJobs
+from elastic_pytorch_client.page.server import PageServer
+from elastic_pytorch_client.verbs.context import Context
+
+NAME, HELP = "ui", "a page in the browser that shows jobs, served from this machine until Ctrl-C"
+WAIT_SECONDS = 3600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: one that is free)")
+    parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
+
+
+def run(context: Context, options: argparse.Namespace) -> int:
+    """Serves the page until the user has had enough."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
+    live = LiveJobs(JobCache(context.cluster, context.namespace), context.now)
+    try:
+        server = PageServer(context.cluster, live, context.now, options.port)
+    except (OSError, OverflowError) as error:
+        raise Refused(f"cannot listen on port {options.port} of 127.0.0.1: {error}") from error
+    with server:
+        live.start()
+        threading.Thread(target=server.serve_forever, name="page", daemon=True).start()
+        try:
+            context.console.print(f"The page is at {server.url}", soft_wrap=True, highlight=False, markup=False)
+            context.console.print("The address has a secret: who knows it sees what you may see. Ctrl-C ends it.")
+            if not options.no_open and context.console.is_terminal:
+                open_page(server.url)
+            while True:
+                context.clock.sleep(WAIT_SECONDS)
+        except KeyboardInterrupt:  # that is how to leave it
+            return 0
+        finally:
+            live.stop()
+            server.shutdown()
+
+
+def open_page(url: str, browser_of: Callable[[], webbrowser.BaseBrowser] = webbrowser.get) -> bool:
+    """Opens a page in the user's browser, unless there is only one that would take over the terminal.
+
+    Args:
+        url: of the page.
+        browser_of: finds the browser.
+    """
+    try:
+        browser = browser_of()
+    except webbrowser.Error:
+        return False
+    in_terminal = isinstance(browser, webbrowser.GenericBrowser) and not isinstance(browser, webbrowser.BackgroundBrowser)
+    return not in_terminal and browser.open(url)

@@ -1,0 +1,152 @@
+"""The page in a real browser: how soon it shows a thousand jobs, that it lives, and that no text of a tenant is markup."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from elastic_pytorch_client.page.server import PageServer
+
+from tests.plugin.page.browser.chromium import page_at
+from tests.plugin.page.busy_cluster import a_story, cluster_of
+from tests.plugin.page.watched_cluster import WatchedCluster, served
+from tests.plugin.recorded_cluster import Object
+
+pytestmark = pytest.mark.long
+
+JOBS = 1000
+FIRST_PAINT_MS = 10_000  # a healthy machine needs less than one second; this is for one that does much else
+MARKUP = "<img src=x onerror='document.title=1'><script>document.title=2</script><b>bold</b>"
+NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def cluster() -> WatchedCluster:
+    cluster = cluster_of(30, NOW)
+    a_story(cluster, NOW)
+    return cluster
+
+
+@pytest.fixture
+def server(cluster: WatchedCluster) -> Iterator[PageServer]:
+    with served(cluster, lambda: NOW) as running:
+        yield running
+
+
+def shown_after(page: Any, mark: str) -> float:
+    """The milliseconds from the beginning of a page until it has made a mark."""
+    page.wait_for_function(f"performance.getEntriesByName('{mark}').length > 0")
+    return float(page.evaluate(f"performance.getEntriesByName('{mark}')[0].startTime"))
+
+
+def with_markup(job: Object) -> Object:
+    """A job in which every text that a tenant can choose, and many that they cannot, is markup."""
+    status = job["status"]
+    for condition in status["conditions"]:
+        condition |= {"message": MARKUP, "reason": MARKUP}
+    status["conditions"].append({"type": "Degraded", "status": "True", "reason": MARKUP, "message": MARKUP})
+    status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
+    status["recentInterruptions"][-1] |= {"cause": MARKUP}
+    status["stragglers"][0] |= {"slowdown": MARKUP}
+    status["progress"]["metrics"] = [{"name": MARKUP, "value": "1"}]
+    job["metadata"]["annotations"] = {"note": MARKUP}
+    return job
+
+
+def test_a_thousand_jobs_are_shown_at_once(browser: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(cluster_of(JOBS, NOW), lambda: NOW) as server, page_at(browser, server.url) as page:
+        milliseconds = shown_after(page, "jobs-shown")
+        with capsys.disabled():
+            print(f"\n{JOBS} jobs are shown {milliseconds:.0f} ms after the page began")
+        assert milliseconds < FIRST_PAINT_MS
+        assert page.locator("#rows .row").count() < 40, "only what is in sight is drawn"
+        assert page.locator("#table").get_attribute("aria-rowcount") == str(JOBS + 1)
+        page.locator("#rows .row").first.focus()
+        page.keyboard.press("End")
+        last = page.locator(f'#rows .row[aria-rowindex="{JOBS + 1}"]')
+        last.wait_for()
+        assert last.evaluate("row => row === document.activeElement && row.getBoundingClientRect().bottom <= innerHeight")
+
+
+def test_a_changed_job_and_a_deleted_one(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    with page_at(browser, server.url) as page:
+        page.locator("#filter").fill("llama-sft team")
+        row = page.locator("#rows .row", has=page.get_by_text("llama-sft", exact=True))
+        row.wait_for()
+        job = cluster.get_job("team", "llama-sft")
+        for step, loss in ((41_300, "1.7"), (41_400, "1.6")):
+            job["status"]["progress"] |= {"step": step, "loss": loss}
+            cluster.change(job)
+            row.get_by_text(f"{step} / 60000").wait_for()
+        row.locator("svg.spark").wait_for()
+        cluster.delete("llama-sft")
+        row.wait_for(state="detached")
+
+
+def test_the_keyboard_is_enough(browser: Any, server: PageServer) -> None:
+    with page_at(browser, server.url) as page:
+        page.locator("#rows .row").first.wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("sft running")
+        page.locator("#rows .row").first.wait_for()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.getAttribute('role')") == "row"
+        name = page.evaluate("document.activeElement.querySelector('b').textContent")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name=name, exact=True).wait_for()
+        page.keyboard.press("Escape")
+        page.wait_for_function("document.activeElement.getAttribute('role') === 'row'")
+        assert page.evaluate("document.activeElement.querySelector('b').textContent") == name
+
+
+def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    with page_at(browser, f"{server.url}#/team/llama-sft") as page:
+        shown_after(page, "job-shown")
+        for title in ("Course", "Interruptions", "Workers", "Last failure", "Conditions", "Events"):
+            page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.get_by_text("ValueError: loss is not finite at step 41200: nan").wait_for()
+        page.get_by_text("kubectl describe node gpu-15").wait_for()
+        worker = cluster.get_job("team", "llama-sft")["status"]["workers"][5]["name"]
+        cluster.logs[worker] = ["2026-11-21T18:01:30Z only rank 5 says this"]
+        page.locator(".workers tr", has_text=worker).get_by_role("button", name="log").click()
+        page.get_by_text("only rank 5 says this").wait_for()
+        page.get_by_text("Manifest", exact=True).click()
+        page.get_by_text("kind: ElasticPyTorchJob").wait_for()
+        assert page.locator("svg.course rect.group").count() == 7
+        job = cluster.get_job("team", "llama-sft")
+        job["status"]["workers"][2]["state"] = "Silent"
+        cluster.change(job)
+        page.locator("svg.course rect.lane.busy").wait_for(state="attached")
+
+
+def test_no_text_of_a_tenant_is_markup(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    job = with_markup(cluster.get_job("team", "llama-sft"))
+    cluster.change(job)
+    cluster.logs = {worker["name"]: [f"2026-11-21T18:01:30Z {MARKUP}"] for worker in job["status"]["workers"]}
+    with page_at(browser, server.url) as page:
+        page.locator("#rows .row", has_text=MARKUP).wait_for()
+        page.locator("#rows .row", has_text=MARKUP).click()
+        for part in (".why", ".cause", ".interruptions", ".workers", ".conditions", ".log", ".facts"):
+            page.locator(part, has_text=MARKUP).first.wait_for()
+        assert page.title() == "llama-sft · Jobs"
+        assert page.locator("img, main script, td b").count() == 0
+
+
+def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, server: PageServer) -> None:
+    with page_at(browser, server.url) as page:
+        page.locator("#rows .row").first.wait_for()
+        page.locator('#link[data-state="live"]').wait_for()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server.url}#/team/none")
+    page.get_by_role("alert").filter(has_text="there is no ElasticPyTorchJob").wait_for()
+    server.live.stop()
+    server.shutdown()
+    server.server_close()
+    page.locator('#link[data-state="lost"]').wait_for()
+    context.close()
+
+
+def test_a_page_without_jobs_says_so(browser: Any) -> None:
+    with served(WatchedCluster(), lambda: NOW) as server, page_at(browser, server.url) as page:
+        page.get_by_text("There are no ElasticPyTorchJobs here.").wait_for()
