@@ -2,7 +2,7 @@
 
 Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so that dashboards for operators
 know them. The number of series grows with the namespaces that have jobs, and with the jobs only on request. docs/metrics.md is made
-from this module.
+from these modules.
 """
 
 import threading

@@ -67,7 +67,7 @@ def training(nodes: int = 4, *, pods_per_node: int = 1, step_seconds: float = 0.
     job = a_job(**{"resizePolicy": POLICY, **fields})
     there = {f"node-{n}": NodeView(f"node-{n}") for n in range(nodes)}
     simulation = UnevenSimulation(job, there, pods_per_node, step_seconds=step_seconds)
-    simulation.settle(20)
+    simulation.settle(60)
     assert simulation.round is not None
     assert simulation.round.size == job.wanted
     return simulation
