@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.page.server import PageServer
 
-from tests.plugin.page.browser.chromium import page_at
+from tests.plugin.page.browser.chromium import page_at, wait_until
 from tests.plugin.page.busy_cluster import a_story, cluster_of
 from tests.plugin.page.watched_cluster import WatchedCluster, served
 from tests.plugin.recorded_cluster import Object
@@ -35,7 +35,7 @@ def server(cluster: WatchedCluster) -> Iterator[PageServer]:
 
 def shown_after(page: Any, mark: str) -> float:
     """The milliseconds from the beginning of a page until it has made a mark."""
-    page.wait_for_function(f"performance.getEntriesByName('{mark}').length > 0")
+    wait_until(page, f"performance.getEntriesByName('{mark}').length > 0")
     return float(page.evaluate(f"performance.getEntriesByName('{mark}')[0].startTime"))
 
 
@@ -65,7 +65,8 @@ def test_a_thousand_jobs_are_shown_at_once(browser: Any, capsys: pytest.CaptureF
         page.keyboard.press("End")
         last = page.locator(f'#rows .row[aria-rowindex="{JOBS + 1}"]')
         last.wait_for()
-        assert last.evaluate("row => row === document.activeElement && row.getBoundingClientRect().bottom <= innerHeight")
+        wait_until(page, "document.activeElement.ariaRowIndex == document.querySelector('#table').ariaRowCount")
+        assert last.evaluate("row => row.getBoundingClientRect().bottom <= innerHeight")
 
 
 def test_a_changed_job_and_a_deleted_one(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
@@ -90,12 +91,12 @@ def test_the_keyboard_is_enough(browser: Any, server: PageServer) -> None:
         page.keyboard.type("sft running")
         page.locator("#rows .row").first.wait_for()
         page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.getAttribute('role')") == "row"
+        wait_until(page, "document.activeElement.getAttribute('role') === 'row'")
         name = page.evaluate("document.activeElement.querySelector('b').textContent")
         page.keyboard.press("Enter")
         page.get_by_role("heading", name=name, exact=True).wait_for()
         page.keyboard.press("Escape")
-        page.wait_for_function("document.activeElement.getAttribute('role') === 'row'")
+        wait_until(page, "document.activeElement.getAttribute('role') === 'row'")
         assert page.evaluate("document.activeElement.querySelector('b').textContent") == name
 
 
