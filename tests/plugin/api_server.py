@@ -1,5 +1,6 @@
 """An HTTP server that answers as an API server does."""
 
+import contextlib
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -55,10 +56,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for chunk in content if isinstance(content, list) else [content]:
-            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
+        with contextlib.suppress(OSError):  # the client has gone
+            for chunk in content if isinstance(content, list) else [content]:
+                self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
 
     do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
