@@ -10,7 +10,7 @@ from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
 from elastic_pytorch_client.reading.job_view import Interruption, JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 
-FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of whoever wrote it
+FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author
 
 
 def course_of(job: JobView, events: Sequence[JobEvent], history: History, now: datetime) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, refuse_claimed
+from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.local_folder import sync_folder
-from elastic_pytorch.storage.places import place_at
+from elastic_pytorch.storage.places import Place, place_at
 
 SHARDED = ".sharded"  # how their names end
 
@@ -173,6 +174,12 @@ class ObjectDrafts:
         check_claim(self._folder, version)
         commit()
         check_claim(self._folder, version)
+        try:
+            self._delete_older(version, keep)
+        except OSError as error:  # the checkpoint is there
+            logger.warning("cannot delete older checkpoints in %s: %s", self._folder, error)
+
+    def _delete_older(self, version: StateVersion, keep: int) -> None:
         kept = 1
         for path in (path for other, path in sharded_checkpoints(self._folder) if other < version):
             if kept < keep and by_name(path):
@@ -194,7 +201,8 @@ def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
     Raises:
         OSError: one cannot be read.
     """
-    return [ShardFile(name, *_size_and_checksum(folder, name)) for name in names]
+    place = place_at(folder)
+    return [ShardFile(name, *_size_and_checksum(place, name)) for name in names]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
@@ -233,13 +241,14 @@ def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
         ValueError: one does not; the message says which.
         OSError: one cannot be read.
     """
+    place = place_at(folder)
     for name, _, checksum in files:
-        if _size_and_checksum(folder, name)[1] != checksum:
+        if _size_and_checksum(place, name)[1] != checksum:
             raise ValueError(f"corrupt: the checksum of {name} is wrong")
 
 
-def _size_and_checksum(folder: Location, name: str) -> tuple[int, int]:
-    with closing(place_at(folder).open(name)) as file:
+def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:
+    with closing(place.open(name)) as file:
         return file.size, file.checksum(file.size, [])
 
 
@@ -257,9 +266,8 @@ def _delete_objects(path: Location) -> None:
     """Deletes a checkpoint. Its own file goes first, so that no reader ever finds half of it."""
     place = place_at(path)
     names = place.names()
-    own = [file.path.name for file in by_name(place)]
-    place.delete(own)
-    place.delete([name for name in names if name not in own])
+    place.delete([name for name in names if version_of(name) is not None])
+    place.delete([name for name in names if version_of(name) is None])
     for stage in place.folders():
         inner = place_at(path / stage)
         inner.delete(inner.names())

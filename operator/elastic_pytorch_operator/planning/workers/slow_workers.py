@@ -22,7 +22,7 @@ from elastic_pytorch_operator.spec.job import Job, StragglerPolicy
 HOUR_SECONDS = 3600.0
 MOVES_PER_HOUR = 2  # each costs a pause, and takes a place elsewhere: where many nodes are slow, a job would never come to rest
 REMEMBER_SECONDS = 24 * HOUR_SECONDS
-MAX_REMEMBERED = 8  # moves; so many in a day at most
+MAX_REMEMBERED = 8  # moves; a day has no more
 PREPARE_SECONDS = 1800.0  # for a replacement to become ready: its node, images and set-up take minutes
 MAX_WATCHED = 4  # workers at once, of which two an hour can be moved
 

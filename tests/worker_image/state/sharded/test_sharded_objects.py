@@ -123,6 +123,21 @@ def test_refused_write_is_told_to_all_and_deletes_nothing(bucket: Bucket, refuse
     assert names(bucket) == before
 
 
+def test_checkpoint_stays_if_older_ones_cannot_be_deleted(bucket: Bucket) -> None:
+    run(bucket, 2, save_two)
+    appeared: list[str] = []
+
+    def refuse_lists_of_checkpoints(request: Request) -> Any:
+        if request.kind == "put" and request.path.endswith("s000000009.elastic"):
+            appeared.append(request.path)
+        return s3_error(403, "AccessDenied") if appeared and request.kind == "list" and "s000000002" in request.path else None
+
+    bucket.proxy.fault = refuse_lists_of_checkpoints
+    told = run(bucket, 2, save_steps, [9], 1)
+    assert not any(isinstance(each, str) for each in told), told
+    assert checkpoints(bucket)[0] == (1, 9)
+
+
 def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
     refused = set[str]()
 
