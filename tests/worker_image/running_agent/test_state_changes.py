@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -285,6 +286,25 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
     operator.end("complete")
     steps = [(e["training"], e["step"]) for e in events.all(what="step", worker="w1")]
     assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
+
+
+@pytest.mark.parametrize("members", [("w0", "w1", "w2"), ("w2", "w0", "w1")], ids=["rank 2", "rank 0"])
+def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_processes(
+    operator: ScriptedOperator, events: Events, agents: Agents, members: tuple[str, ...]
+) -> None:
+    """As when a spare has been on the node of the lost worker: its end is known after it was listed."""
+    started = [agents(worker, SCRIPT, "--in-process", "--epochs", 1000, **ENVIRONMENT) for worker in ("w0", "w1", "w2")]
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0", "w1")
+    until_step(events, 5, 2)
+    started[2].signal(signal.SIGSTOP)
+    number = operator.declare(*members)
+    operator.wait_for("running", "w0", "w1", number=number)
+    time.sleep(0.5)  # until their processes wait for the third one
+    operator.declare("w0", "w1")
+    until_step(events, events.all(what="step")[-1]["step"] + 5, 2)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
+    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
 @pytest.mark.long

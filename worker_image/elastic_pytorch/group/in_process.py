@@ -23,7 +23,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link, preparation
 from elastic_pytorch.pod.planned_stop import script_end
-from elastic_pytorch.torch_fixes import gloo_sockets
+from elastic_pytorch.torch_fixes import gloo_sockets, store_connect
 
 Result = TypeVar("Result")
 
@@ -170,6 +170,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
 @contextlib.contextmanager
 def _watching() -> Iterator[GroupWatch]:
     global _watch  # noqa: PLW0603 - of this process
+    store_connect.enter()
     _watch = GroupWatch(_abort)
     try:
         yield _watch
@@ -224,7 +225,8 @@ def _leave_group(*, broken: bool) -> None:
 
 
 def _abort() -> None:
-    """Aborts all collectives of this process. May be called from any thread, and more than once."""
+    """Aborts all collectives of this process, and the forming of a group. May be called from any thread, and more than once."""
+    store_connect.leave()
     gloo_sockets.cut()
     groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may add a group
     for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group

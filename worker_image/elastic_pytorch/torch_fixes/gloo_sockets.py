@@ -14,23 +14,27 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Callable
 
 TIMEVAL = struct.Struct("ll")
 
 
 def cut() -> None:
     """Shuts down the connections of all of gloo's groups in this process. May be called from any thread."""
+    shut_down(_is_of_gloo)
+
+
+def shut_down(chosen: Callable[[socket.socket], bool]) -> None:
+    """Shuts down those of this process's TCP sockets that are chosen; one that raises an OSError is not."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):  # closed meanwhile
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 with socket.socket(fileno=os.dup(int(name))) as link:
-                    if _is_of_gloo(link):
+                    if link.family in (socket.AF_INET, socket.AF_INET6) and link.type == socket.SOCK_STREAM and chosen(link):
                         link.shutdown(socket.SHUT_RDWR)
 
 
 def _is_of_gloo(link: socket.socket) -> bool:
-    if link.family not in (socket.AF_INET, socket.AF_INET6) or link.type != socket.SOCK_STREAM:
-        return False
     if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # gloo ends the process if it cannot accept
         return False
     sending, receiving = (
