@@ -6,7 +6,8 @@ The rules (docs/rounds.md describes them in full):
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has reported since or is
   known to be gone, so that one round is enough;
 - **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up another, if the others keep theirs;
-- **newcomers**: when they are ready, several in one round, without disturbing a worker before, and not too soon after the last growth;
+- **newcomers**: when they are ready and connected, several in one round, without disturbing a worker before, and not too soon after the
+  last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight`, and no `spec.prepare`, a loss makes an empty round first, so that the nodes of the others are checked;
@@ -154,7 +155,8 @@ def next_round(
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
         ready = candidate.liveness is Liveness.READY and not (candidate.gives_up or differs(candidate, processes))
-        if candidate.worker not in members and ready and candidate.index not in taken:
+        reached = ready and not candidate.disconnected  # a spare may have been on the node of a member that is lost
+        if candidate.worker not in members and reached and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = choose_group(stay, joiners, policy.wanted, policy.allowed, policy.unit)

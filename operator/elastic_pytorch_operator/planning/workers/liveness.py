@@ -53,6 +53,7 @@ class Candidate:
         keeps_processes: they can join another group without a restart.
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its liveness may change without any further event; None: never.
+        disconnected: its agent has closed its connection, and has opened none since: it could not be told of a round.
         unchecked: it would be ready, but its node has not passed its check.
         unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
         gives_up: it is in no further round: its torchrun has failed as often as its own budget allows, or a device has failed it.
@@ -79,6 +80,7 @@ class Candidate:
     container_runs: bool = False
     created_at: float = 0.0
     recheck_at: float | None = None
+    disconnected: bool = False
     unchecked: bool = False
     unheard: bool = False
     gives_up: bool = False
@@ -131,6 +133,7 @@ def assess_workers(
                 retired=assessment.retired,
                 port=agent.port if agent else 0,
                 heard_at=agent.heard_at if agent else 0.0,
+                disconnected=agent is not None and agent.disconnected_since is not None,
                 ready_since=agent.state_since if agent else 0.0,
                 processes=agent.local_world_size if agent else 0,
                 round=agent.round if agent else 0,

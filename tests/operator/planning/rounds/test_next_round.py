@@ -162,6 +162,14 @@ def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
     assert workers(decide(group, settled, wanted=4)) == ["w0", "w1", "w2"]
 
 
+def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
+    group, lost = a_round(0, 1, 2, number=3), candidate(2, "gone", worker="w2")
+    spare, away = candidate(3), candidate(3, disconnected=True)
+    assert workers(decide(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
+    assert workers(decide(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], "it may have been on the same node"
+    assert workers(decide(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, "a member may be back in a moment"
+
+
 def test_newcomers_do_not_disturb_a_group_that_finishes() -> None:
     assert decide(a_round(0, 1), ready(0, 1, 2), finishing=True).round is None
     assert decide(a_round(0, 1), [candidate(0), candidate(1, "gone"), candidate(2)], finishing=True).round is not None

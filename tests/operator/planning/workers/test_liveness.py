@@ -251,3 +251,9 @@ def starting(*, runs: bool) -> Candidate:
 def test_when_newcomers_need_not_wait(room: int, others: list[Candidate], expected: float) -> None:
     newcomers = [ready(0, 80.0), ready(1, 90.0)]
     assert settled_at(newcomers, [*newcomers, *others], room, 2.0, NOW) == expected
+
+
+@pytest.mark.parametrize("since", [None, NOW - 0.1])
+def test_cut_stream_is_known_of_a_candidate(since: float | None) -> None:
+    [each] = assess_workers(observed([a_pod(0)], [an_agent("w0", disconnected_since=since)]))
+    assert each.disconnected == (since is not None)
