@@ -1,8 +1,12 @@
 """Units of several pods on a real cluster: one that lacks a pod leaves as a whole, and the others train on."""
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator
+from tests.e2e.kind_nodes import killed
 
 pytestmark = pytest.mark.e2e
 
@@ -13,6 +17,15 @@ def indices(job: JobUnderTest) -> list[int]:
     """The indices of the members, by rank."""
     ranked = [worker for worker in job.status.get("workers", []) if "rank" in worker]
     return [worker["index"] for worker in sorted(ranked, key=lambda worker: worker["rank"])]
+
+
+def apart(pod: dict[str, Any]) -> None:
+    """Puts the pods of a unit on different nodes, and spreads all of them."""
+    workers = {"matchLabels": {"elasticpytorch.dev/job-name": "all-reduce"}}
+    term = {"labelSelector": workers, "topologyKey": "kubernetes.io/hostname", "matchLabelKeys": ["elasticpytorch.dev/unit"]}
+    pod["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    pod["topologySpreadConstraints"] = [{"labelSelector": workers, **spread}]
 
 
 def test_unit_leaves_and_returns_as_a_whole(start_job: StartJob) -> None:
@@ -39,3 +52,26 @@ def test_scaling_to_a_torn_unit_is_rounded_down(start_job: StartJob) -> None:
     job.until_world(2)
     events = job.kubectl("get", "events", "--field-selector=reason=ScaleRefused", "-o", "jsonpath={.items[*].message}")
     assert "3 workers are not a multiple of unitReplicas (2): 2 are wanted" in events
+
+
+@pytest.mark.serial
+@pytest.mark.long
+def test_a_dead_node_takes_only_the_units_along_that_had_a_pod_there(start_job: StartJob) -> None:
+    job = start_job(args=ARGS, change_pod=apart, replicas=6, minReplicas=2, maxReplicas=6, unitReplicas=2)
+    job.until_world(6)
+    places = {worker["index"]: worker["node"] for worker in job.status["workers"]}
+    kept = leading_operator()["spec"]["nodeName"]
+    counts = Counter(node for node in places.values() if node != kept)
+    node, pods = max(counts.items(), key=lambda entry: entry[1])
+    hit = {index // 2 for index, where in places.items() if where == node}
+    assert (len(hit), pods) == (2, 2), f"a node with members of two units: {places}"
+    before = job.status["round"]
+    with killed(node):
+        after = job.until(lambda status: status["round"] > before, "the round after the loss", 30)
+        [left] = {0, 1, 2} - hit
+        ranked = [worker["index"] for worker in after["workers"] if "rank" in worker]
+        assert sorted(ranked) == [2 * left, 2 * left + 1], "the pods of the other units that live on wait for theirs"
+        job.until_world(6)
+    status = job.until(lambda status: bool(status.get("recentInterruptions")), "the account of the loss")
+    print([(each["cause"], each["seconds"], each.get("stepsLost")) for each in status["recentInterruptions"]])
+    assert status["failures"] == 0
