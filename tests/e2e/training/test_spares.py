@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator
+from tests.e2e.kind_nodes import cordoned, killed
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -46,3 +47,25 @@ def test_spare_takes_over_in_the_round_that_follows_a_loss(start_job: StartJob, 
     first = job.members()[0]
     steps = len(job.logs(first))
     until(lambda: len(job.logs(first)) > steps + 2, f"further steps of {first}")
+
+
+@pytest.mark.serial
+@pytest.mark.long
+def test_node_that_takes_a_member_and_the_spare_along_starts_no_process_again(start_job: StartJob) -> None:
+    """The others leave the group that waits for the dead spare, if it was in one, and train on as they are."""
+    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+    away = leading_operator()["spec"]["nodeName"]
+    with cordoned(away):
+        job = start_job(file="elastic.yaml", args=args, replicas=3, minReplicas=1, maxReplicas=3, spares=1, prepare={})
+        job.until_world(3)
+        spare, before = spare_of(job), job.status["round"]
+        nodes = {worker["name"]: worker["node"] for worker in job.status["workers"]}
+        left = [worker for worker in job.members() if nodes[worker] != nodes[spare]]
+        assert 0 < len(left) < 3, f"a member beside the spare, and one elsewhere: {nodes}"
+        with killed(nodes[spare]):
+            job.until(lambda status: status["round"] > before and status["worldSize"] == len(left), "a round of the others", 60)
+            steps = len(job.logs(left[0]))
+            until(lambda: len(job.logs(left[0])) > steps + 3, f"further steps of {left[0]}")
+            for worker in left:
+                assert sum("workers started in" in line for line in job.logs(worker)) == 1
+    assert job.status["failures"] == 0
