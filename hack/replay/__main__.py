@@ -58,10 +58,14 @@ def say(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-async def measure(options: argparse.Namespace) -> None:
+def commit_of_checkout() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+async def measure(options: argparse.Namespace, commit: str) -> None:
     """Replays the traces; the results of each job are on disk as soon as they are known."""
     namespace, commands = f"trace-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
         folder = Path((await commands.docker("inspect", "--format", MOUNTS, CONTROL_PLANE)).strip(), namespace)
@@ -77,7 +81,7 @@ async def measure(options: argparse.Namespace) -> None:
             for job in (JOBS[name] for name in options.only):
                 say(f"{trace.name}, {job.name}:")
                 seconds = 60 * options.minutes
-                seen = await player.play(trace, job, seed=options.seed, seconds=seconds, commit=commit.stdout.strip())
+                seen = await player.play(trace, job, seed=options.seed, seconds=seconds, commit=commit)
                 run.write(FOLDER, seen)
                 say(f"  {report.describe(seen)}")
                 shutil.rmtree(folder / job.name, ignore_errors=True)
@@ -112,7 +116,7 @@ async def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
     try:
-        await measure(options)
+        await measure(options, commit_of_checkout())
     except asyncio.CancelledError:
         say("Interrupted: all was removed.")
         return 130

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,11 @@ class Player:
     @asynccontextmanager
     async def _training(self, job: Job, factor: float) -> AsyncIterator[None]:
         """The job, which is there meanwhile; without it its pods are gone."""
+        runs = list[Coroutine[Any, Any, None]]()
         if job.operated:
             await self._api.ask("POST", jobs_path(self._namespace), manifest(job, factor, self._namespace))
-            runs = []
         else:
-            runs = [RestartAll(self._api, self._namespace, job, factor).run()]
+            runs.append(RestartAll(self._api, self._namespace, job, factor).run())
         try:
             async with background(*runs):
                 yield
@@ -87,7 +87,9 @@ class Player:
         else:
             await self._api.ask("DELETE", f"{pods_path(self._namespace)}?labelSelector={of_job(job)}")
         async with asyncio.timeout(GONE_SECONDS):
-            while (await self._api.ask("GET", pods_path(self._namespace)))["items"]:
+            while True:
+                if not (await self._api.ask("GET", pods_path(self._namespace)))["items"]:
+                    return
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _whole(self, job: Job, file: Path) -> None:
