@@ -58,6 +58,12 @@ def say(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def open_to_all(folder: Path) -> None:
+    """Makes a folder that pods of any user may write to."""
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
 def commit_of_checkout() -> str:
     done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -69,8 +75,7 @@ async def measure(options: argparse.Namespace, commit: str) -> None:
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
         folder = Path((await commands.docker("inspect", "--format", MOUNTS, CONTROL_PLANE)).strip(), namespace)
-        folder.mkdir()
-        folder.chmod(0o777)
+        open_to_all(folder)
         stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         stack.push_async_callback(remove_namespace, api, namespace, NAMESPACE_SECONDS)

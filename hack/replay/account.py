@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from replay.jobs import JOBS, SIZE, Job
 from replay.run import Run, SetUp, Step
-from replay.traces import TRACES, Trace
+from replay.traces import NOTICE_SECONDS, RECLAIM, TRACES, Trace
 
 STILL_STEPS = 3.0  # a group that takes no step for longer than these would take stands still
 
@@ -31,6 +31,7 @@ class Cost:
         repeated: of steps that are done again.
         small: for how long a smaller group trained. What that costs depends on the size.
         small_set_up: the part of it in which any process did its set-up.
+        hidden_set_up: the time in which any process did so while a group of the asked size trained.
         slower: other slowness.
     """
 
@@ -40,6 +41,7 @@ class Cost:
     repeated: float
     small: float
     small_set_up: float
+    hidden_set_up: float
     slower: float
 
 
@@ -75,11 +77,11 @@ def account(run: Run, away_seconds: float) -> Account:
         ValueError: it has too few steps or events.
     """
     trace, job = TRACES[run.trace], JOBS[run.job]
+    if not run.events:
+        raise ValueError("no event was made")
     step = step_seconds(run)
     ends = [*(event.at for event in run.events[1:]), run.ended]
     costs = [cost(run, step, event.at, end) for event, end in zip(run.events, ends, strict=True)]
-    if not costs:
-        raise ValueError("no event was made")
     real = [real_seconds(each, job, trace, run.factor) for each in costs]
     away = away_seconds * without_a_node(job, trace)
     began, ended = _edge(run.steps, run.began, step), _edge(run.steps, run.ended, step)
@@ -113,7 +115,7 @@ def cost(run: Run, step: float, begin: float, end: float) -> Cost:
     """
     (began, first), (ended, last) = _edge(run.steps, begin, step), _edge(run.steps, end, step)
     lost = ended - began - (last.number - first.number) * step
-    stopped = set_up = repeated = small = small_set_up = extra = 0.0
+    stopped = set_up = repeated = small = small_set_up = hidden_set_up = extra = 0.0
     for a, b in pairwise([first, *(s for s in run.steps if first.at < s.at <= last.at)]):
         if a.group != b.group:
             stopped += b.at - max(a.at, began) - step
@@ -125,20 +127,26 @@ def cost(run: Run, step: float, begin: float, end: float) -> Cost:
             small += b.at - a.at
             extra += b.at - a.at - step
             small_set_up += _overlap(run.set_ups, a.at, b.at)
+        else:
+            hidden_set_up += _overlap(run.set_ups, a.at, b.at)
     if ended > last.at:  # it stands still at the end
         stopped += ended - max(last.at, began)
-    return Cost(lost, stopped, set_up, repeated, small, small_set_up, lost - stopped - repeated - extra)
+    slower = lost - stopped - repeated - extra
+    return Cost(lost, stopped, set_up, repeated, small, small_set_up, hidden_set_up, slower)
 
 
 def real_seconds(each: Cost, job: Job, trace: Trace, factor: float) -> float:
     """What an event would cost in reality: set-ups, and steps since a checkpoint, were shortened by a factor; the rest was not.
 
-    A smaller group of the real job lacks one node of many.
+    A smaller group of the real job lacks one node of many. A newcomer whose set-up was over within the notice of a node's end would need
+    longer than the notice, and the group would train without it in between, unless a spare is ready.
     """
     stopped = each.stopped + (factor - 1) * each.set_up
     repeated = each.repeated * (1 if job.library else factor)
-    small = (each.small + (factor - 1) * each.small_set_up) / trace.nodes
-    return max(0.0, stopped + repeated + small + max(0.0, each.slower))
+    small = each.small + (factor - 1) * each.small_set_up
+    if trace.kind == RECLAIM and not job.spares:
+        small += max(0.0, factor * each.hidden_set_up - NOTICE_SECONDS)
+    return max(0.0, stopped + repeated + small / trace.nodes + max(0.0, each.slower))
 
 
 def without_a_node(job: Job, trace: Trace) -> float:

@@ -10,7 +10,11 @@ from measure.kind_cluster import ROOT
 
 from replay.traces import CHECKPOINT_SECONDS, SET_UP_SECONDS
 
-SCRIPTS = ("hack/replay/scripts/train.py", "tests/worker_image/scripts/events.py", "tests/worker_image/scripts/sharded_weights.py")
+SCRIPTS = (
+    "hack/replay/scripts/train.py",
+    "tests/worker_image/scripts/events.py",
+    "tests/worker_image/scripts/sharded_weights.py",
+)
 SIZE = 3  # workers, one for each node of the kind cluster
 STEP_SECONDS = 0.2
 MAX_FAILURES = 1000  # stock torchrun counts each loss of a peer

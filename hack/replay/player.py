@@ -50,7 +50,7 @@ class Player:
         factor = compression(trace, seconds)
         file = self._folder / f"{job.name}.jsonl"
         file.unlink(missing_ok=True)
-        (self._folder / job.name).mkdir()
+        (self._folder / job.name).mkdir(exist_ok=True)
         (self._folder / job.name).chmod(0o777)
         began, made, error = time.time(), list[Made](), ""
         try:

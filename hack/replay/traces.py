@@ -8,6 +8,7 @@ EVENT_SECONDS = 26.0  # from one event to the next, on average: the slowest job 
 EARLY, LATE = 0.05, 0.35  # the part of its share of the time in which an event comes: the rest is to recover in
 AWAY_SECONDS = (4.0, 7.0)
 SET_UP_SECONDS = 300.0  # of a real script: weights, compilation, NCCL
+NOTICE_SECONDS = 120.0  # of a real spot node: AWS's
 CHECKPOINT_SECONDS = 1800.0  # between two of a real script that goes back to checkpoints
 LOSS, RECLAIM = "loss", "reclaim"
 
@@ -42,7 +43,9 @@ TRACES = {
     for trace in (
         Trace("spot", "Spot nodes: 64 GPUs, a node is reclaimed each hour", RECLAIM, 64, 3600.0, 0.97),
         # arXiv 2410.21680: 7.9 hours to a failure with 1,024 GPUs; failures are in proportion to the GPUs.
-        Trace("research", "A research cluster: 512 GPUs, a node fails each 15.8 hours", LOSS, 512, 7.9 * 3600 * 1024 / 512, 0.99),
+        Trace(
+            "research", "A research cluster: 512 GPUs, a node fails each 15.8 hours", LOSS, 512, 7.9 * 3600 * 1024 / 512, 0.99
+        ),
     )
 }
 

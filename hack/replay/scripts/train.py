@@ -25,7 +25,9 @@ parser.add_argument("--size", type=int, required=True, help="workers that the st
 parser.add_argument("--step-seconds", type=float, default=0.2)
 parser.add_argument("--steps", type=int, default=1_000_000_000)
 parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
-parser.add_argument("--set-up-seconds", type=float, default=0.0, help="what weights, compilation and NCCL take in a real script")
+parser.add_argument(
+    "--set-up-seconds", type=float, default=0.0, help="what weights, compilation and NCCL take in a real script"
+)
 options = parser.parse_args()
 
 began = time.time()

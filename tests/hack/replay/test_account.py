@@ -73,6 +73,29 @@ def test_set_up_that_the_group_waits_for_costs_all_of_it() -> None:
     assert paid.stopped == pytest.approx(0.85 + 2.9)
 
 
+@pytest.mark.parametrize(
+    ("trace", "job", "seconds"),
+    [
+        ("spot", "library", 0.25 + (2.0 * 100 - 120) / 8),
+        ("spot", "spares", 0.25),
+        ("research", "library", 0.25),
+    ],
+)
+def test_newcomer_that_was_ready_within_the_notice_would_not_be_in_reality(trace: str, job: str, seconds: float) -> None:
+    history = History()
+    history.join(*ABC)
+    history.train(50)
+    history.event()
+    history.train(20)
+    history.set_ups.append(SetUp(history.now - 2.5, history.now - 0.5, "d"))
+    history.wait(0.25)
+    history.join("a", "b", "d")
+    history.train(60)
+    found = account(history.run(trace, job, 100.0), 600.0)
+    assert found.costs[0].hidden_set_up == pytest.approx(2.0)
+    assert found.real == [pytest.approx(seconds)]
+
+
 def test_copies_in_memory_do_not_depend_on_the_checkpoints_interval() -> None:
     history = restarted(back_to=48)
     history.set_ups.clear()
@@ -101,6 +124,7 @@ def test_runs_without_steps_or_events_have_no_account() -> None:
     history.train(50)
     with pytest.raises(ValueError, match="no event"):
         account(history.run("spot", "plain", 100.0), 600.0)
+    history.event()
     history.steps.clear()
     with pytest.raises(ValueError, match="two steps"):
         account(history.run("spot", "plain", 100.0), 600.0)

@@ -54,7 +54,12 @@ def test_tables_lead_with_the_ratio_at_the_real_rate() -> None:
     rows = [line for line in shown.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[:4] for row in rows if "**" in row] == [
         ["| training library, `prepare`", "**99.99 %**", "97.90 %", "0.50 (0.50)"],
-        ["| without this operator: stock torchrun, fixed size, all pods are made again", "**99.75 %**", "83.08 %", "9.00 (9.00)"],
+        [
+            "| without this operator: stock torchrun, fixed size, all pods are made again",
+            "**99.75 %**",
+            "83.08 %",
+            "9.00 (9.00)",
+        ],
         ["| plain script", "**100.00 %**", "99.98 %", "1.00 (1.00)"],
     ]
     assert "Seed 1, 100 times as fast as in reality, commit abc." in shown

@@ -1,4 +1,4 @@
-"""The script trains in each of its ways, and goes on where it had stopped."""
+"""The script trains in each of its ways, and the plain one goes on from its checkpoint."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from replay.run import read_lines
+from replay.run import Step, read_lines
 
 from tests.paths import ROOT
 
@@ -31,14 +31,24 @@ def train(folder: Path, how: str, steps: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("how", ["plain", "library", "sharded"])
-def test_script_goes_on_where_it_had_stopped(tmp_path: Path, how: str) -> None:
+def told(folder: Path) -> tuple[list[Step], int]:
+    """The steps of rank 0, and how many processes have joined a group after their set-up."""
+    steps, joined, set_ups = read_lines(json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines())
+    assert len(joined) == len(set_ups)
+    return steps, len(joined)
+
+
+@pytest.mark.parametrize("how", ["library", "sharded"])
+def test_script_trains_with_the_library(tmp_path: Path, how: str) -> None:
     train(tmp_path, how, 4)
-    train(tmp_path, how, 6)
-    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    steps, joined, set_ups = read_lines(lines)
-    assert [(step.number, step.world, step.group) for step in steps] == [
-        *((number, 2, 1) for number in (1, 2, 3, 4)),
-        *((number, 2, 2) for number in (5, 6)),
-    ]
-    assert len(joined) == len(set_ups) == 4
+    steps, joined = told(tmp_path)
+    assert [(step.number, step.world, step.group) for step in steps] == [(number, 2, 1) for number in (1, 2, 3, 4)]
+    assert joined == 2
+
+
+def test_plain_script_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    train(tmp_path, "plain", 3)
+    train(tmp_path, "plain", 5)
+    steps, joined = told(tmp_path)
+    assert [(step.number, step.group) for step in steps] == [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (5, 2)]
+    assert joined == 4
