@@ -55,7 +55,7 @@ class Account:
         costs: of each event.
         real: what each event would cost in reality, in seconds.
         real_ratio: the effective training time ratio at the real rate, where another node is free at once.
-        alone_ratio: the same, where the node is away for a time and there is no other.
+        scarce_ratio: the same, where the node is away for a time and there is no other.
     """
 
     ratio: float
@@ -63,7 +63,7 @@ class Account:
     costs: Sequence[Cost]
     real: Sequence[float]
     real_ratio: float
-    alone_ratio: float
+    scarce_ratio: float
 
 
 def account(run: Run, away_seconds: float) -> Account:
@@ -92,7 +92,7 @@ def account(run: Run, away_seconds: float) -> Account:
         costs=costs,
         real=real,
         real_ratio=real_ratio(real, trace),
-        alone_ratio=real_ratio([seconds + away for seconds in real], trace),
+        scarce_ratio=real_ratio([seconds + away for seconds in real], trace),
     )
 
 

@@ -93,7 +93,7 @@ def _row(title: str, found: Account) -> list[str]:
     return [
         title,
         f"**{_percent(found.real_ratio)}**",
-        _percent(found.alone_ratio),
+        _percent(found.scarce_ratio),
         _spread(found.real),
         _percent(found.ratio),
         *(_spread(values) for values in measured.values()),

@@ -35,7 +35,7 @@ def test_a_restart_costs_the_pause_and_the_steps_since_the_checkpoint() -> None:
     assert found.ratio == pytest.approx(99 * STEP / (109 * STEP + 7.0))
     assert found.real == [pytest.approx(5.0 + 100 * 2.0 + 100 * 10 * STEP)]
     assert found.real_ratio == pytest.approx(1 - 405 / 3600)
-    assert found.alone_ratio == pytest.approx(1 - 1005 / 3600), "a fixed size waits for the node"
+    assert found.scarce_ratio == pytest.approx(1 - 1005 / 3600), "a fixed size waits for the node"
 
 
 def grown(*, prepared: bool) -> History:
@@ -64,7 +64,7 @@ def test_set_up_of_a_newcomer_costs_the_share_of_one_node_if_it_is_prepared() ->
     assert (paid.small, paid.small_set_up) == (pytest.approx(19 * 0.3), pytest.approx(2.9))
     assert paid.lost == pytest.approx(0.85 + 19 * 0.1), "the first step of the two is part of the pause, and longer"
     assert found.real == [pytest.approx(0.85 + (19 * 0.3 + 99 * 2.9) / 8)]
-    assert found.alone_ratio == pytest.approx(found.real_ratio - 600 / 8 / 3600)
+    assert found.scarce_ratio == pytest.approx(found.real_ratio - 600 / 8 / 3600)
 
 
 def test_set_up_that_the_group_waits_for_costs_all_of_it() -> None:
@@ -105,7 +105,7 @@ def test_copies_in_memory_do_not_depend_on_the_checkpoints_interval() -> None:
 
 def test_spare_makes_up_for_a_node_that_is_away() -> None:
     found = account(restarted(back_to=50).run("spot", "spares", 100.0), 600.0)
-    assert found.alone_ratio == found.real_ratio
+    assert found.scarce_ratio == found.real_ratio
 
 
 def test_event_that_nothing_follows_costs_all_the_time_that_is_left() -> None:
@@ -145,7 +145,7 @@ def test_parts_add_up_over_the_whole_trace(seed: int) -> None:
     run = history.run("spot", chance.choice(list(JOBS)), 100.0)
     found = account(run, 600.0)
     assert 0 <= found.ratio <= 1 + 1e-9
-    assert 0 <= found.alone_ratio <= found.real_ratio <= 1
+    assert 0 <= found.scarce_ratio <= found.real_ratio <= 1
     step = step_seconds(run)
     whole = cost(run, step, run.began, run.ended)
     alone = cost(run, step, run.began, run.events[0].at)
