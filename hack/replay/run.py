@@ -1,0 +1,116 @@
+"""What a job did while a trace was replayed to it, as its processes told it. Pure, but for the file that keeps it."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Step(NamedTuple):
+    """A step that rank 0 has taken.
+
+    Attributes:
+        at: when it was done, seconds since the epoch.
+        number: of the step.
+        world: workers.
+        group: groups are numbered in the order in which rank 0 has joined them.
+    """
+
+    at: float
+    number: int
+    world: int
+    group: int
+
+
+class Joined(NamedTuple):
+    """A worker has joined a group."""
+
+    at: float
+    worker: str
+
+
+class SetUp(NamedTuple):
+    """A script has done its set-up."""
+
+    began: float
+    ended: float
+    worker: str
+
+
+class Made(NamedTuple):
+    """An event of the trace was made."""
+
+    at: float
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A trace that was replayed to a job.
+
+    Attributes:
+        trace: a name of TRACES.
+        job: a name of JOBS.
+        seed: of the trace.
+        factor: how much faster than in reality it was.
+        commit: of this checkout.
+        began: when the trace began, seconds since the epoch.
+        ended: when its time was over.
+        steps: in the order of their times; also those before it began.
+        joined: groups that workers have joined.
+        set_ups: of all workers.
+        events: that were made.
+        error: why it was broken off; empty: it was not.
+    """
+
+    trace: str
+    job: str
+    seed: int
+    factor: float
+    commit: str
+    began: float
+    ended: float
+    steps: Sequence[Step]
+    joined: Sequence[Joined]
+    set_ups: Sequence[SetUp]
+    events: Sequence[Made]
+    error: str = ""
+
+
+def read_lines(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Joined], list[SetUp]]:
+    """What the processes of a job have told."""
+    steps, joined, set_ups, group = list[Step](), list[Joined](), list[SetUp](), 0
+    for line in sorted(lines, key=lambda line: float(line["at"])):
+        match line["what"]:
+            case "set-up":
+                set_ups.append(SetUp(line["began"], line["at"], line["worker"]))
+            case "began":
+                group += line["RANK"] == 0
+                joined.append(Joined(line["at"], line["worker"]))
+            case "step" if line["RANK"] == 0:
+                steps.append(Step(line["at"], line["step"], line["WORLD_SIZE"], group))
+    return steps, joined, set_ups
+
+
+def members(lines: Sequence[Mapping[str, Any]], since: float) -> dict[str, int]:
+    """The workers that have taken a step since a moment, each with the size of its group."""
+    return {line["worker"]: line["WORLD_SIZE"] for line in lines if line["what"] == "step" and line["at"] >= since}
+
+
+def write(folder: Path, run: Run) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run.trace}-{run.job}.json"
+    path.write_text(json.dumps(asdict(run)) + "\n")
+    return path
+
+
+def read_all(folder: Path) -> list[Run]:
+    """The runs that are kept in a folder."""
+    return [_read(json.loads(path.read_text())) for path in sorted(folder.glob("*-*.json"))]
+
+
+def _read(entry: dict[str, Any]) -> Run:
+    kinds: dict[str, Any] = {"steps": Step, "joined": Joined, "set_ups": SetUp, "events": Made}
+    return Run(**entry | {name: [kind(*values) for values in entry[name]] for name, kind in kinds.items()})

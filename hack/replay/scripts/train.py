@@ -1,0 +1,146 @@
+"""One training for all jobs: only how its state survives differs. A step of fewer workers takes longer, as the global batch stays the same.
+
+Each process tells what it does, by events.py: its set-up, each group that it has joined, and each step that it has taken.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from events import event
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+WIDTH = 64
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--how", choices=("plain", "library", "sharded"), required=True)
+parser.add_argument("--folder", type=Path, required=True, help="of its checkpoints")
+parser.add_argument("--size", type=int, required=True, help="workers that the step's time is given for")
+parser.add_argument("--step-seconds", type=float, default=0.2)
+parser.add_argument("--steps", type=int, default=1_000_000_000)
+parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
+parser.add_argument(
+    "--set-up-seconds", type=float, default=0.0, help="what weights, compilation and NCCL take in a real script"
+)
+options = parser.parse_args()
+
+began = time.time()
+time.sleep(options.set_up_seconds)
+event("set-up", alone=True, began=began)
+torch.manual_seed(5)
+network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+
+
+def join() -> None:
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+
+
+def backward(model: nn.Module) -> torch.Tensor:
+    loss: torch.Tensor = model(torch.randn(4, WIDTH)).square().mean()
+    loss.backward()
+    return loss
+
+
+def pace(step: int) -> None:
+    """Waits for what a step computes, and tells that it is done."""
+    time.sleep(options.step_seconds * options.size / dist.get_world_size())
+    event("step", step=step)
+
+
+def plain() -> None:
+    """Goes on from the last checkpoint, which rank 0 writes now and then, and when it receives SIGTERM."""
+    file = options.folder / "checkpoint.pt"
+    optimizer = torch.optim.AdamW(network.parameters())
+    join()
+    rank, last = dist.get_rank(), 0
+    if file.exists():
+        last, weights, moments = torch.load(file, weights_only=True)
+        network.load_state_dict(weights)
+        optimizer.load_state_dict(moments)
+    between_steps = True
+
+    def save(step: int) -> None:
+        new = file.with_suffix(f".{os.environ['WORKER']}")
+        torch.save((step, network.state_dict(), optimizer.state_dict()), new)
+        new.replace(file)
+
+    def save_and_leave(*_: object) -> None:
+        if rank == 0 and between_steps and last:
+            save(last)
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, save_and_leave)
+    model = DistributedDataParallel(network)
+    event("began")
+    for step in range(last + 1, options.steps + 1):
+        backward(model)
+        between_steps = False
+        optimizer.step()
+        last, between_steps = step, True
+        optimizer.zero_grad()
+        pace(step)
+        if rank == 0 and step % options.checkpoint_every == 0:
+            save(step)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def library() -> None:
+    import elastic_pytorch as elastic  # noqa: PLC0415 - the plain script must run where it is not
+
+    optimizer = torch.optim.AdamW(network.parameters())
+    state = elastic.State(str(options.folder), every=1, model=network, optimizer=optimizer, total_steps=options.steps)
+
+    @elastic.in_process
+    def train() -> None:
+        join()
+        state.restore()
+        model = DistributedDataParallel(network)
+        event("began")
+        while state.step < options.steps:
+            loss = backward(model)
+            optimizer.step()
+            optimizer.zero_grad()
+            pace(state.step + 1)
+            state.commit(loss=loss)
+        dist.barrier()
+        dist.destroy_process_group()
+
+    train()
+
+
+def sharded() -> None:
+    """Each rank has a part of the weights, and a copy of another's in memory."""
+    import elastic_pytorch as elastic  # noqa: PLC0415
+    from sharded_weights import ShardedWeights  # noqa: PLC0415
+
+    @elastic.in_process
+    def train() -> None:
+        join()
+        parts = ShardedWeights(network)
+        optimizer = torch.optim.AdamW(parts.parameters(), foreach=False)
+        state = elastic.State(str(options.folder), every=1, model=parts, optimizer=optimizer, total_steps=options.steps)
+        state.restore()
+        parts.put_together()
+        event("began")
+        while state.step < options.steps:
+            loss = backward(network)
+            parts.take_gradients()
+            optimizer.step()
+            parts.put_together()
+            optimizer.zero_grad()
+            pace(state.step + 1)
+            state.commit(loss=loss)
+        dist.barrier()
+        dist.destroy_process_group()
+
+    train()
+
+
+{"plain": plain, "library": library, "sharded": sharded}[options.how]()
