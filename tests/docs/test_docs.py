@@ -38,6 +38,7 @@ RUN_ELSEWHERE = {
     "kubectl krew install": "the tests of the plugin's release",
     "pipx install": "the tests of the plugin's release",
     "python -m elastic_pytorch_local": "tests/examples/test_torchrun.py",
+    "python examples/export/": "tests/examples/test_export.py",
     "torchrun --standalone": "tests/examples/test_char_lm.py",
     "make ": "the Makefile, which the tests are started by",
 }

@@ -70,6 +70,8 @@ def test_each_command_of_the_documentation(
         cluster.script = [settled(workers=[], conditions=[suspended]), "BREAK", settled()]
     elif verb == "stacks":
         cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
+    elif verb == "checkpoints":
+        cluster.said = json.dumps([{"place": "s3://bucket/run", "checkpoints": []}])
     elif verb == "exec":
         Path("kubectl").write_text("#!/bin/sh\n")
         Path("kubectl").chmod(0o755)

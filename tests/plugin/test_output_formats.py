@@ -15,7 +15,14 @@ from tests.plugin.drill.drilled_cluster import DrilledCluster
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of
 
 Epj = Callable[..., tuple[int, str]]
-VERBS = {"list": [], "status": ["no-volume"], "why": ["no-volume"], "stacks": ["char-lm"], "drill": ["lm"]}
+VERBS = {
+    "list": [],
+    "status": ["no-volume"],
+    "why": ["no-volume"],
+    "stacks": ["char-lm"],
+    "checkpoints": ["char-lm"],
+    "drill": ["lm"],
+}
 
 
 def a_cluster(verb: str) -> RecordedCluster:
@@ -24,7 +31,8 @@ def a_cluster(verb: str) -> RecordedCluster:
     cluster = RecordedCluster("young", "no-volume")
     for name in ("char-lm", "no-volume"):
         cluster._jobs[name]["metadata"]["managedFields"] = [{"manager": "kubectl"}]
-    cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
+    checkpoints = [{"place": "s3://bucket/run", "checkpoints": []}]
+    cluster.said = json.dumps(checkpoints if verb == "checkpoints" else {57: '  File "train.py", line 9 in step'})
     return cluster
 
 
@@ -51,6 +59,7 @@ def test_what_each_verb_prints(epj: Epj) -> None:
         "pid": 57,
     }
     assert found["stacks"]["groups"][0]["stack"].endswith("in step")
+    assert found["checkpoints"]["places"] == [{"place": "s3://bucket/run", "checkpoints": []}]
     assert found["drill"]["dryRun"] is True
 
 

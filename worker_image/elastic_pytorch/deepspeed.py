@@ -39,6 +39,7 @@ class DeepSpeedState(ShardedState):
         every: steps of the optimizer from one checkpoint to the next. Training waits while one is written.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
+        keep_every_steps: see `State`.
         total_steps: at which step training is done, for the progress that is reported.
         registered: what to save beside the engine, by names of your choice.
 
@@ -58,6 +59,7 @@ class DeepSpeedState(ShardedState):
         every: int,
         name: str = "",
         keep: int = 2,
+        keep_every_steps: int | None = None,
         total_steps: int | None = None,
         **registered: Any,
     ) -> None:
@@ -74,7 +76,8 @@ class DeepSpeedState(ShardedState):
                 f"{os.fspath(folder)!r}: DeepSpeed writes its checkpoints to a folder. Give one on a volume that all pods share, and copy "
                 "the checkpoints from there"
             )
-        super().__init__(folder, every=every, name=name, keep=keep, total_steps=total_steps, memory=False, **registered)
+        kept: Any = {"keep": keep, "keep_every_steps": keep_every_steps}
+        super().__init__(folder, every=every, name=name, total_steps=total_steps, memory=False, **kept, **registered)
         self._engine = ZeroEngine(engine)
 
 

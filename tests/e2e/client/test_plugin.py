@@ -129,6 +129,7 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
 
     assert "1\n" in epj(namespace, "exec", job.name, "--rank", "1", "--", "sh", "-c", "echo $((3 - 2))")
     assert "in <module>" in epj(namespace, "stacks", job.name)
+    assert "has told where checkpoints are" in epj(namespace, "checkpoints", job.name, code=1), "it has no State"
     assert "workers train" in epj(namespace, "restart", job.name, "--wait", "--timeout", "90", seconds=200)
 
     epj(namespace, "suspend", job.name, "--wait", "--timeout", "60")

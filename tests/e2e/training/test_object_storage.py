@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.client.test_plugin import epj
 from tests.e2e.job_under_test import JobUnderTest, read_example, run_kubectl
 from tests.paths import ROOT
 
@@ -95,6 +96,10 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, image:
 
     status = job.until(lambda status: saved(status) >= 10, "a checkpoint in the bucket", 120)
     kept = saved(status)
+    places = json.loads(epj(namespace, "checkpoints", job.name, "-o", "json"))["places"]
+    assert [place["place"].partition("/runs/")[0] for place in places] == ["s3://bucket"]
+    newest = places[0]["checkpoints"][0]
+    assert newest["step"] >= kept and newest["complete"] and newest["bytes"] > 10_000
     names = [pod["metadata"]["name"] for pod in job.pods()]
     job.kubectl("delete", "pod", *names, "--grace-period=0", "--force")
 

@@ -108,6 +108,7 @@ def garbage(raw: socket.socket) -> None:
         (b'{"storage":"fly","name":"x"}', []),
         (b'{"storage":"flush","name":"x"}', []),
         (b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":1,"stamp":[1,1],"now":true}', []),
+        (b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":[1,0],"stamp":[1,1],"now":true}', []),
         (b'{"storage":null}', [memory]),
         (b"x" * (MAX_MESSAGE_BYTES + 1), []),
     ]

@@ -186,7 +186,7 @@ def test_sharded_tensors_are_whole(tmp_path: Path, log: pytest.LogCaptureFixture
     with pytest.raises(ValueError, match=rf"no checkpoint in .* is whole: .*the checksum of {shard.name} is wrong"):
         elastic.load(newest)
     next(oldest.glob("*.elastic")).unlink()
-    with pytest.raises(ValueError, match=rf"{shard.name} is wrong; {oldest.name}: its checkpoint file is missing"):
+    with pytest.raises(ValueError, match=rf"{shard.name} is wrong; {oldest.name}/.*: its checkpoint file is missing"):
         elastic.load(tmp_path)
     shard.unlink()
     with pytest.raises(ValueError, match=shard.name):

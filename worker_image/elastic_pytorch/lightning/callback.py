@@ -36,6 +36,7 @@ class ElasticCallback(Callback):
         name: of the training; see `State`.
         every: steps from one commit to the next; see `State`.
         keep: how many checkpoints to keep; see `State`.
+        keep_every_steps: steps between checkpoints that are kept for good; see `State`.
         flush_seconds: the least time between two checkpoints on disk; see `State`.
     """
 
@@ -48,11 +49,13 @@ class ElasticCallback(Callback):
         name: str = "",
         every: int | None = None,
         keep: int = 2,
+        keep_every_steps: int | None = None,
         flush_seconds: float = 5.0,
     ) -> None:
         self._folder = folder
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
-        self._state_arguments = {"name": name, "every": every, "keep": keep, "flush_seconds": flush_seconds}
+        kept = {"keep": keep, "keep_every_steps": keep_every_steps}
+        self._state_arguments = {"name": name, "every": every, "flush_seconds": flush_seconds, **kept}
         self._handler: Any = signal.SIG_DFL  # of SIGTERM, as it was before Lightning's
         self._state: State | None = None
         self._sampler: ElasticSampler | None = None

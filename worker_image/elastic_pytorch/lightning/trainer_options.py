@@ -18,6 +18,7 @@ def options(
     name: str = "",
     every: int | None = None,
     keep: int = 2,
+    keep_every_steps: int | None = None,
     flush_seconds: float = 5.0,
 ) -> dict[str, Any]:
     """Returns arguments for the Trainer: callbacks, and in a group also plugins, devices and num_nodes.
@@ -35,6 +36,7 @@ def options(
         name: of the training, if it is not the only one in the folder; see `State`.
         every: steps from one commit to the next; see `State`.
         keep: how many checkpoints to keep; see `State`.
+        keep_every_steps: steps between checkpoints that are kept for good; see `State`.
         flush_seconds: the least time between two checkpoints on disk; see `State`.
     """
     elastic = ElasticCallback(
@@ -44,6 +46,7 @@ def options(
         name=name,
         every=every,
         keep=keep,
+        keep_every_steps=keep_every_steps,
         flush_seconds=flush_seconds,
     )
     arguments: dict[str, Any] = {"callbacks": [elastic, *_several(callbacks)]}

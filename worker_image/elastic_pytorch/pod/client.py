@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.retention import Keep
 
 AGAIN_SECONDS = 5.0  # for a socket that was removed to be made again
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
@@ -109,7 +110,7 @@ class PodClient:
                 raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
 
-    def flush(self, name: str, version: StateVersion, folder: str, keep: int, *, now: bool = True) -> None:
+    def flush(self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True) -> None:
         """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
 
         A request that comes while another is carried out replaces those that wait: the newest state is written then.
@@ -118,7 +119,7 @@ class PodClient:
             name: of what is held.
             version: of the newest state.
             folder: the checkpoint folder: a path or a URL.
-            keep: how many checkpoints to keep there.
+            keep: what to keep there.
             now: at once; otherwise, the server first rests after its last write, see `checkpoint_writer`.
         """
         with self._lock:

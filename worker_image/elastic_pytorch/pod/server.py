@@ -26,6 +26,7 @@ from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CH
 from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
+from elastic_pytorch.storage.retention import parse_keep
 
 MAX_HELD = 256
 MAX_CONNECTIONS = 256
@@ -305,8 +306,8 @@ class PodServer:
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
-        number, folder, keep, now = message["number"], message["folder"], message["keep"], message["now"]
-        if type(number) is not int or type(keep) is not int or keep < 1 or not isinstance(folder, str) or type(now) is not bool:
+        number, folder, keep, now = message["number"], message["folder"], parse_keep(message["keep"]), message["now"]
+        if type(number) is not int or not isinstance(folder, str) or type(now) is not bool:
             raise ValueError("not a request to flush")
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")

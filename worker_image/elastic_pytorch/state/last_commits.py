@@ -13,6 +13,7 @@ from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.restore import RankGroup
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.storage.retention import Keep
 
 LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
 
@@ -24,7 +25,7 @@ class LastCommit:
     Attributes:
         version: of the commit.
         folder: of the checkpoints.
-        keep: how many checkpoints to keep there.
+        keep: what to keep there.
         steps_done: how many steps of the training are done; the last ones may not be committed.
         asked: whether its flush was requested.
         pressed: whether its flush was requested without a rest.
@@ -32,7 +33,7 @@ class LastCommit:
 
     version: StateVersion
     folder: str
-    keep: int
+    keep: Keep
     steps_done: int
     asked: bool = False
     pressed: bool = False

@@ -23,6 +23,7 @@ from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_file
 from elastic_pytorch.storage.checkpoint_folder import by_name
+from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
 from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import SHARDED, ShardFile, check_checksums, check_sizes, sharded_checkpoints
@@ -86,12 +87,8 @@ def _is_gone(location: Location) -> bool:
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
     """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
     found: list[tuple[StateVersion, Location]] = [(version, path) for version, path in by_name(folder)]
-    found += [(version, _own_file(path)) for version, path in sharded_checkpoints(folder)]
+    found += [(version, path / name_of_file(version)) for version, path in sharded_checkpoints(folder)]
     return sorted(found, key=lambda each: (each[0], str(each[1])), reverse=True)
-
-
-def _own_file(sharded: Location) -> Location:
-    return next((file for _, file in by_name(sharded)), sharded)
 
 
 def _trainings(path: Location) -> list[str]:
@@ -104,9 +101,12 @@ def _trainings(path: Location) -> list[str]:
 
 
 def _read(file: Location, expected: StateVersion | None = None) -> tuple[Location, Tree]:
-    if file.name.endswith(SHARDED):
-        raise ValueError("its checkpoint file is missing")
-    version, tree = checkpoint_file.load(file)
+    try:
+        version, tree = checkpoint_file.load(file)
+    except FileNotFoundError as error:
+        if file.parent.name.endswith(SHARDED) and expected is not None:
+            raise ValueError("its checkpoint file is missing") from error
+        raise
     if expected is not None and version != expected:
         raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
     return file, tree

@@ -30,6 +30,7 @@ from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.places import usable
+from elastic_pytorch.storage.retention import what_to_keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
 REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
@@ -55,6 +56,7 @@ class State(Registered):
         folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; or None.
         name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
+        keep_every_steps: of each multiple of it, the first checkpoint at that step or behind it is never deleted; None: none is kept so.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
             a boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk, which take a tenth of the time at most; None: 5, or 600 if sharded.
@@ -78,6 +80,7 @@ class State(Registered):
         *,
         name: str = "",
         keep: int = 2,
+        keep_every_steps: int | None = None,
         every: int | None = None,
         flush_seconds: float | None = None,
         total_steps: int | None = None,
@@ -91,25 +94,23 @@ class State(Registered):
         if not memory:
             raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
         super().__init__(registered)
+        self._keep, self._total = what_to_keep(keep, keep_every_steps), total_steps
         self._refuse_initial(initial)
         self._initial = initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(usable(folder), name)
         self._folder, self._name = self._identity.folder, self._identity.memory
-        self._keep, self._total, self._flush_seconds = keep, total_steps, 5.0 if flush_seconds is None else flush_seconds
-        self._interval = CommitInterval(every)
-        self._reported_interval = self._interval.steps
+        self._interval, self._flush_seconds = CommitInterval(every), 5.0 if flush_seconds is None else flush_seconds
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
-        self._step = 0
+        self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # by all ranks: the step of the last commit, not counting `flush`, which rank 0 may call alone
-        self._rank, self._world = 0, 1
         self._group: Any = None  # that sends CPU tensors
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
-        self._closed, self._trouble = False, ""
+        self._closed, self._trouble, self._reported_interval = False, "", self._interval.steps
         self._boundary: StepBoundary | None = None
         self._loss: Any = None  # of a step that is counted and not committed yet
         self._agent_link: agent_link.AgentLink | None = None
@@ -362,9 +363,8 @@ class State(Registered):
         commit = last_commits.get(self._name)
         if commit is None or (commit.asked and not now) or self._commits.copying:
             return
-        moment = time.monotonic()
-        if now or moment - self._asked_at >= self._flush_seconds:
-            self._asked_at = moment
+        if now or time.monotonic() - self._asked_at >= self._flush_seconds:
+            self._asked_at = time.monotonic()
             commit.flush(self._name, now=now)
 
     def _report(self, loss: Any) -> None:

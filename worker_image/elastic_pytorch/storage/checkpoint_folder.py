@@ -23,6 +23,7 @@ from elastic_pytorch.storage.checkpoint_format import (
     version_of,
 )
 from elastic_pytorch.storage.places import Place, place_at
+from elastic_pytorch.storage.retention import Keep, surplus
 
 Folder = str | os.PathLike[str] | ObjectUrl | Place
 
@@ -38,14 +39,14 @@ class Checkpoint(NamedTuple):
     path: Location
 
 
-def write(folder: Folder, version: StateVersion, chunks: Iterable[Chunk], keep: int, length: int | None = None) -> Location:
+def write(folder: Folder, version: StateVersion, chunks: Iterable[Chunk], keep: Keep, length: int | None = None) -> Location:
     """Writes a checkpoint, and deletes older ones when it is safe in the storage.
 
     Args:
         folder: created if it does not exist.
         version: of the state.
         chunks: the payload's bytes; a chunk is valid until the next one is asked for. If this raises, no checkpoint is created.
-        keep: how many checkpoints to leave there, including this one; those of a larger version do not count and stay.
+        keep: what to leave there, including this one; those of a larger version do not count and stay.
         length: of the payload in bytes, if it is known; see `Place.put`.
 
     Returns:
@@ -55,8 +56,7 @@ def write(folder: Folder, version: StateVersion, chunks: Iterable[Chunk], keep: 
         Superseded: a larger generation has claimed the folder; nothing has been written, or at least nothing deleted.
         OSError: it could not be written; nothing has been deleted.
     """
-    if keep < 1:
-        raise ValueError(f"keep is {keep}: at least one checkpoint is kept")
+    surplus([], version, keep)  # before anything is written
     place = place_at(folder)
 
     def check() -> None:
@@ -68,8 +68,9 @@ def write(folder: Folder, version: StateVersion, chunks: Iterable[Chunk], keep: 
     place.put(name, framed(version, chunks), size, check)
     names = place.names()
     refuse_claimed(place, names, version)
-    older = sorted((found, each) for each in names if (found := version_of(each)) is not None and found < version)
-    place.delete([each for _, each in older[: max(0, len(older) - keep + 1)]])
+    found = sorted((at, each) for each in names if (at := version_of(each)) is not None)
+    doomed = surplus((at for at, _ in found), version, keep)
+    place.delete([each for at, each in found if at in doomed])
     place.clean(version.generation)
     return place.location / name
 

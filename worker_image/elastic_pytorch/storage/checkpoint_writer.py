@@ -17,6 +17,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 from elastic_pytorch.storage.places import Place, place_at
+from elastic_pytorch.storage.retention import Keep
 
 CHUNK_BYTES = 4 << 20
 IDLE_SHARE = 9  # seconds of rest for each second of writing
@@ -29,7 +30,7 @@ class Flush(NamedTuple):
         name: of the snapshot; a request replaces an earlier one of the same name that has not begun yet.
         fd: the snapshot, closed when the request is done.
         folder: of the checkpoints: a path or a URL.
-        keep: how many checkpoints to keep there.
+        keep: what to keep there.
         answer: called once with the version that is on the disk, or with what went wrong.
         now: whether to skip the rest before it.
     """
@@ -37,7 +38,7 @@ class Flush(NamedTuple):
     name: str
     fd: int
     folder: str
-    keep: int
+    keep: Keep
     answer: Callable[[StateVersion | None, str], None]
     now: bool = False
 

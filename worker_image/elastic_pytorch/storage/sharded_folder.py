@@ -17,14 +17,15 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, refuse_claimed
-from elastic_pytorch.storage.checkpoint_format import version_of
+from elastic_pytorch.storage.checkpoint_format import FileFacts, version_of
 from elastic_pytorch.storage.local_folder import sync_folder
 from elastic_pytorch.storage.places import Place, place_at
+from elastic_pytorch.storage.retention import Keep, surplus
 
 SHARDED = ".sharded"  # how their names end
 
 _NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.sharded")
-_PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
+_PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s(\d{9,19})-[0-9a-f]{16}")
 
 
 class ShardFile(NamedTuple):
@@ -38,6 +39,12 @@ class ShardFile(NamedTuple):
 def checkpoint_name(version: StateVersion) -> str:
     """Returns the name of a checkpoint that is whole."""
     return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
+
+
+def version_of_folder(name: str) -> StateVersion | None:
+    """Returns the version of the checkpoint that has this name, whole or not yet; None: no checkpoint has it."""
+    match = _NAME.fullmatch(name) or _PARTIAL.fullmatch(name)
+    return StateVersion(int(match[1]), int(match[2])) if match and int(match[1]) else None
 
 
 def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
@@ -77,13 +84,13 @@ class Drafts(Protocol):
     def location(self, version: StateVersion, token: int) -> Location:
         """Returns where its files are to be written."""
 
-    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
         """Makes a checkpoint appear, and deletes older ones. Rank 0 does so, when all other files are safe in the storage.
 
         Args:
             version: of the state.
             token: of the write.
-            keep: how many checkpoints to leave there, including this one; those of a larger version do not count and stay.
+            keep: what to leave there, including this one; those of a larger version do not count and stay.
             commit: writes the checkpoint's own file, which lists the others.
 
         Raises:
@@ -122,7 +129,7 @@ class FolderDrafts:
         """See `Drafts`."""
         return self._folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
 
-    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
         """See `Drafts`."""
         partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
@@ -132,8 +139,7 @@ class FolderDrafts:
             _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it once more
         partial.rename(path)
         sync_folder(self._folder)
-        older = [other for other, _ in sharded_checkpoints(self._folder) if other < version]
-        for other in older[keep - 1 :]:
+        for other in surplus((other for other, _ in sharded_checkpoints(self._folder)), version, keep):
             _delete(self._folder / checkpoint_name(other))
         for left_behind in self._folder.iterdir():
             match = _PARTIAL.fullmatch(left_behind.name)
@@ -143,6 +149,11 @@ class FolderDrafts:
     def discard(self, version: StateVersion, token: int) -> None:
         """See `Drafts`."""
         shutil.rmtree(self.location(version, token), ignore_errors=True)
+
+
+_known_whole: set[Location] = (
+    set()
+)  # checkpoints in object storage that this process has seen whole, so that each is listed once
 
 
 class ObjectDrafts:
@@ -160,6 +171,7 @@ class ObjectDrafts:
         check_claim(self._folder, version)
         path = self._folder / checkpoint_name(version)
         if by_name(path):
+            _known_whole.discard(path)
             _delete_objects(path)  # of the same generation and step, hence damaged
         return new_token()
 
@@ -168,7 +180,7 @@ class ObjectDrafts:
         del token  # a generation's groups write one after the other
         return self._folder / checkpoint_name(version)
 
-    def publish(self, version: StateVersion, token: int, keep: int, commit: Callable[[], object]) -> None:
+    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
         """See `Drafts`."""
         del token
         check_claim(self._folder, version)
@@ -179,13 +191,15 @@ class ObjectDrafts:
         except OSError as error:  # the checkpoint is there
             logger.warning("cannot delete older checkpoints in %s: %s", self._folder, error)
 
-    def _delete_older(self, version: StateVersion, keep: int) -> None:
-        kept = 1
-        for path in (path for other, path in sharded_checkpoints(self._folder) if other < version):
-            if kept < keep and by_name(path):
-                kept += 1
-            else:
-                _delete_objects(path)  # too many, or cut short
+    def _delete_older(self, version: StateVersion, keep: Keep) -> None:
+        older = {other: path for other, path in sharded_checkpoints(self._folder) if other < version}
+        whole = {other for other, path in older.items() if path in _known_whole or by_name(path)}
+        _known_whole.update(older[other] for other in whole)
+        doomed = surplus(whole, version, keep)
+        for other, path in sorted(older.items()):
+            if other in doomed or other not in whole:  # too many, or cut short
+                _known_whole.discard(path)
+                _delete_objects(path)
 
     def discard(self, version: StateVersion, token: int) -> None:
         """See `Drafts`."""
@@ -223,15 +237,15 @@ def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
         ValueError: one has another size; the message says which.
         OSError: one cannot be read.
     """
-    seen: dict[str, dict[str, int]] = {}
+    seen: dict[str, dict[str, FileFacts]] = {}
     for name, size, _ in files:
         parent, _, last = name.rpartition("/")
         if parent not in seen:
-            seen[parent] = place_at(folder / parent).sizes()
+            seen[parent] = place_at(folder / parent).files()
         if last not in seen[parent]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{folder}/{name}")
-        if seen[parent][last] != size:
-            raise ValueError(f"torn: {name} has {seen[parent][last]} bytes, not {size}")
+        if seen[parent][last].size != size:
+            raise ValueError(f"torn: {name} has {seen[parent][last].size} bytes, not {size}")
 
 
 def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
@@ -245,6 +259,21 @@ def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
     for name, _, checksum in files:
         if _size_and_checksum(place, name)[1] != checksum:
             raise ValueError(f"corrupt: the checksum of {name} is wrong")
+
+
+def read_checked(folder: Location, file: ShardFile) -> bytearray:
+    """Reads a file that holds what was written.
+
+    Raises:
+        ValueError: it does not.
+        OSError: it cannot be read.
+    """
+    content = bytearray(file.size)
+    with closing(place_at(folder).open(file.name)) as stored:
+        stored.read_into(0, memoryview(content))
+        if stored.checksum(file.size, [(0, memoryview(content))]) != file.checksum:
+            raise ValueError(f"corrupt: the checksum of {file.name} is wrong")
+    return content
 
 
 def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:

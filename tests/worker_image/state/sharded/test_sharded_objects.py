@@ -5,18 +5,22 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 # isort: split
 
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
 import torch
+from elastic_pytorch.memory import pod_memory
 from elastic_pytorch.object_url import location_of
 from elastic_pytorch.state.restore import cpu_group
+from elastic_pytorch.state.sharded.shard_files import checked_by
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
-from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
+from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
 
 from tests.worker_image.object_storage import Bucket, Request, s3_error
 from tests.worker_image.state.sharded.test_sharded_checkpoint import build, load_and_go_on, save_steps, train
@@ -187,6 +191,46 @@ def test_a_checkpoint_takes_few_requests(bucket: Bucket) -> None:
     run(bucket, 2, load_and_go_on, 0)
     kinds = bucket.proxy.kinds()
     assert len(kinds) <= 30, [f"{request.kind} {request.path}" for request in bucket.proxy.requests]
+    for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+        gets = [request.path for request in bucket.proxy.requests if request.kind == "get" and request.path.endswith(name)]
+        assert len(gets) <= 1 + (name == ".metadata"), "what a rank has checked it does not read again"
+
+
+def load_with_room(folder: Any, room_bytes: int) -> Any:
+    """As in a container that has only so much memory left."""
+    pod_memory.LIMIT, pod_memory.USED = Path(tempfile.mkstemp()[1]), Path(tempfile.mkstemp()[1])
+    pod_memory.LIMIT.write_text(str(room_bytes))
+    pod_memory.USED.write_text("0")
+    return load_and_go_on(folder, 0)
+
+
+def test_checked_bytes_are_not_held_without_room(bucket: Bucket) -> None:
+    saved, _ = run(bucket, 2, save_steps, [2], 1)
+    bucket.proxy.forget()
+    for version, _, restored, _ in run(bucket, 2, load_with_room, 100):
+        assert version == (1, 2)
+        torch.testing.assert_close(restored, saved, rtol=0, atol=0)
+    gets = [
+        request.path for request in bucket.proxy.requests if request.kind == "get" and request.path.endswith("__1_0.distcp")
+    ]
+    assert len(gets) > 1, "once to check it, and again to use it"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+def test_each_file_is_checked_by_one_rank_and_own_shards_by_their_writer(world_size: int) -> None:
+    names = [
+        "__2_0.distcp",
+        ".metadata",
+        "__0_0.distcp",
+        "stage-1/checkpoint-g000001-s000000009.elastic",
+        "__1_0.distcp",
+        "__1_1.distcp",
+    ]
+    files = [ShardFile(name, 1, 0) for name in names]
+    shares = [checked_by(files, rank, world_size) for rank in range(world_size)]
+    assert sorted(file for share in shares for file in share) == sorted(files)
+    if world_size >= 3:
+        assert all(f"__{rank}_0.distcp" in [file.name for file in shares[rank]] for rank in range(3))
 
 
 def read_nothing(folder: Any) -> Any:

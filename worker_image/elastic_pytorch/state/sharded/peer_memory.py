@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
+from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
@@ -26,7 +26,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.sharded_folder import new_token
 
 NODE = "ELASTIC_PYTORCH_NODE"
-LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
 class PeerMemory:
@@ -276,14 +275,6 @@ def _node() -> str:
 def shard_bytes(tree: Tree) -> int:
     """Returns how many bytes this rank has of a state's sharded tensors."""
     return sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
-
-
-def room() -> int | None:
-    """Returns how many bytes the container may still take; None: it has no limit that is known."""
-    try:
-        return int(LIMIT.read_text()) - int(USED.read_text())
-    except (OSError, ValueError):  # "max"
-        return None
 
 
 def _taken(snapshot: Snapshot) -> int:

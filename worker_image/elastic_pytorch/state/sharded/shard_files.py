@@ -3,7 +3,9 @@
 Torch's own writer and reader for files take what opens these from their attribute `fs`, as torch's `FsspecWriter` does.
 """
 
-from collections.abc import Generator
+import io
+import re
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -11,11 +13,16 @@ from typing import Any
 
 from torch.distributed.checkpoint.filesystem import FileSystemBase, FileSystemReader, FileSystemWriter
 
+from elastic_pytorch.memory.pod_memory import room, workers_of_pod
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.storage.object_store import ObjectStore
-from elastic_pytorch.storage.sharded_folder import ShardFile, describe_files
+from elastic_pytorch.storage.object_streams import BUFFER_BYTES, ObjectRanges
+from elastic_pytorch.storage.sharded_folder import ShardFile, check_checksums, describe_files, read_checked
 
 UNNAMED = ".tmp"  # the end of the name that torch gives its metadata file until it is whole
+Held = Mapping[str, bytearray]  # the content of files that have been read, by their names
+
+_OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
 def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
@@ -28,9 +35,41 @@ def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | Object
     return ObjectsWriter(location, shard_bytes) if isinstance(location, ObjectUrl) else FolderWriter(location)
 
 
-def shard_reader(location: Location) -> FileSystemReader:
-    """Returns what reads the shards of a checkpoint."""
-    return ObjectsReader(location) if isinstance(location, ObjectUrl) else FileSystemReader(location)
+def shard_reader(location: Location, held: Held | None = None) -> FileSystemReader:
+    """Returns what reads the shards of a checkpoint; those of object storage that are held are not read again."""
+    return ObjectsReader(location, held or {}) if isinstance(location, ObjectUrl) else FileSystemReader(location)
+
+
+def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[ShardFile]:
+    """Returns the files that a rank checks, so that each is checked by one rank.
+
+    Where the group has the size of the one that wrote them, these are the rank's own, which it is going to load.
+    """
+    found = []
+    for number, file in enumerate(files):
+        match = _OF_RANK.fullmatch(file.name)
+        if (int(match[1]) if match else number) % world_size == rank:
+            found.append(file)
+    return found
+
+
+def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
+    """Makes sure that files hold what was written; returns the content of objects, as far as the container has room for them.
+
+    The kernel keeps the files of a folder by itself.
+
+    Raises:
+        ValueError: one does not; the message says which.
+        OSError: one cannot be read.
+    """
+    held: dict[str, bytearray] = {}
+    for file in files:
+        left = room()  # less what is held
+        if isinstance(location, ObjectUrl) and (left is None or file.size * workers_of_pod() <= left):
+            held[file.name] = read_checked(location, file)
+        else:
+            check_checksums(location, [file])
+    return held
 
 
 class FolderWriter(FileSystemWriter):
@@ -79,11 +118,12 @@ class ObjectsReader(FileSystemReader):
 
     Args:
         url: the prefix.
+        held: what has been read already.
     """
 
-    def __init__(self, url: ObjectUrl) -> None:
+    def __init__(self, url: ObjectUrl, held: Held) -> None:
         super().__init__(str(url))
-        self.fs: Any = ObjectFiles(ObjectStore(url), 0)
+        self.fs: Any = ObjectFiles(ObjectStore(url), 0, held)
         self.path = ""
 
 
@@ -96,10 +136,12 @@ class ObjectFiles(FileSystemBase):
     Args:
         store: of the prefix.
         shard_bytes: about how many bytes a file has that is written.
+        held: what has been read already.
     """
 
-    def __init__(self, store: ObjectStore, shard_bytes: int) -> None:
+    def __init__(self, store: ObjectStore, shard_bytes: int, held: Held | None = None) -> None:
         self.written: list[ShardFile] = []
+        self._held = held or {}
         self._store = store
         self._shard_bytes = shard_bytes
 
@@ -108,7 +150,7 @@ class ObjectFiles(FileSystemBase):
         """Opens an object to write it (`wb`) or to read it (`rb`)."""
         name = str(path).removesuffix(UNNAMED)  # an object appears when it is whole, and so under its name
         if mode == "rb":
-            with self._store.reader(name) as reader:
+            with _held_reader(self._held[name]) if name in self._held else self._store.reader(name) as reader:
                 yield reader
             return
         writer = self._store.writer(name, self._shard_bytes)
@@ -141,3 +183,8 @@ class ObjectFiles(FileSystemBase):
     def validate_checkpoint_id(cls, checkpoint_id: str | PathLike[str]) -> bool:
         """Says yes: the URL has been checked."""
         return True
+
+
+def _held_reader(content: bytearray) -> io.BufferedReader:
+    view = memoryview(content)
+    return io.BufferedReader(ObjectRanges(len(content), lambda start, end: view[start:end]), BUFFER_BYTES)

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
 from elastic_pytorch.state.sharded.regions import local_part
-from elastic_pytorch.state.sharded.shard_files import shard_reader, shard_writer
+from elastic_pytorch.state.sharded.shard_files import check_files, checked_by, shard_reader, shard_writer
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
 from elastic_pytorch.state.values.registered import model_of
@@ -31,10 +31,11 @@ from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load
-from elastic_pytorch.storage.checkpoint_folder import newest, write
+from elastic_pytorch.storage.checkpoint_folder import write
+from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
+from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.storage.sharded_folder import (
     ShardFile,
-    check_checksums,
     check_sizes,
     checkpoint_name,
     describe_files,
@@ -120,7 +121,7 @@ def save_sharded(
     folder: Location,
     version: StateVersion,
     tree: Tree,
-    keep: int,
+    keep: Keep,
     *,
     stages: Sequence[int] = (),
     group: Any = None,
@@ -132,7 +133,7 @@ def save_sharded(
         folder: of the checkpoints, shared by all ranks; created if it does not exist. Or a prefix in object storage.
         version: of the state.
         tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
-        keep: how many checkpoints to leave there.
+        keep: what to leave there.
         stages: of the ranks, in a pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
         engine: what writes files of its own beside the tree; only in a folder.
@@ -251,7 +252,8 @@ def load_sharded(
         RuntimeError: the checkpoint does not fit the template; or a peer is lost.
     """
     for version, path in _candidates(folder, group):
-        content = _content_if_whole(path, version, group)
+        held: dict[str, bytearray] = {}
+        content = _content_if_whole(path, version, held, group)
         if content is not None and (len(set(stages)) > 1 or len(content.get("stages", ())) > 1):
             content = _content_of_stage(path, version, content, stages, group)
         if content is None:
@@ -263,7 +265,7 @@ def load_sharded(
             raise RuntimeError(f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only")
         try:
             if shards or engine is None:
-                read_shards(_by_name(shards), storage_reader=shard_reader(path), process_group=group)
+                read_shards(_by_name(shards), storage_reader=shard_reader(path, held), process_group=group)
         except CheckpointException as error:
             raise plain_error(error) from error
         if engine is not None:
@@ -297,8 +299,8 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
     return [(version, folder / checkpoint_name(version)) for version in versions]
 
 
-def _content_if_whole(path: Location, version: StateVersion, group: Any) -> Tree | None:
-    """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them."""
+def _content_if_whole(path: Location, version: StateVersion, held: dict[str, bytearray], group: Any) -> Tree | None:
+    """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them, and may hold it."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
 
@@ -308,7 +310,7 @@ def _content_if_whole(path: Location, version: StateVersion, group: Any) -> Tree
 
     def check() -> None:
         assert content is not None
-        check_checksums(path, [ShardFile(*file) for file in content["files"]][rank::world_size])
+        held.update(check_files(path, checked_by([ShardFile(*file) for file in content["files"]], rank, world_size)))
 
     # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
     if not _whole_for_all(look if rank == 0 else _nothing, path, group):
@@ -332,10 +334,7 @@ def _content_of_stage(path: Location, version: StateVersion, content: Tree, stag
 
     def look() -> None:
         nonlocal own
-        file = next(newest(_stage_folder(path, stage)), None)
-        if file is None or file.version != version:
-            raise ValueError("the file of a stage is missing or not whole")
-        own = load(file.path)[1]
+        own = _own_file(_stage_folder(path, stage), version)
 
     return own if _whole_for_all(look if own is None else _nothing, path, group) else None
 
@@ -347,12 +346,23 @@ def _content(path: Location, version: StateVersion) -> Tree:
         ValueError: it is missing or damaged, or a shard has a wrong size.
         OSError: it cannot be read, or a shard is missing.
     """
-    file = next(newest(path), None)
-    if file is None or file.version != version:
-        raise ValueError("its checkpoint file is missing or not whole")
-    content: Tree = load(file.path)[1]
+    content = _own_file(path, version)
     check_sizes(path, [ShardFile(*file) for file in content["files"]])
     return content
+
+
+def _own_file(folder: Location, version: StateVersion) -> Tree:
+    """Returns what is in the checkpoint file of a folder; it is read once.
+
+    Raises:
+        ValueError: it is damaged, or another one.
+        OSError: it is missing, or cannot be read.
+    """
+    held, content = load(folder / name_of_file(version))
+    if held != version:
+        raise ValueError(f"foreign: its file is named after {tuple(version)}, and holds {tuple(held)}")
+    own: Tree = content
+    return own
 
 
 def _whole_for_all(action: Callable[[], None], path: Location, group: Any) -> bool:

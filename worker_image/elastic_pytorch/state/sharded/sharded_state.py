@@ -59,6 +59,7 @@ class ShardedState(State):
             from a copy, if all containers have the memory for that.
         name: of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
+        keep_every_steps: see `State`.
         total_steps: at which step training is done, for the progress that is reported.
         memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
         overlap: refused, as is `initial`: see `State`.
@@ -81,6 +82,7 @@ class ShardedState(State):
         flush_seconds: float | None = None,
         name: str = "",
         keep: int = 2,
+        keep_every_steps: int | None = None,
         total_steps: int | None = None,
         memory: bool = True,
         overlap: bool = False,
@@ -95,9 +97,8 @@ class ShardedState(State):
         if overlap:
             raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
         seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
-        super().__init__(
-            folder, name=name, keep=keep, every=every, flush_seconds=seconds, total_steps=total_steps, **registered
-        )
+        saves: Any = {"keep": keep, "keep_every_steps": keep_every_steps, "flush_seconds": seconds}
+        super().__init__(folder, name=name, every=every, total_steps=total_steps, **saves, **registered)
         self._path = location_of(self._folder) if self._folder else None
         self._uses_memory = memory
         self._saves_by_steps = not memory and every is not None
