@@ -21,7 +21,7 @@ main() {
         step storage-image "Build $IMAGE" docker build --file hack/images/object-storage.Dockerfile --build-arg "BASE=$WORKER_IMAGE" \
             --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$IMAGE" .
     fi
-    mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$IMAGE" "${WORKERS[@]}")
+    mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$IMAGE" "${NODES[@]}")
     ((${#nodes[@]} == 0)) || step storage-load "Load $IMAGE to ${#nodes[@]} nodes" \
         python3 hack/images/load_image.py --whole "$IMAGE" "${nodes[@]}"
 }

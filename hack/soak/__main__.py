@@ -15,7 +15,7 @@ from measure.kind_cluster import FILES, KUBECONFIG, ROOT
 from rich.console import Console
 
 from soak import pauses, plan, report
-from soak.jobs import SORTS
+from soak.jobs import SORTS, USUAL
 from soak.plan import KINDS, SETTLED
 from soak.run import Stuck, run
 from soak.verdict import violations
@@ -32,7 +32,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="of faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is random (default: the time)")
-    parser.add_argument("--jobs", metavar="a,b", type=_names(SORTS), default=list(SORTS), help=f"of {', '.join(SORTS)}")
+    jobs = f"of {', '.join(SORTS)} (default: {', '.join(USUAL)})"
+    parser.add_argument("--jobs", metavar="a,b", type=_names(SORTS), default=list(USUAL), help=jobs)
     kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
     parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
     parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
@@ -41,6 +42,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
     parser.add_argument("--dry-run", action="store_true", help="only print the faults")
     options = parser.parse_args(arguments)
+    options.faults = plan.made_to(options.jobs, options.faults)
+    if not options.faults:
+        parser.error("none of these faults is made to any of these jobs")
     options.acts = plan.draw(options.seed, 60 * options.minutes, options.faults, options.longest)
     if options.replay:
         earlier = json.load(options.replay)

@@ -8,7 +8,7 @@ import aiohttp
 from measure.api import ApiError, jobs_path
 from measure.commands import CommandFailed
 
-from soak.faults import control_plane, nodes, workers
+from soak.faults import bucket, control_plane, nodes, workers
 from soak.plan import KINDS, Act, Fault
 from soak.stage import NoTarget, Stage, Target
 from soak.timeline import SUSPEND, Hit
@@ -32,6 +32,10 @@ BY_KIND: dict[str, Choose] = {
     "kill-container": workers.kill_container,
     "delete-pod": workers.delete_pod,
     "delete-pod-now": workers.delete_pod,
+    "kill-job": bucket.kill_job,
+    "refuse-requests": bucket.misbehave,
+    "cut-connections": bucket.misbehave,
+    "pause-server": bucket.pause,
     "kill-leader": control_plane.kill_operators,
     "kill-operators": control_plane.kill_operators,
     "roll-operator": control_plane.roll_operator,

@@ -6,12 +6,15 @@ from typing import Any
 
 import yaml
 from measure.kind_cluster import ROOT
+from measure.object_storage import keep_in_bucket
 
+from soak.bucket import url_of
 from soak.checks.training import Expected
 
 NAMESPACE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes: bench.nodes
 SCRIPTS = (
     "hack/soak/scripts/plain.py",
+    "hack/soak/scripts/object_server.py",
     "tests/worker_image/scripts/stateful.py",
     "tests/worker_image/scripts/sharded_weights.py",
     "tests/worker_image/scripts/own_orders.py",
@@ -27,6 +30,7 @@ TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods 
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
 PREPARE_SECONDS = 300  # that a set-up may take, on a machine that holds the whole cluster
+FLUSH_SECONDS = 1.0  # from one checkpoint in the bucket to the next, at least
 SAVED_STEPS = 10  # between two checkpoints of the script without the library
 COPIED_STEPS = 6  # that a loss may cost while copies of the shards are on their way: a second of steps
 SIDECAR = {
@@ -59,6 +63,7 @@ class Sort:
         spares: `spec.spares`; a job with spares has a fixed size.
         unit: `spec.unitReplicas`.
         sharded: whether each worker has a part of the weights, and a copy of another's.
+        bucket: whether its checkpoints are in a bucket. The records that the checks read are in the run's folder nevertheless.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Sort:
     spares: int = 0
     unit: int = 1
     sharded: bool = False
+    bucket: bool = False
 
     @property
     def option(self) -> tuple[bool, int, bool]:
@@ -102,8 +108,10 @@ SORTS = {
         Sort("newcomers-fail", set_up_seconds=5, set_up_fails=0.3),
         Sort("units", replicas=4, maximum=6, unit=2),
         Sort("sharded", replicas=3, maximum=4, sharded=True),
+        Sort("bucket", replicas=3, maximum=4, bucket=True),
     )
 }
+USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)  # a bucket needs another image
 
 
 def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
@@ -126,6 +134,7 @@ def expected(sort: Sort, seconds: float) -> Expected:
     """What the checks hold a job to."""
     epochs = epochs_of(sort, seconds)
     counted: dict[str, Any] = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    counted |= {"bucket": True} if sort.bucket else {}
     if sort.sharded:
         counted |= {"copies": True, "repeated": COPIED_STEPS}
     elif not sort.library:
@@ -179,6 +188,8 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
         {"name": "EVENTS", "value": f"/checkpoints/{sort.name}.jsonl"},
         {"name": "WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
+    if sort.bucket:
+        keep_in_bucket(pod)
     if sort.sidecar:
         pod["initContainers"] = [SIDECAR]
     return job
@@ -188,10 +199,11 @@ def arguments(sort: Sort, seconds: float) -> Iterator[str]:
     """The script and what it is told: an undisturbed one does not wait between its steps."""
     epochs, wait = epochs_of(sort, seconds), 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
     yield from (f"/scripts/{'stateful' if sort.library else 'plain'}.py", "--step-seconds", str(wait))
-    yield from ("--folder", f"/checkpoints/{sort.name}")
+    yield from ("--folder", url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}")
     if sort.library:
         yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--double")
         yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
+        yield from ("--flush-seconds", str(FLUSH_SECONDS)) if sort.bucket else ()
         yield from ("--learning-rate", str(LEARNING_RATE))
         yield from ("--set-up-seconds", str(sort.set_up_seconds), "--set-up-fails", str(sort.set_up_fails))
         yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")

@@ -1,7 +1,7 @@
 """Which faults happen when, drawn from a seed. Pure: the same seed and length give the same plan."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class Kind:
         loses: whether workers end, or cannot be reached, without notice.
         unsettles: whether the operator or the API server may be away, so that even what was planned may become a loss.
         isolates: whether workers that cannot be reached may train on, beside a group that was made without them.
+        job: the only job that it is made to; empty: any.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Kind:
     loses: bool = False
     unsettles: bool = False
     isolates: bool = False
+    job: str = ""
 
 
 KINDS = {
@@ -56,11 +58,20 @@ KINDS = {
         Kind("stop-dns", "control plane", "the cluster's DNS has no servers", (10, 40)),
         Kind("refuse-writes", "storage", "the checkpoint folder refuses writes", (5, 30)),
         Kind("remove-image", "image", "a node loses the workers' image", (5, 30)),
+        Kind("kill-job", "worker", "all containers of the job are killed at once", loses=True, job="bucket"),
+        Kind("refuse-requests", "storage", "the bucket's server answers 503", (5, 30), job="bucket"),
+        Kind("cut-connections", "storage", "the bucket's server cuts connections", (5, 30), job="bucket"),
+        Kind("pause-server", "storage", "the bucket's server freezes, and goes on", (5, 30), job="bucket"),
     )
 }
 
 # Those that leave the operator and the API server alone: the operator has no reason to start again meanwhile.
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
+
+
+def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
+    """The kinds that can be made to some jobs. Without the job `bucket`, they are those of before there was one, and so are the plans."""
+    return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]
 
 
 @dataclass(frozen=True, slots=True)

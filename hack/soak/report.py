@@ -37,6 +37,7 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
         "kinds": [asdict(row) for row in table(seen)],
         "pauses": pauses_by_job(seen),
         "hostile": seen.hostile,
+        "stored": [asdict(stored) for stored in seen.stored],
         "operator_restarts": [asdict(restart) for restart in seen.restarts],
         "timeline": [asdict(hit) | {"jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits],
         "groups": groups,

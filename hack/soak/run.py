@@ -15,6 +15,7 @@ from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, report
 from measure.watcher import background
 
 from soak.back_off import end_back_off
+from soak.bucket import read_notes, start_server
 from soak.hostile.manifests import Namespaces
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import TROUBLE, perform, suspend_and_resume
@@ -57,7 +58,7 @@ async def run(
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         nodes = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
         workers = sorted(node for node in nodes if node != CONTROL_PLANE)
-        folder = await _make_folder(commands, namespace, [sort.name for sort in (*sorts, *undisturbed(sorts).values())])
+        folder = await _make_folder(commands, namespace, _with_folders(sorts))
         stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
         await _insist(partial(remove_tenants, api))  # of an earlier run that was killed
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -127,6 +128,9 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
     """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
     path = jobs_path(stage.namespace)
     await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts())
+    for sort in sorts:
+        if sort.bucket:
+            await start_server(stage, sort.name)
     alone = {sort.name for sort in undisturbed(sorts).values()}
     for sort in {sort.name: sort for sort in (*undisturbed(sorts).values(), *sorts)}.values():
         await stage.api.ask("POST", path, manifest(sort, seconds, stage.namespace))
@@ -183,7 +187,12 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         killed=frozenset(observer.killed),
         goodput={job: observer.jobs[job].goodput for job in kept if job in observer.jobs},
         stock=frozenset(sort.name for sort in sorts if sort.stock),
+        stored=read_notes(stage.folder),
     )
+
+
+def _with_folders(sorts: list[Sort]) -> list[str]:
+    return [sort.name for sort in (*sorts, *undisturbed(sorts).values()) if not sort.bucket]
 
 
 async def _make_folder(commands: Commands, namespace: str, jobs: list[str]) -> Path:

@@ -165,6 +165,26 @@ class Violation:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint in the bucket, as its server notes it.
+
+    Attributes:
+        at: when it had been stored; or when the server began to look for the newest one, which it then read through.
+        version: its generation and step; None: no checkpoint could be read.
+        read: whether it was read.
+    """
+
+    at: float
+    version: tuple[int, int] | None
+    read: bool = False
+
+
+def read_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
+    """The notes of the bucket's server."""
+    return [Stored(line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read") for line in lines]
+
+
 def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
     """The steps and ends that the processes of one job tell of.
 

@@ -7,10 +7,10 @@ from itertools import chain
 
 from elastic_pytorch_client.reading.goodput import Goodput
 
-from soak.checks import cluster, preparation, training
+from soak.checks import bucket, cluster, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS
-from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Usage, Violation
+from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
 
 # After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
 FELT_SECONDS = 30.0
@@ -30,6 +30,7 @@ class Seen:
         set_up_failures: of each job's workers before they had a group, on purpose.
         killed: names of pods whose grace period was over before they had ended.
         goodput: what the operator says of each job's time.
+        stored: what the bucket's server has noted.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
@@ -50,6 +51,7 @@ class Seen:
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
     killed: frozenset[str] = frozenset()
     goodput: Mapping[str, Goodput] = field(default_factory=dict)
+    stored: Sequence[Stored] = ()
 
 
 def violations(seen: Seen) -> list[Violation]:
@@ -78,6 +80,7 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     yield from training.check_units(expected, steps)
     yield from training.check_repeats(expected, steps, seen.hits, seen.killed)
     yield from training.check_end(expected, steps, done, seen.undisturbed.get(job, ()))
+    yield from bucket.check_bucket(expected, steps, seen.stored, seen.hits)
     if expected.epochs:
         yield from training.check_samples(expected, steps)
     statuses = seen.statuses.get(job, ())

@@ -29,6 +29,7 @@ class Expected:
         copies: whether each worker has a part of the state, of which another one has a copy. Then a loss of two may cost more.
         spares: pods that wait for a loss.
         unit: workers that are in a group all or not at all.
+        bucket: whether its checkpoints are in a bucket, and not in a folder.
     """
 
     job: str
@@ -43,6 +44,7 @@ class Expected:
     copies: bool = False
     spares: int = 0
     unit: int = 1
+    bucket: bool = False
 
 
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
@@ -134,8 +136,13 @@ def _kept(
         if not survivors or (expected.copies and len(before.members - survivors) > 1):
             return 0, 0
         return max(told[pod] for pod in survivors), expected.repeated
-    unsaved = any(hit.refuses_writes and hit.until >= before.last_at for hit in near)
-    return (math.inf, 0) if together or not unsaved else (0, 0)
+    refused = any(unsaved(expected, hit) and hit.until >= before.last_at for hit in near)
+    return (math.inf, 0) if together or not refused else (0, 0)
+
+
+def unsaved(expected: Expected, hit: Hit) -> bool:
+    """Whether the job can save nothing while a fault lasts. A bucket's server is found by its name."""
+    return hit.touches(expected.job) and (hit.refuses_writes or (expected.bucket and hit.kind == "stop-dns"))
 
 
 def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:

@@ -43,7 +43,8 @@ async def remove_image(stage: Stage, fault: Fault) -> Target:
 
 async def refuse_writes(stage: Stage, fault: Fault) -> Target:
     """Takes from a job the right to write to its checkpoint folder: what a full disk does to a script of the training library."""
-    job = pick(fault.pick, stage.running_jobs(library=True), "job of the training library")
+    jobs = [job for job in stage.running_jobs(library=True) if (stage.folder / job).is_dir()]
+    job = pick(fault.pick, jobs, "job of the training library with a folder")
 
     async def set_mode(mode: int) -> None:
         (stage.folder / job).chmod(mode)

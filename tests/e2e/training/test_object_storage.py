@@ -3,18 +3,17 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from measure.object_storage import BUCKET, IMAGE, PORT, SERVER, keep_in_bucket, server
 
 from tests.e2e.client.test_plugin import epj
-from tests.e2e.job_under_test import JobUnderTest, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.training.test_training_library import steps, until_steps_of_world
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
-
-IMAGE = "elastic-pytorch-worker-object-storage:dev"
-SERVER = "objects"
-PORT = 5000
 
 
 @pytest.fixture(scope="module")
@@ -24,69 +23,39 @@ def image() -> str:
 
 
 @pytest.fixture
-def bucket(namespace: str, image: str) -> Iterator[dict[str, str]]:
-    """A server that speaks S3, in a pod that outlives those of the job; returns the environment in which its bucket is found."""
-    labels = {"app": SERVER}
-    make = f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:{PORT}/bucket', method='PUT'))"
-    container = {
-        "name": "server",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT)],
-        "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],  # or the Service's name would be a bucket's
-        "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": SERVER, "labels": labels},
-        "spec": {"containers": [container]},
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": SERVER},
-        "spec": {"selector": labels, "ports": [{"port": PORT}]},
-    }
-    run_kubectl(
-        "-n", namespace, "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod, service]})
-    )
+def bucket(namespace: str, image: str) -> Iterator[str]:
+    """A server that speaks S3, in a pod that outlives those of the job; returns the URL of its bucket."""
+    make = f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:{PORT}/{BUCKET}', method='PUT'))"
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": server()})
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=items)
     run_kubectl("-n", namespace, "wait", f"pod/{SERVER}", "--for=condition=Ready", "--timeout=60s")
     run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", make)
-    yield {
-        "AWS_ENDPOINT_URL": f"http://{SERVER}.{namespace}:{PORT}",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }
+    yield f"s3://{BUCKET}"
     run_kubectl("-n", namespace, "delete", f"pod/{SERVER}", f"service/{SERVER}", "--ignore-not-found", "--wait=false")
 
 
-def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, image: str, bucket: dict[str, str]) -> None:
-    manifest = read_example(ROOT / "examples" / "char-lm" / "job-elastic.yaml")
-    pod = manifest["spec"]["template"]["spec"]
+def without_volumes(pod: dict[str, Any]) -> None:
+    """Leaves a job's pods a folder for temporary files only, and lets them find the bucket."""
+    keep_in_bucket(pod)
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] == "tmp"]
     [container] = pod["containers"]
-    container["image"] = image
     container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] == "tmp"]
+
+
+def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket: str) -> None:
+    manifest = read_example(ROOT / "examples" / "char-lm" / "job-elastic.yaml")
+    pod = manifest["spec"]["template"]["spec"]
+    without_volumes(pod)
+    [container] = pod["containers"]
     container["args"] = [
         container["args"][0],
         "--checkpoint-dir",
-        "s3://bucket/runs",
+        f"{bucket}/runs",
         "--checkpoint-every",
         "1",
         "--steps",
         "300",
     ]
-    container["env"] += [{"name": name, "value": value} for name, value in bucket.items()]
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
     job = JobUnderTest(manifest["metadata"]["name"], namespace)
 
@@ -110,3 +79,32 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, image:
     assert starts and min(starts) >= kept, f"{starts}: it goes on from a step of the bucket, of which {kept} was there"
     assert "checkpoint checkpoint-g" in text
     assert "no checkpoint: " not in text
+
+
+def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob, bucket: str) -> None:
+    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", "100000"]
+    job = start_job(file="elastic.yaml", args=args, change_pod=without_volumes)
+    job.until_world(3)
+    leader, _, victim = job.members()
+    job.until_stepping(leader, 3)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
+    job.until_stepping(leader, 4)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
+    until_steps_of_world(job, leader, [3, 4, 3])
+    numbers = [number for number, _, _ in steps(job, leader)]
+    assert numbers == list(range(1, len(numbers) + 1)), "each step was computed once"
+
+    job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
+    job.until(lambda status: status.get("worldSize") == 3 and victim not in job.members(), "a worker in its place")
+    numbers = [number for number, _, _ in steps(job, leader)]
+    assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
+    assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"
+
+    last = max(numbers)
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    job.until(lambda status: status["state"] == "Suspended" and not job.pods(), "the suspension")
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    job.until(lambda status: status.get("worldSize") == 3 and status["state"] == "Running", "the job again")
+    leader = job.members()[0]
+    job.until_stepping(leader, 3)
+    assert steps(job, leader)[0][0] > last, "the last step was in the bucket before the pods were gone"

@@ -1,7 +1,7 @@
 """The jobs are valid, and train as long as faults are made."""
 
 import pytest
-from soak.jobs import SORTS, epochs_of, expected, manifest, scripts, undisturbed
+from soak.jobs import SORTS, USUAL, epochs_of, expected, manifest, scripts, undisturbed
 
 from tests.job_schema import VALIDATOR
 
@@ -23,7 +23,9 @@ def test_each_job_of_the_library_has_an_undisturbed_one_and_equal_ones_share_it(
         "newcomers-fail",
         "units",
         "sharded",
+        "bucket",
     }
+    assert found["library"] is found["bucket"]
     assert found["library"] is found["two-processes"]
     assert found["library"] is found["spare"]
     assert found["library"] is not found["micro-batches"]
@@ -49,8 +51,23 @@ def test_workers_with_a_set_up_prepare() -> None:
     assert preparing == {"prepared", "spare", "newcomers-fail"}
 
 
+def test_only_the_job_with_a_bucket_has_no_folder() -> None:
+    job = manifest(SORTS["bucket"], 180, "folder")["spec"]["template"]["spec"]["containers"][0]
+    assert job["args"][job["args"].index("--folder") + 1] == "s3://bucket/bucket"
+    assert "AWS_ENDPOINT_URL" in {each["name"] for each in job["env"]}
+    assert (expected(SORTS["bucket"], 180).bucket, expected(SORTS["library"], 180).bucket) == (True, False)
+    assert set(USUAL) == set(SORTS) - {"bucket"}
+
+
 def test_scripts_are_those_that_the_jobs_start() -> None:
-    assert set(scripts()["data"]) == {"plain.py", "stateful.py", "sharded_weights.py", "own_orders.py", "events.py"}
+    assert set(scripts()["data"]) == {
+        "plain.py",
+        "object_server.py",
+        "stateful.py",
+        "sharded_weights.py",
+        "own_orders.py",
+        "events.py",
+    }
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(10, 42), (180, 714), (3600, 14406)])

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from soak.__main__ import parse_options
 from soak.inject import how
 from soak.plan import KINDS, SETTLED, draw, from_json, to_json
 
@@ -48,6 +49,14 @@ def test_only_the_kinds_that_are_asked_for_are_drawn() -> None:
 def test_settled_kinds_are_those_by_which_no_operator_ends() -> None:
     assert {KINDS[kind].family for kind in SETTLED} == {"worker", "size", "node", "control plane", "storage", "image"}
     assert set(KINDS) - set(SETTLED) >= {"kill-leader", "kill-operators", "roll-operator", "kill-node", "freeze-api"}
+
+
+def test_plans_without_the_bucket_are_those_of_before() -> None:
+    assert parse_options(["--seed", "7", "--minutes", "3"]).acts == draw(7, 180, list(KINDS)[:20])
+    drawn = parse_options(["--seed", "7", "--minutes", "30", "--jobs", "bucket,library"]).acts
+    assert {fault.kind for act in drawn for fault in act.faults} == set(KINDS)
+    with pytest.raises(SystemExit):
+        parse_options(["--faults", "pause-server"])
 
 
 def test_a_plan_that_was_kept_is_the_same() -> None:

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, by_name, claim, claimed, newest, write
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
-from elastic_pytorch.storage.object_store import ObjectStore
+from elastic_pytorch.storage.object_store import RETRIES, ObjectStore
 from elastic_pytorch.storage.object_streams import PART_BYTES
 from elastic_pytorch.storage.places import place_at
 
@@ -232,6 +233,16 @@ def test_a_write_goes_on_after_a_fault(bucket: Bucket, kind: str, fault: Fault) 
     bucket.proxy.fault = lambda _: None
     assert same(load(path)[1], large())
     assert bucket.server.unfinished_uploads(bucket.name) == 0
+
+
+def test_the_time_and_not_a_number_of_requests_ends_an_outage(bucket: Bucket) -> None:
+    quick = RETRIES | {
+        "backoff": {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}
+    }
+    refusals = iter([s3_error(503, "SlowDown")] * 50)
+    bucket.proxy.fault = lambda _: next(refusals, None)
+    assert claimed(ObjectStore(ObjectUrl("s3", bucket.name, "run"), quick)) == 0
+    assert len(bucket.proxy.requests) == 51
 
 
 def test_an_upload_that_is_cut_in_the_middle_goes_on(bucket: Bucket) -> None:

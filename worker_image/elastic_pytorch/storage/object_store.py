@@ -20,10 +20,11 @@ from elastic_pytorch.storage.object_errors import lacks_conditions, plain_error
 from elastic_pytorch.storage.object_streams import BUFFER_BYTES, PARALLEL, PART_BYTES, ObjectRanges, ObjectWriter
 
 MAX_PARTS = 9_000  # S3 takes 10,000
+# Each pause is a random one between the first and `base` times the last, so a base of 2 does not let them grow. The time is the limit.
 RETRIES = {
-    "max_retries": 8,
-    "retry_timeout": timedelta(seconds=120),
-    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=15), "base": 2},
+    "max_retries": 1000,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=10), "base": 3},
 }
 CLIENT = {"connect_timeout": "5s", "timeout": "120s"}  # of one request, with its body
 

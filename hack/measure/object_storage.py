@@ -1,0 +1,59 @@
+"""A server that speaks S3 (moto's) in the cluster, and jobs that keep their checkpoints there. It keeps objects in memory only."""
+
+from collections.abc import Sequence
+from typing import Any
+
+IMAGE = "elastic-pytorch-worker-object-storage:dev"  # hack/images/object-storage.sh: the workers', with obstore and moto
+SERVER, PORT, BUCKET = "objects", 5000, "bucket"
+COMMAND = ("python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT))
+
+
+def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the pod and the Service of the server.
+
+    Args:
+        command: that serves at PORT.
+    """
+    labels = {"app": SERVER}
+    container = {
+        "name": "server",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command),
+        "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],  # or the Service's name would be a bucket's
+        "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": SERVER, "labels": labels},
+        "spec": {"containers": [container], "restartPolicy": "Never"},  # a second start would have no objects
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVER},
+        "spec": {"selector": labels, "ports": [{"port": PORT}]},
+    }
+    return pod, service
+
+
+def keep_in_bucket(pod: dict[str, Any]) -> None:
+    """Gives the pod template of a job the image and the environment in which it finds the server of its namespace."""
+    [container] = pod["containers"]
+    container["image"] = IMAGE
+    found = {
+        "AWS_ENDPOINT_URL": f"http://{SERVER}:{PORT}",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    container["env"] = [*container.get("env", ()), *({"name": name, "value": value} for name, value in found.items())]

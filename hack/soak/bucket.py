@@ -1,0 +1,75 @@
+"""The bucket of the job that has no folder: a server in a pod that no fault of the plan ends, as its objects are in its memory."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from measure.api import pods_path
+from measure.kind_cluster import ROOT
+from measure.object_storage import BUCKET, PORT, server
+
+from soak.stage import Stage
+from soak.timeline import Stored, read_stored
+
+NOTES_FILE = "bucket.objects"  # of the run's folder: what scripts/object_server.py has stored, and could read
+START_SECONDS = 120.0
+BUILD = ROOT / "hack" / "images" / "object-storage.sh"
+
+
+def url_of(job: str) -> str:
+    """Where a job keeps its checkpoints."""
+    return f"s3://{BUCKET}/{job}"
+
+
+def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The server's pod and its Service.
+
+    Args:
+        job: whose checkpoints the server reads through.
+        folder: below /shared, where it finds its faults and leaves its notes.
+        node: the control plane's, which no fault ends.
+    """
+    pod, service = server(("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job)))
+    spec = pod["spec"]
+    spec |= {"nodeName": node, "tolerations": [{"operator": "Exists"}]}
+    spec["volumes"] = [
+        {"name": "notes", "hostPath": {"path": f"/shared/{folder}"}},
+        {"name": "scripts", "configMap": {"name": "scripts"}},
+    ]
+    spec["containers"][0]["volumeMounts"] = [
+        {"name": "notes", "mountPath": "/notes"},
+        {"name": "scripts", "mountPath": "/scripts"},
+    ]
+    return pod, service
+
+
+async def start_server(stage: Stage, job: str) -> None:
+    """Builds the image if need be, starts the server, and returns when it serves.
+
+    Raises:
+        TimeoutError: it does not begin to.
+        subprocess.CalledProcessError: there is no image.
+    """
+    await asyncio.to_thread(subprocess.run, [BUILD], check=True)
+    pod, service = manifests(job, stage.namespace, stage.control_plane)
+    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/services", service)
+    await stage.api.ask("POST", pods_path(stage.namespace), pod)
+    path = pods_path(stage.namespace, pod["metadata"]["name"])
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            if _is_ready(await stage.api.ask("GET", path)):
+                return
+            await asyncio.sleep(1)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def read_notes(folder: Path) -> list[Stored]:
+    """What the server has noted; nothing if there was none."""
+    file = folder / NOTES_FILE
+    return read_stored(map(json.loads, file.read_text().splitlines())) if file.exists() else []

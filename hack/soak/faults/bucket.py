@@ -1,0 +1,48 @@
+"""Faults of the job whose checkpoints are in a bucket, and of the bucket's server."""
+
+import asyncio
+from functools import partial
+
+from soak.plan import KINDS, Fault
+from soak.stage import Stage, Target, job_of, pick
+
+FAULT_FILE = "bucket.fault"  # of the run's folder: scripts/object_server.py looks there at each request
+SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"  # the pattern does not match the shell's own command
+
+
+async def kill_job(stage: Stage, fault: Fault) -> Target:
+    """Kills all processes of all pods of the job at once, so that its state is nowhere but in the bucket."""
+    job = KINDS[fault.kind].job
+    running = (pod for pod in stage.observer.pods.values() if pod["status"].get("phase") == "Running")
+    pods = [pod for pod in running if job_of(pod) == job and "deletionTimestamp" not in pod["metadata"]]
+    pick(fault.pick, pods, f"worker of {job}")
+
+    async def kill() -> None:
+        await asyncio.gather(*(stage.kill_pod_process(pod) for pod in pods))
+
+    found = frozenset(pod["metadata"]["name"] for pod in pods)
+    return Target(f"SIGKILL to all containers of {job}", kill, jobs=frozenset({job}), pods=found)
+
+
+async def misbehave(stage: Stage, fault: Fault) -> Target:
+    """Has the server refuse requests, or cut connections: before it does what is asked for, or after."""
+    file = stage.folder / FAULT_FILE
+
+    async def begin() -> None:
+        file.write_text(fault.kind)
+
+    async def end() -> None:
+        file.unlink(missing_ok=True)
+
+    return Target(KINDS[fault.kind].title, begin, end, frozenset({_job(stage, fault)}))
+
+
+async def pause(stage: Stage, fault: Fault) -> Target:
+    """Stops the server's process, which keeps its objects, and its connections too."""
+    stop, go_on = (partial(stage.in_control_plane, SIGNAL.format(signal=signal)) for signal in ("STOP", "CONT"))
+    return Target("SIGSTOP to the bucket's server", stop, go_on, frozenset({_job(stage, fault)}))
+
+
+def _job(stage: Stage, fault: Fault) -> str:
+    job = KINDS[fault.kind].job
+    return pick(fault.pick, [name for name in stage.running_jobs() if name == job], f"job {job}")

@@ -1,0 +1,90 @@
+"""Serves a bucket by S3's protocol, as moto's server does; misbehaves while a file says so, and notes what it has stored.
+
+    object_server.py FOLDER PORT URL
+
+The file is FOLDER/bucket.fault: `refuse-requests` or `cut-connections`. FOLDER/bucket.objects gets a line for each checkpoint that is
+stored, and every few seconds one for the newest of URL that can be read through, with its checksum.
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it when it is imported
+
+from elastic_pytorch.storage.checkpoint_folder import newest
+from elastic_pytorch.storage.checkpoint_format import version_of
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.test import Client
+
+READ_SECONDS = 5.0
+SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+READER = "localhost"  # the host of the requests that no fault is made to
+
+folder, port, url = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+fault_file, notes = folder / "bucket.fault", (folder / "bucket.objects").open("a", buffering=1)
+app = DomainDispatcherApplication(create_backend_app)
+
+
+class Handler(WSGIRequestHandler):
+    def log_request(self, *_: Any) -> None:
+        pass
+
+
+def note(what: str, at: float, version: tuple[int, int] | None) -> None:
+    notes.write(json.dumps({"what": what, "at": at, "version": version}) + "\n")
+
+
+def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    fault = ""
+    if fault_file.exists() and not environ["HTTP_HOST"].startswith(READER):
+        fault = fault_file.read_text().strip()
+    if fault == "refuse-requests":
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))])
+        return [SLOW_DOWN]
+    if fault == "cut-connections" and random.random() < 0.5:
+        raise ConnectionAbortedError("before anything is done")
+    statuses = []
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        statuses.append(status)
+        return start_response(status, headers, *more)
+
+    body = b"".join(app(environ, start))
+    version = version_of(environ["PATH_INFO"].rpartition("/")[2])
+    if environ["REQUEST_METHOD"] == "PUT" and version is not None and statuses[-1].startswith("200"):
+        note("stored", time.time(), version)
+    if fault:
+        raise ConnectionAbortedError("what was asked for is done, and the client does not hear of it")
+    return [body]
+
+
+def read_through() -> None:
+    while True:
+        began = time.time()
+        with suppress(OSError):
+            found = next(newest(url), None)
+            note("read", began, found.version if found else None)
+        time.sleep(READ_SECONDS)
+
+
+Client(app).put(f"/{url.split('/')[2]}")
+server = make_server("0.0.0.0", port, serve, threaded=True, request_handler=Handler)
+os.environ |= {
+    "AWS_ENDPOINT_URL": f"http://{READER}:{server.server_port}",
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+}
+threading.Thread(target=read_through, daemon=True).start()
+print(server.server_port, flush=True)
+server.serve_forever()
