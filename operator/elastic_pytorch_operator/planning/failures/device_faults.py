@@ -51,8 +51,8 @@ def find_device_faults(known: DeviceFaults, observed: Observed) -> DeviceFaults:
     again = {name for name in failed if observed.pods_by_name[name].node in nodes}
     nodes |= {pod.node: observed.now for name in failed if (pod := observed.pods_by_name[name]).node}
     there = observed.pods_by_name.keys()
-    workers, again = frozenset(there & {*known.workers, *failed}), frozenset(there & {*known.again, *again})
-    return DeviceFaults(nodes, workers, again, _reported(known, observed))
+    workers = frozenset(there & {*known.workers, *failed})
+    return DeviceFaults(nodes, workers, frozenset(there & {*known.again, *again}), _reported(known, observed))
 
 
 def _reported(known: DeviceFaults, observed: Observed) -> Mapping[str, float]:
