@@ -19,6 +19,7 @@ MAX_CHECK_ERROR = 500
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 MAX_SAVE_ERROR = 200
 MAX_FRAME = 100
+MAX_DEVICE_FAULT = 150
 OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
@@ -50,6 +51,7 @@ class Heartbeat:
     places_age_seconds: float = 0.0
     gives_up: bool = False
     keeps_processes: bool = False
+    device_fault: str = ""
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -94,6 +96,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,
         keeps_processes=body.get("keepsProcesses") is True,
+        device_fault=_line(body, "deviceFault", MAX_DEVICE_FAULT),
     )
 
 
@@ -192,8 +195,13 @@ def _place(body: object) -> Place:
     return Place(
         kind=next((known for known in PlaceKind if known == kind), PlaceKind.OTHER),
         operation=operation if OPERATION.fullmatch(operation) else "",
-        frame=UNPRINTABLE.sub(" ", _text(body, "frame", "")).strip()[:MAX_FRAME],
+        frame=_line(body, "frame", MAX_FRAME),
     )
+
+
+def _line(body: dict[str, Any], name: str, most: int) -> str:
+    """A text for people, in one line of ASCII: it stands in messages of the operator's own."""
+    return UNPRINTABLE.sub(" ", _text(body, name, "")).strip()[:most]
 
 
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:

@@ -5,8 +5,8 @@ That are taints, labels and conditions that autoscalers, clouds, Kubernetes and 
 Sources of ends: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go, Cluster Autoscaler utils/taints/taints.go,
 GKE's "Manage GKE node disruption for GPUs and TPUs", AKS' "Node auto-drain", and Kubernetes' well-known taints.
 
-Sources of faults: NVSentinel docs/INTEGRATIONS.md, EKS' "Automatically repair nodes", AKS' "Node Problem Detector in AKS nodes", and
-node-problem-detector config/kernel-monitor.json and config/systemd-monitor-counter.json.
+Sources of faults: NVSentinel docs/INTEGRATIONS.md and docs/nic-health-monitor.md, EKS' "Automatically repair nodes", AKS' "Node Problem
+Detector in AKS nodes", and node-problem-detector config/kernel-monitor.json and config/systemd-monitor-counter.json.
 """
 
 import math
@@ -124,8 +124,13 @@ FAULTS = (
     *_faults(
         Certainty.SURE, "SysLogsXIDError", "SysLogsSXIDError", "SysLogsGPUFallenOff", "NVSwitchFatalError", "NVSwitchDown"
     ),
-    *_faults(Certainty.SURE, "CSPMaintenance"),
+    *_faults(Certainty.SURE, "CSPMaintenance", "SysLogsNICDriverError"),
+    *_faults(
+        Certainty.SURE,
+        *(f"{kind}{check}" for kind in ("InfiniBand", "Ethernet", "EFA") for check in ("StateCheck", "DegradationCheck")),
+    ),
     *_faults(Certainty.SOFT, "GpuThermalWatch", "GpuPowerWatch", "GpuCpusetWatch", "NVSwitchNonFatalError"),  # slow, not broken
+    *_faults(Certainty.SOFT, "DCGMError", "SyslogError"),  # nothing watches the GPUs there
     # EKS repairs the node ten minutes later, or 30 minutes for the others, where its users have that on.
     *_faults(Certainty.SURE, "AcceleratedHardwareReady", value="False"),
     *_faults(Certainty.SOFT, "KernelReady", "NetworkingReady", "StorageReady", "ContainerRuntimeReady", value="False"),

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.failures.device_faults import (
     displaced_by_faults,
     doubtful_nodes,
     find_device_faults,
+    leaving_faults,
 )
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.hang_moves import HangMoves, displaced_by_hangs, move_from_hang
@@ -91,7 +92,8 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
     slow = memory.slow_workers or recall_slow_workers(job, observed)
     relief = relieve_slow_workers(job, target, observed, memory.stragglers.slowdowns, slow, {*avoided, *preflight.state.nodes})
     avoided |= relief.nodes
-    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, relief.leaving)
+    leaving = {**relief.leaving, **leaving_faults(faults, observed)}
+    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving)
     schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
     displaced = {
         *displaced_pods(observed, target.quota),

@@ -25,6 +25,7 @@ from elastic_pytorch.agent.start_faults import start_fault
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
+from elastic_pytorch.failures.xid_events import XidEvents
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.pod.group_variables import group_environment
@@ -56,6 +57,7 @@ class ElasticAgent(LocalElasticAgent):
         wakeup: rung on news and on signals.
         handover: brings the workers from one round to the next.
         timeouts: how long it waits for what.
+        xids: what the driver reports of the pod's GPUs.
         more: what else torch's agent takes.
 
     Attributes:
@@ -73,6 +75,7 @@ class ElasticAgent(LocalElasticAgent):
         wakeup: Wakeup,
         handover: Handover,
         timeouts: Timeouts,
+        xids: XidEvents,
         **more: Any,
     ) -> None:
         if template := more.get("log_line_prefix_template"):
@@ -83,7 +86,6 @@ class ElasticAgent(LocalElasticAgent):
         self._client = client
         self._signals = signals
         self._wakeup = wakeup
-        self._tails = logs.tails
         self._logs = logs
         self._handover = handover
         self._stacks_wanted = False
@@ -91,7 +93,8 @@ class ElasticAgent(LocalElasticAgent):
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
-        self._local_failures = LocalFailures()
+        self._xids = xids
+        self._local_failures = LocalFailures(xids=xids)
         self._oom_kills = OomKills()
         self._preparation: Preparation | None = None
 
@@ -161,9 +164,9 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
         since = time.monotonic()
-        self._tails.start_round()
+        self._logs.tails.start_round()
         self._handover.start_round()
-        self._local_failures = LocalFailures()
+        self._local_failures = LocalFailures(xids=self._xids)
         self._oom_kills.happened()  # what was killed before was not a worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
@@ -237,7 +240,7 @@ class ElasticAgent(LocalElasticAgent):
         assert self._processes is not None
         pids = self._processes.pids
         self._rendezvous(worker_group)
-        self._local_failures = LocalFailures()
+        self._local_failures = LocalFailures(xids=self._xids)
         if self._processes.exit_codes():  # they may have waited for the round for hours
             logger.info("a worker that waited is gone: all are started again")
             self._shutdown()
@@ -313,7 +316,7 @@ class ElasticAgent(LocalElasticAgent):
             exit_code=exit_code,
             error_file=str(context.error_files.get(local_rank, "")) if context else "",
             stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
-            stderr=self._tails.text(local_rank),
+            stderr=self._logs.tails.text(local_rank),
             oom_killed=oom_killed,
         )
 

@@ -4,13 +4,14 @@ Sources:
 
 - CUDA's cudaGetErrorString for cudaErrorECCUncorrectable (214) and cudaErrorNvlinkUncorrectable (220), which NCCL and torch repeat;
 - nvmlErrorString for NVML_ERROR_GPU_IS_LOST;
-- lines `NVRM: Xid` of the kernel's driver, with numbers that NVIDIA's Xid catalog calls errors of the hardware
-  (https://docs.nvidia.com/deploy/xid-errors/).
+- lines `NVRM: Xid` of the kernel's driver, with the numbers of a broken device (`xids.py`).
 
 All other errors of CUDA are left out: a device-side assert, an illegal address or a launch failure is nearly always the script's own.
 """
 
 import re
+
+from elastic_pytorch.failures.xids import OF_THE_DEVICE
 
 DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
 _FAULTS = {
@@ -20,16 +21,6 @@ _FAULTS = {
     "GPU is lost": "the GPU is lost",
 }
 _XID = re.compile(r"NVRM: Xid \([^)\n]{1,40}\): (\d{1,4}),")
-_XIDS = {
-    48: "double bit ECC error",
-    64: "failed to retire memory",
-    74: "NVLink error",
-    79: "the GPU has fallen off the bus",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    119: "GSP timeout",
-    120: "GSP error",
-}
 
 
 def find_fault(words: str) -> str:
@@ -39,6 +30,6 @@ def find_fault(words: str) -> str:
         words: the message and the last lines of a worker that has failed.
     """
     for found in _XID.finditer(words):
-        if (number := int(found[1])) in _XIDS:
-            return f"Xid {number}, {_XIDS[number]}"
+        if (number := int(found[1])) in OF_THE_DEVICE:
+            return f"Xid {number}, {OF_THE_DEVICE[number]}"
     return next((fault for phrase, fault in _FAULTS.items() if phrase in words), "")

@@ -4,7 +4,7 @@ If those do not become ready in time, the workers leave before the node ends: th
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
 
 A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
-The same holds for a worker whose own device is unhealthy, and for one that is slow (slow_workers.py).
+The same holds for a worker whose own device is unhealthy or broken (failures/device_faults.py), and for one that is slow (slow_workers.py).
 """
 
 import math
@@ -62,7 +62,7 @@ def plan_evacuation(
     observed: Observed,
     candidates: Collection[Candidate],
     known: Mapping[str, float],
-    slow: Mapping[str, str] = MappingProxyType({}),
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> Evacuation:
     """Decides which workers leave their nodes.
 
@@ -72,16 +72,16 @@ def plan_evacuation(
         observed: the job's pods, their nodes, and its round.
         candidates: the workers, assessed.
         known: `Evacuation.ending` of the plan before.
-        slow: workers that are replaced because they, or others on their node, are slow, and why, to follow their names in a sentence.
+        others: workers that are slow, or have a broken device, and why they leave, to follow their names in a sentence.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
-    if not ending and not slow and not any(pod.unhealthy for pod in observed.pods):
+    if not ending and not others and not any(pod.unhealthy for pod in observed.pods):
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
     why: dict[str, str] = {}
     leaves_at: dict[str, float] = {}
-    others: set[int] = set()
+    stay: set[int] = set()
     for candidate in candidates:
         pod = observed.pods_by_name.get(candidate.worker)
         if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
@@ -92,13 +92,13 @@ def plan_evacuation(
         elif pod.unhealthy:
             why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
             leaves_at[pod.name] = math.inf
-        elif pod.name in slow:
-            why[pod.name] = slow[pod.name]
+        elif pod.name in others:
+            why[pod.name] = others[pod.name]
             leaves_at[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
-            others.add(candidate.index)
+            stay.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(len(in_whole_units(others, job.unit_replicas)), job.allowed) >= min(size, target.size)
+    whole = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed) >= min(size, target.size)
     members = sorted(
         (worker for worker in why if worker in observed.ranks), key=lambda worker: observed.pods_by_name[worker].index
     )
