@@ -60,6 +60,7 @@ def test_default_values_render_these_objects() -> None:
     assert sorted((o["kind"], o["metadata"]["name"]) for o in render()) == [
         ("ClusterRole", "elastic-pytorch-operator"),
         ("ClusterRole", "elastic-pytorch-operator-edit"),
+        ("ClusterRole", "elastic-pytorch-operator-metrics-reader"),
         ("ClusterRole", "elastic-pytorch-operator-view"),
         ("ClusterRoleBinding", "elastic-pytorch-operator"),
         ("ClusterRoleBinding", "elastic-pytorch-operator-token-keys"),
@@ -164,9 +165,11 @@ def test_agents_are_given_the_address_of_the_service() -> None:
         "run",
         f"--url={url}",
         "--port=8443",
+        "--metrics-port=8444",
         "--lease-duration=4",
         "--renew-deadline=3",
         "--retry-period=1",
+        "--max-writes=50",
         "--log-level=INFO",
         "--log-format=json",
     ]
@@ -216,9 +219,40 @@ def test_operator_is_told_where_its_pod_is() -> None:
 
 @needs_helm
 def test_probes_ask_a_port_that_no_agent_needs() -> None:
-    container = container_of(render())
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
+    for settings, port in (((), "probes"), (("metrics.secure=false",), "metrics")):
+        container = container_of(render(*settings))
+        assert {"name": port, "containerPort": 8781} in container["ports"]
+        for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+            assert container[probe]["httpGet"] == {"path": path, "port": port}
+
+
+@needs_helm
+def test_times_of_probes_the_strategy_and_the_budget_may_be_changed() -> None:
+    objects = render(
+        "probes.startup.failureThreshold=300",
+        "probes.readiness.periodSeconds=2",
+        "probes.liveness.timeoutSeconds=9",
+        'strategy={"rollingUpdate":{"maxSurge":0}}',
+        'podDisruptionBudget.maxUnavailable="50%"',
+        "apiServer.maxWrites=20",
+        'extraEnvFrom=[{"secretRef":{"name":"proxy"}}]',
+    )
+    container = container_of(objects)
+    wanted = {"startupProbe": (1, 1, 300), "readinessProbe": (2, 5, 3), "livenessProbe": (10, 9, 3)}
+    for probe, times in wanted.items():
+        assert tuple(container[probe][name] for name in ("periodSeconds", "timeoutSeconds", "failureThreshold")) == times
+    assert only(objects, "Deployment")["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 0}}
+    assert only(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
+    assert "--max-writes=20" in container["args"]
+    assert container["envFrom"] == [{"secretRef": {"name": "proxy"}}]
+    assert "strategy" not in only(render(), "Deployment")["spec"], "Kubernetes' own"
+    assert not [o for o in render("podDisruptionBudget.enabled=false") if o["kind"] == "PodDisruptionBudget"]
+
+
+@needs_helm
+def test_further_objects_may_contain_templates() -> None:
+    config = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-more"}}'
+    assert only(render(f"extraObjects=[{config}]"), "ConfigMap", "release-more")
 
 
 @needs_helm
@@ -341,6 +375,14 @@ def test_values_arrive_in_the_pod() -> None:
         'networkPolicy.metricsFrom=[{"podSelector":{"app":"prometheus"}}]',
         'metrics.serviceMonitor.interval="often"',
         "metrics.dashboards=true",
+        'metrics.readers=[{"name":"prometheus"}]',
+        'fullnameOverride="Not a name"',
+        f'fullnameOverride="{"a" * 41}"',
+        "apiServer.maxWrites=5",
+        "probes.startup.initialDelay=1",
+        'strategy={"kind":"Recreate"}',
+        'podDisruptionBudget.maxUnavailable="all"',
+        'extraObjects=[{"kind":"ConfigMap"}]',
     ],
 )
 def test_value_that_the_chart_does_not_know_is_refused(setting: str) -> None:
@@ -378,13 +420,38 @@ def test_slow_control_planes_get_longer_leases() -> None:
         ("crds.keep=false", "deletes the CRD"),
         ("crds.keep=true", "registry.example.com/elastic-pytorch-agent:"),
         ("rbac.create=false", "No roles are created"),
+        ("crds.keep=true", "pipx install ./plugin"),
+        ("crds.keep=true", "elastic-pytorch-operator-metrics-reader to Prometheus"),
+        ("metrics.secure=false", "http on port 8781, for every pod"),
+        ("crds.keep=true", "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)"),
+        ("crds.keep=true", "- gang schedulers: the operator may create no PodGroup"),
+        ("crds.keep=true", "- alerts (metrics.prometheusRule)"),
     ],
 )
 def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) -> None:
+    assert words in notes(tmp_path, setting)
+
+
+@needs_helm
+def test_notes_name_nothing_as_off_that_is_on(tmp_path: Path) -> None:
+    everything = (
+        "kueue.enabled=true",
+        'gangSchedulers=["Volcano"]',
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true",
+        "metrics.dashboard.enabled=true",
+        "networkPolicy.enabled=true",
+        "policies.ttlRequired.enabled=true",
+    )
+    assert "Off, because" not in notes(tmp_path, *everything)
+
+
+def notes(tmp_path: Path, *settings: str) -> str:
     # `helm template` leaves the notes out, and `helm install --dry-run` wants a cluster: so they are rendered as an object.
     chart = shutil.copytree(CHART, tmp_path / CHART.name)
-    notes = (chart / "templates" / "NOTES.txt").read_text()
-    (chart / "templates" / "notes.yaml").write_text("notes: |\n" + textwrap.indent(notes, "  "))
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    definitions, end, words = text.rpartition("{{- end -}}\n")
+    (chart / "templates" / "notes.yaml").write_text(f"{definitions}{end}notes: |\n" + textwrap.indent(words, "  "))
     result = helm(
         "template",
         "release",
@@ -392,8 +459,8 @@ def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) ->
         "--namespace=the-namespace",
         "--kube-version=1.34.0",
         "--show-only=templates/notes.yaml",
-        f"--set-json={setting}",
+        *(f"--set-json={setting}" for setting in settings),
         f"--set=global.imageRegistry={REGISTRY}",
     )
     assert result.returncode == 0, result.stderr
-    assert words in yaml.safe_load(result.stdout)["notes"]
+    return str(yaml.safe_load(result.stdout)["notes"])

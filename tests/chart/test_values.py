@@ -14,8 +14,9 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 TEXT = (CHART / "values.yaml").read_text()
 VALUES: dict[str, Any] = yaml.safe_load(TEXT)
 
+PROBES = {f"probes.{name}" for name in ("startup", "readiness", "liveness")}
 # What these hold is the user's own: labels, quantities, tolerations.
-FREE = {"resources", "podSecurityContext", "securityContext", "metrics.dashboard.labels"}
+FREE = {"resources", "podSecurityContext", "securityContext", "metrics.dashboard.labels", *PROBES}
 
 
 def paths_of_values(values: dict[str, Any], path: str = "") -> Iterator[str]:
