@@ -29,7 +29,7 @@ def paths_of_values(values: dict[str, Any], path: str = "") -> Iterator[str]:
 
 def paths_of_schema(schema: dict[str, Any], path: str = "") -> Iterator[str]:
     for name, child in schema["properties"].items():
-        if "properties" in child and f"{path}{name}" not in {*FREE, "affinity"}:
+        if "properties" in child and f"{path}{name}" not in {*FREE, "affinity", "strategy"}:
             yield from paths_of_schema(child, f"{path}{name}.")
         else:
             yield f"{path}{name}"
