@@ -1,9 +1,6 @@
 """The Helm chart, linted and rendered by the real helm."""
 
 import json
-import shutil
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,7 +9,7 @@ import yaml
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, endpoint_slice
 from elastic_pytorch_operator.tls.secret import SECRET_NAME
 
-from tests.chart.chart_rendering import CHART, REGISTRY, container_of, helm, needs_helm, only, pod_of, render, template
+from tests.chart.chart_rendering import CHART, container_of, helm, needs_helm, only, pod_of, render, template
 from tests.paths import ROOT
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
@@ -336,62 +333,6 @@ def test_values_arrive_in_the_pod() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "replicaCount=0",
-        'replicaCount="two"',
-        "replicas=2",
-        'image.tags="dev"',
-        'image.tag="a tag"',
-        'image.tag="sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"',
-        'image.digest="sha256:1"',
-        'global.imageRegistry="https://registry.example.com"',
-        "global.imagePullSecrets=[{}]",
-        "rbac.create=1",
-        "rbac.kubeflow=true",
-        "metrics.perJob=1",
-        'extraArgs="--x"',
-        "extraEnv=[{}]",
-        "topologySpreadConstraints=[{}]",
-        'image.pullPolicy="Sometimes"',
-        'logLevel="info"',
-        "crds.install=true",
-        'crds.keep="yes"',
-        'podLabels={"a":1}',
-        'nodeSelector=["a"]',
-        'imagePullSecrets=["registry"]',
-        'resources={"cpu":"1"}',
-        "serviceAccount.annotation={}",
-        'watchNamespaces="a,b"',
-        'announcedEnds={"sure":["acme.io/going:Never"]}',
-        'nodeFaults={"maybe":[]}',
-        'watchNamespaces=["a","a"]',
-        'watchNamespaces=["A"]',
-        'gangSchedulers=["Yunikorn"]',
-        'resources={"limits":{"memory":"lots"}}',
-        'affinity={"nodes":{}}',
-        'networkPolicy={"ingress":[]}',
-        'networkPolicy.metricsFrom=[{"podSelector":{"app":"prometheus"}}]',
-        'metrics.serviceMonitor.interval="often"',
-        "metrics.dashboards=true",
-        'metrics.readers=[{"name":"prometheus"}]',
-        'fullnameOverride="Not a name"',
-        f'fullnameOverride="{"a" * 41}"',
-        "apiServer.maxWrites=5",
-        "probes.startup.initialDelay=1",
-        'strategy={"kind":"Recreate"}',
-        'podDisruptionBudget.maxUnavailable="all"',
-        'extraObjects=[{"kind":"ConfigMap"}]',
-    ],
-)
-def test_value_that_the_chart_does_not_know_is_refused(setting: str) -> None:
-    result = template(setting)
-    assert result.returncode != 0
-    assert "values don't meet the specifications of the schema" in result.stderr
-
-
-@needs_helm
 @pytest.mark.parametrize("times", ["3,3,1", "4,3,1.6", "2,3,1"])
 def test_times_of_the_election_that_cannot_be_kept_are_refused(times: str) -> None:
     lease, deadline, retry = times.split(",")
@@ -409,58 +350,3 @@ def test_slow_control_planes_get_longer_leases() -> None:
     names = ("leaseDurationSeconds=15", "renewDeadlineSeconds=10", "retryPeriodSeconds=2")
     arguments = container_of(render(*(f"leaderElection.{name}" for name in names)))["args"]
     assert {"--lease-duration=15", "--renew-deadline=10", "--retry-period=2"} <= set(arguments)
-
-
-@needs_helm
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("crds.keep=true", "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace"),
-        ("crds.enabled=false", "apply crds/elasticpytorchjobs.yaml"),
-        ("crds.keep=false", "deletes the CRD"),
-        ("crds.keep=true", "registry.example.com/elastic-pytorch-agent:"),
-        ("rbac.create=false", "No roles are created"),
-        ("crds.keep=true", "pipx install ./plugin"),
-        ("crds.keep=true", "elastic-pytorch-operator-metrics-reader to Prometheus"),
-        ("metrics.secure=false", "http on port 8781, for every pod"),
-        ("crds.keep=true", "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)"),
-        ("crds.keep=true", "- gang schedulers: the operator may create no PodGroup"),
-        ("crds.keep=true", "- alerts (metrics.prometheusRule)"),
-    ],
-)
-def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) -> None:
-    assert words in notes(tmp_path, setting)
-
-
-@needs_helm
-def test_notes_name_nothing_as_off_that_is_on(tmp_path: Path) -> None:
-    everything = (
-        "kueue.enabled=true",
-        'gangSchedulers=["Volcano"]',
-        "metrics.serviceMonitor.enabled=true",
-        "metrics.prometheusRule.enabled=true",
-        "metrics.dashboard.enabled=true",
-        "networkPolicy.enabled=true",
-        "policies.ttlRequired.enabled=true",
-    )
-    assert "Off, because" not in notes(tmp_path, *everything)
-
-
-def notes(tmp_path: Path, *settings: str) -> str:
-    # `helm template` leaves the notes out, and `helm install --dry-run` wants a cluster: so they are rendered as an object.
-    chart = shutil.copytree(CHART, tmp_path / CHART.name)
-    text = (chart / "templates" / "NOTES.txt").read_text()
-    definitions, end, words = text.rpartition("{{- end -}}\n")
-    (chart / "templates" / "notes.yaml").write_text(f"{definitions}{end}notes: |\n" + textwrap.indent(words, "  "))
-    result = helm(
-        "template",
-        "release",
-        str(chart),
-        "--namespace=the-namespace",
-        "--kube-version=1.34.0",
-        "--show-only=templates/notes.yaml",
-        *(f"--set-json={setting}" for setting in settings),
-        f"--set=global.imageRegistry={REGISTRY}",
-    )
-    assert result.returncode == 0, result.stderr
-    return str(yaml.safe_load(result.stdout)["notes"])

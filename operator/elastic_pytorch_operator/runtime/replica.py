@@ -36,8 +36,8 @@ from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from elastic_pytorch_operator.reconcile.controller import Controller
-from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.runtime.gauges import begin_to_read
 from elastic_pytorch_operator.runtime.secure_metrics import serve_metrics
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings

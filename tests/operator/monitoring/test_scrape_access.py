@@ -156,7 +156,7 @@ async def test_scrapes_that_come_together_cost_one_review_and_not_many_go_on_at_
     asked += [asyncio.create_task(access.decide(f"token-{n}", f"10.0.0.{n}")) for n in range(20)]
     for _ in range(20):
         await asyncio.sleep(0)
-    asked[0].cancel()  # whoever goes away takes no answer from the others
+    asked[0].cancel()  # a client that goes away takes no answer from the others
     cluster.answering.set()
     assert await asyncio.gather(*asked[1:]) == [Access.ALLOWED] * 4 + [Access.UNKNOWN] * 20
     assert cluster.reviews() == 21
