@@ -21,15 +21,15 @@ which disappear with the job. They can drive an autoscaler: [autoscaling.md](aut
 `elastic_pytorch_job_step_seconds`.
 
 ## Who may read them
-With `metrics.secure`, the default, a scrape needs a bearer token of a user who may `get` the nonResourceURL `/metrics`. The operator asks the
-API server about each token (TokenReview, SubjectAccessReview). It uses a decision that allows for a minute, and one that refuses for ten
+With `metrics.secure`, the default, a scrape needs a bearer token of a user who may `get` the nonResourceURL `/metrics`. The operator
+asks the API server about each token (TokenReview, SubjectAccessReview). It uses a decision that allows for a minute, and one that refuses for ten
 seconds. While the API server does not answer, a decision that allows is used for ten minutes. Without a valid token the answer is 401,
 and without the right 403. It is 503 if the API server cannot be asked about an unknown token.
 
 The Prometheus operator's own charts give Prometheus that right in the whole cluster. Otherwise name its ServiceAccount in
 `metrics.readers`, or bind the cluster role `elastic-pytorch-operator-metrics-reader`. The chart's ServiceMonitor shows the token of
-Prometheus' pod. It checks the certificate with `ca.crt` of the Secret `elastic-pytorch-operator-tls`, under the name of the agents' Service. A
-PodMonitor needs a Secret with a token (`metrics.podMonitor.authorization`), because it cannot name a file.
+Prometheus' pod. It checks the certificate with `ca.crt` of the Secret `elastic-pytorch-operator-tls`, under the name of the agents'
+Service. A PodMonitor needs a Secret with a token (`metrics.podMonitor.authorization`), because it cannot name a file.
 
 A scrape configuration of your own needs `scheme: https`, `authorization`, and `tls_config` with `ca_file` and `server_name`
 (`elastic-pytorch-operator.NAMESPACE.svc`). With `metrics.secure: false` any pod may read the metrics, over plain HTTP on the port of the

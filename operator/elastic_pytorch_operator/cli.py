@@ -66,7 +66,9 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
         pod=pod,
-        endpoint=Endpoint(pod, uid, address, options.port, node, options.name) if namespace and pod and uid and address else None,
+        endpoint=Endpoint(pod, uid, address, options.port, node, options.name)
+        if namespace and pod and uid and address
+        else None,
         watched=options.namespaces,
         marks=options.marks,
         kueue=options.kueue,

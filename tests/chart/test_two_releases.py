@@ -93,7 +93,7 @@ def api_server(roles: list[Object]) -> Iterator[str]:
     }
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             answer = answers.get(self.path.partition("?")[0])
             body = json.dumps(answer or {"kind": "Status", "status": "Failure", "code": 404}).encode()
             self.send_response(200 if answer else 404)
@@ -102,7 +102,7 @@ def api_server(roles: list[Object]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

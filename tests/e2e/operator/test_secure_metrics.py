@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
@@ -57,5 +58,5 @@ def test_scrape_needs_a_token_with_the_right(accounts: tuple[str, str]) -> None:
     with restored():
         upgrade("metrics.secure=true", f"metrics.readers={readers}")
         for pod in sorted(operators()):  # the leader, and those on standby
-            found = until(lambda pod=pod: scrape(pod, "", "invented", agents, other, reader), f"metrics of {pod}")
+            found = until(partial(scrape, pod, "", "invented", agents, other, reader), f"metrics of {pod}")
             assert found == ["401", "401", "401", "403", "200"]
