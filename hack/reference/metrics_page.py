@@ -22,9 +22,9 @@ which disappear with the job. They can drive an autoscaler: [autoscaling.md](aut
 
 ## Who may read them
 With `metrics.secure`, the default, a scrape needs a bearer token of a user who may `get` the nonResourceURL `/metrics`. The operator
-asks the API server about each token (TokenReview, SubjectAccessReview). It uses a decision that allows for a minute, and one that refuses for ten
-seconds. While the API server does not answer, a decision that allows is used for ten minutes. Without a valid token the answer is 401,
-and without the right 403. It is 503 if the API server cannot be asked about an unknown token.
+asks the API server about each token (TokenReview, SubjectAccessReview). It uses a decision that allows for a minute, and one that
+refuses for ten seconds. While the API server does not answer, a decision that allows is used for ten minutes. Without a valid token
+the answer is 401, and without the right 403. It is 503 if the API server cannot be asked about an unknown token.
 
 The Prometheus operator's own charts give Prometheus that right in the whole cluster. Otherwise name its ServiceAccount in
 `metrics.readers`, or bind the cluster role `elastic-pytorch-operator-metrics-reader`. The chart's ServiceMonitor shows the token of
