@@ -93,7 +93,7 @@ def api_server(roles: list[Object]) -> Iterator[str]:
     }
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             answer = answers.get(self.path.partition("?")[0])
             body = json.dumps(answer or {"kind": "Status", "status": "Failure", "code": 404}).encode()
             self.send_response(200 if answer else 404)

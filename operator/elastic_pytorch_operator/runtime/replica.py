@@ -98,7 +98,9 @@ class Replica:
         thread, asks = election or (None, cluster)
         self._elect = thread.run if thread else _run_here
         self._elector = (
-            Elector(asks, settings.namespace, settings.name, settings.pod, clock, timing, lambda: thread is None or thread.may_renew)
+            Elector(
+                asks, settings.namespace, settings.name, settings.pod, clock, timing, lambda: thread is None or thread.may_renew
+            )
             if settings.namespace
             else None
         )
