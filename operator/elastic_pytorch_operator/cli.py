@@ -7,9 +7,11 @@ import os
 from collections.abc import Sequence
 
 from elastic_pytorch_operator import __version__
+from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
+from elastic_pytorch_operator.reconcile.write_shares import LEAST_MAX_WRITES, MAX_WRITES, MOST_MAX_WRITES
 from elastic_pytorch_operator.runtime.logs import configure_logging
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             *parse_marks(options.sure_faults, Certainty.SURE, fault=True),
             *parse_marks(options.soft_faults, Certainty.SOFT, fault=True),
         )
+        if not LEAST_MAX_WRITES <= options.max_writes <= MOST_MAX_WRITES:
+            raise ValueError(f"--max-writes must be from {LEAST_MAX_WRITES} to {MOST_MAX_WRITES}")
+        if options.metrics_port and not (os.environ.get("POD_NAMESPACE") and options.url.startswith("https://")):
+            raise ValueError("--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a Secret there")
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
@@ -60,10 +66,15 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
         pod=pod,
-        endpoint=Endpoint(pod, uid, address, options.port, node) if namespace and pod and uid and address else None,
+        endpoint=Endpoint(pod, uid, address, options.port, node, options.name)
+        if namespace and pod and uid and address
+        else None,
         watched=options.namespaces,
         marks=options.marks,
         kueue=options.kueue,
+        name=options.name,
+        metrics_port=options.metrics_port,
+        max_writes=options.max_writes,
     )
     await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
 
@@ -83,6 +94,19 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it reconciles, as a,b (default: all)")
     run.add_argument(
         "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
+    )
+    run.add_argument(
+        "--metrics-port",
+        type=int,
+        default=0,
+        help="where it answers scrapes over TLS, of clients whose token may get /metrics (default: the probe port, for all)",
+    )
+    run.add_argument("--name", default=OPERATOR, help="of its Lease and of the agents' Service (default: %(default)s)")
+    run.add_argument(
+        "--max-writes",
+        type=int,
+        default=MAX_WRITES,
+        help="how many writes to the API server may be on their way at once (default: %(default)s)",
     )
     run.add_argument("--metrics-per-job", action="store_true", help="give each job series of its own")
     form = "further taints and labels, as key[=value][:effect],…"

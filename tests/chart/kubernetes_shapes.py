@@ -9,12 +9,14 @@ from kubernetes.client import models
 # The Prometheus operator's objects, as far as the chart makes use of them.
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
 _SELECTOR = {"type": "object", "additionalProperties": False, "properties": {"matchLabels": _STRINGS}}
-_ENDPOINT = {
+_ENDPOINT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["port"],
-    "properties": {name: {"type": "string"} for name in ("port", "path", "interval", "scheme")}
-    | {"tlsConfig": {"type": "object"}, "honorLabels": {"type": "boolean"}},
+    "properties": {name: {"type": "string"} for name in ("port", "path", "interval", "scrapeTimeout", "scheme")}
+    | {name: {"type": "object"} for name in ("tlsConfig", "authorization")}
+    | {name: {"type": "array", "items": {"type": "object"}} for name in ("relabelings", "metricRelabelings")}
+    | {"honorLabels": {"type": "boolean"}},
 }
 _RULE = {
     "type": "object",
@@ -32,7 +34,10 @@ _GROUP = {
 
 
 def _monitor(endpoints: str) -> dict[str, Any]:
-    properties = {"selector": _SELECTOR, endpoints: {"type": "array", "minItems": 1, "items": _ENDPOINT}}
+    endpoint = _ENDPOINT
+    if endpoints == "endpoints":  # a PodMonitor may not name a file
+        endpoint = {**_ENDPOINT, "properties": {**_ENDPOINT["properties"], "bearerTokenFile": {"type": "string"}}}
+    properties = {"selector": _SELECTOR, endpoints: {"type": "array", "minItems": 1, "items": endpoint}}
     return {"type": "object", "additionalProperties": False, "required": ["selector"], "properties": properties}
 
 

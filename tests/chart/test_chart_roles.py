@@ -19,6 +19,7 @@ JOBS = {
 EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
+    ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
 }
 SLICES = ["elastic-pytorch-operator-ipv4", "elastic-pytorch-operator-ipv6"]
 OWN_NAMESPACE = [

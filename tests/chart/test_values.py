@@ -8,14 +8,15 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.chart.chart_rendering import CHART
+from tests.chart.chart_rendering import CHART, needs_helm, template
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 TEXT = (CHART / "values.yaml").read_text()
 VALUES: dict[str, Any] = yaml.safe_load(TEXT)
 
+PROBES = {f"probes.{name}" for name in ("startup", "readiness", "liveness")}
 # What these hold is the user's own: labels, quantities, tolerations.
-FREE = {"resources", "podSecurityContext", "securityContext", "metrics.dashboard.labels"}
+FREE = {"resources", "podSecurityContext", "securityContext", "metrics.dashboard.labels", *PROBES}
 
 
 def paths_of_values(values: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -28,7 +29,7 @@ def paths_of_values(values: dict[str, Any], path: str = "") -> Iterator[str]:
 
 def paths_of_schema(schema: dict[str, Any], path: str = "") -> Iterator[str]:
     for name, child in schema["properties"].items():
-        if "properties" in child and f"{path}{name}" not in {*FREE, "affinity"}:
+        if "properties" in child and f"{path}{name}" not in {*FREE, "affinity", "strategy"}:
             yield from paths_of_schema(child, f"{path}{name}.")
         else:
             yield f"{path}{name}"
@@ -70,3 +71,59 @@ def test_every_value_has_a_comment() -> None:
 def test_defaults_satisfy_the_schema() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "replicaCount=0",
+        'replicaCount="two"',
+        "replicas=2",
+        'image.tags="dev"',
+        'image.tag="a tag"',
+        'image.tag="sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"',
+        'image.digest="sha256:1"',
+        'global.imageRegistry="https://registry.example.com"',
+        "global.imagePullSecrets=[{}]",
+        "rbac.create=1",
+        "rbac.kubeflow=true",
+        "metrics.perJob=1",
+        'extraArgs="--x"',
+        "extraEnv=[{}]",
+        "topologySpreadConstraints=[{}]",
+        'image.pullPolicy="Sometimes"',
+        'logLevel="info"',
+        "crds.install=true",
+        'crds.keep="yes"',
+        'podLabels={"a":1}',
+        'nodeSelector=["a"]',
+        'imagePullSecrets=["registry"]',
+        'resources={"cpu":"1"}',
+        "serviceAccount.annotation={}",
+        'watchNamespaces="a,b"',
+        'announcedEnds={"sure":["acme.io/going:Never"]}',
+        'nodeFaults={"maybe":[]}',
+        'watchNamespaces=["a","a"]',
+        'watchNamespaces=["A"]',
+        'gangSchedulers=["Yunikorn"]',
+        'resources={"limits":{"memory":"lots"}}',
+        'affinity={"nodes":{}}',
+        'networkPolicy={"ingress":[]}',
+        'networkPolicy.metricsFrom=[{"podSelector":{"app":"prometheus"}}]',
+        'metrics.serviceMonitor.interval="often"',
+        "metrics.dashboards=true",
+        'metrics.readers=[{"name":"prometheus"}]',
+        'fullnameOverride="Not a name"',
+        f'fullnameOverride="{"a" * 41}"',
+        "apiServer.maxWrites=5",
+        "probes.startup.initialDelay=1",
+        'strategy={"kind":"Recreate"}',
+        'podDisruptionBudget.maxUnavailable="all"',
+        'extraObjects=[{"kind":"ConfigMap"}]',
+    ],
+)
+def test_value_that_the_chart_does_not_know_is_refused(setting: str) -> None:
+    result = template(setting)
+    assert result.returncode != 0
+    assert "values don't meet the specifications of the schema" in result.stderr

@@ -1,9 +1,14 @@
-{{/*
-What everything is called. Not after the release: one operator serves the whole cluster, and a second installation is
-refused because the names of its cluster roles are taken.
-*/}}
+{{/* The label app.kubernetes.io/name. */}}
 {{- define "operator.name" -}}
-elastic-pytorch-operator
+{{ .Values.nameOverride | default "elastic-pytorch-operator" }}
+{{- end }}
+
+{{/*
+What everything is called. Not after the release: most clusters have one operator, and a second installation without a name of its
+own is refused because the names of its cluster roles are taken.
+*/}}
+{{- define "operator.fullname" -}}
+{{ .Values.fullnameOverride | default (include "operator.name" .) }}
 {{- end }}
 
 {{- define "operator.selectorLabels" -}}
@@ -23,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "operator.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
-{{ .Values.serviceAccount.name | default (include "operator.name" .) }}
+{{ .Values.serviceAccount.name | default (include "operator.fullname" .) }}
 {{- else -}}
 {{ required "serviceAccount.create is false: say in serviceAccount.name which ServiceAccount to use" .Values.serviceAccount.name }}
 {{- end }}
@@ -68,7 +73,17 @@ app.kubernetes.io/name: {{ include "operator.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The name in the operator's certificate. */}}
+{{- define "operator.host" -}}
+{{ include "operator.fullname" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
 {{/* Where agents find the operator. */}}
 {{- define "operator.url" -}}
-https://{{ include "operator.name" . }}.{{ .Release.Namespace }}.svc:8443
+https://{{ include "operator.host" . }}:8443
+{{- end }}
+
+{{/* The port of the probes. Without metrics.secure it is that of the metrics as well. */}}
+{{- define "operator.probePort" -}}
+{{ ternary "probes" "metrics" .Values.metrics.secure }}
 {{- end }}

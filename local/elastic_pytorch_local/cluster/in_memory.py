@@ -21,6 +21,8 @@ class FakeCluster(ObjectStore):
     Attributes:
         events: what was recorded, oldest first.
         namespaces: those that the operator watches; none: all.
+        users: the user of each token for the API server.
+        readers: which user may get which path that is no resource.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -29,6 +31,8 @@ class FakeCluster(ObjectStore):
         super().__init__()
         self.events: list[Manifest] = []
         self._tokens: dict[str, PodIdentity] = {}
+        self.users: dict[str, str] = {}
+        self.readers: set[tuple[str, str]] = set()
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)
 
@@ -264,6 +268,14 @@ class FakeCluster(ObjectStore):
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
         return self._tokens.get(token) if audience == names.TOKEN_AUDIENCE else None
+
+    async def review_user(self, token: str) -> Manifest | None:
+        self._called("review_user")
+        return {"username": self.users[token]} if token in self.users else None
+
+    async def review_read(self, user: Manifest, path: str) -> bool:
+        self._called("review_read")
+        return (user["username"], path) in self.readers
 
     async def get_token_keys(self) -> TokenKeys:
         self._called("get_token_keys")

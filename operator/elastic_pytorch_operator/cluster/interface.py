@@ -214,6 +214,14 @@ class Cluster(Protocol):
         """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
         ...
 
+    async def review_user(self, token: str) -> Manifest | None:
+        """Whose token for the API server itself it is, as a TokenReview names the user; None if it is not valid."""
+        ...
+
+    async def review_read(self, user: Manifest, path: str) -> bool:
+        """Whether the roles of a user allow `get` of a path that is no resource, as a SubjectAccessReview finds."""
+        ...
+
     async def get_token_keys(self) -> TokenKeys:
         """The public keys of the API server's ServiceAccount tokens."""
         ...

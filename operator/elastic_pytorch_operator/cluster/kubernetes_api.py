@@ -206,13 +206,23 @@ class KubernetesCluster:
         await self._write("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", manifest)
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [audience]},
-        }
+        return pod_of_review(await self._review_token({"token": token, "audiences": [audience]}), audience)
+
+    async def review_user(self, token: str) -> Manifest | None:
+        status = await self._review_token({"token": token})  # without an audience it is the API server's own
+        return (status.get("user") or {}) if status.get("authenticated") is True else None
+
+    async def _review_token(self, spec: Manifest) -> Manifest:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
-        return pod_of_review(answer.get("status") or {}, audience)
+        return answer.get("status") or {}
+
+    async def review_read(self, user: Manifest, path: str) -> bool:
+        who = {"user": user.get("username"), **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)}}
+        spec = {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = await self._request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return (answer.get("status") or {}).get("allowed") is True
 
     async def get_token_keys(self) -> TokenKeys:
         issuer, keys = await asyncio.gather(

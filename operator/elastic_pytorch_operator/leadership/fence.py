@@ -24,7 +24,7 @@ UNFENCED: Final = frozenset({
     "get_claim", "get_endpoint_slice", "get_lease", "get_pod_group", "get_resource_flavor", "get_secret", "get_service",
     "get_token_keys", "get_workload_priority_class",
     "list_jobs", "list_nodes", "list_pods", "list_priority_classes", "list_workloads",
-    "namespaces", "put_lease", "review_token",
+    "namespaces", "put_lease", "review_read", "review_token", "review_user",
 })  # fmt: skip
 
 

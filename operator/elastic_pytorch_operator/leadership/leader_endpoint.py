@@ -34,6 +34,7 @@ class Endpoint:
         address: an IP address.
         port: a number.
         node: where the pod runs; empty: not known.
+        service: the name of the agents' Service.
     """
 
     pod: str
@@ -41,6 +42,7 @@ class Endpoint:
     address: str
     port: int
     node: str = ""
+    service: str = OPERATOR
 
 
 def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
@@ -58,8 +60,8 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
         "kind": "EndpointSlice",
         "metadata": {
             "namespace": namespace,
-            "name": f"{OPERATOR}-{family.lower()}",
-            "labels": {"kubernetes.io/service-name": OPERATOR, "endpointslice.kubernetes.io/managed-by": OPERATOR},
+            "name": f"{endpoint.service}-{family.lower()}",
+            "labels": {"kubernetes.io/service-name": endpoint.service, "endpointslice.kubernetes.io/managed-by": OPERATOR},
         },
         "addressType": family,
         "endpoints": [leader],

@@ -1,4 +1,4 @@
-"""What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on a port of their own that no agent needs to reach."""
+"""What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on ports of their own that no agent needs to reach."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,12 +32,16 @@ class Probes:
         self._text = metrics
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes of an aiohttp application."""
-        return [
-            web.get("/healthz", self._healthy),
-            web.get("/readyz", self._ready),
-            web.get("/metrics", self._metrics),
-        ]
+        """The routes of an aiohttp application that answers both."""
+        return [*self.probe_routes(), *self.metrics_routes()]
+
+    def probe_routes(self) -> list[web.RouteDef]:
+        """Those of one that answers probes."""
+        return [web.get("/healthz", self._healthy), web.get("/readyz", self._ready)]
+
+    def metrics_routes(self) -> list[web.RouteDef]:
+        """Those of one that answers scrapes."""
+        return [web.get("/metrics", self._metrics)]
 
     async def _healthy(self, _: web.Request) -> web.Response:
         if found := self._failed_checks():

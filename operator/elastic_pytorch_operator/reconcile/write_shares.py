@@ -16,10 +16,12 @@ from elastic_pytorch_operator.reconcile.ready_lists import URGENT_IN_A_ROW
 
 Sender = TypeVar("Sender", bound=Hashable)
 
-MAX_WRITES = 50  # about what the API server's priority and fairness grants one client beside its others
+MAX_WRITES = 50  # by default: about what the API server's priority and fairness grants one client beside its others
 MIN_WRITES = 2  # while the API server is in trouble: one that hangs leaves room for one of another namespace
-MAX_SHARE = MAX_WRITES // 2  # of a namespace
+MAX_SHARE = MAX_WRITES // 2  # of a namespace, by default
 MIN_SHARE = 5  # of a namespace whose writes hang
+LEAST_MAX_WRITES = 2 * MIN_SHARE  # what may be set
+MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
 URGENT_PART = 10  # one slot in this number is never taken by a write that is not urgent
 HANG_SECONDS = 5.0  # a write that fails after so long has hung, whatever the API server then says of a webhook
 NO_ANSWER = 0
@@ -40,7 +42,7 @@ class _Namespace(Generic[Sender]):
         waiting: those that have writes to send, in their order; by whether they are urgent.
     """
 
-    share: int = MAX_SHARE
+    share: int
     on_their_way: int = 0
     waiting: dict[bool, OrderedDict[Sender, None]] = field(default_factory=lambda: {True: OrderedDict(), False: OrderedDict()})
 
@@ -73,18 +75,22 @@ class WriteShares(Generic[Sender]):
 
     Each call costs the same, however many senders and namespaces wait.
 
+    Args:
+        max_writes: how many writes may be on their way at most. A namespace may have half of that.
+
     Attributes:
         limit: how many writes may be on their way.
         paused_until: until when none is sent, monotonic seconds.
     """
 
-    def __init__(self) -> None:
-        self.limit = MAX_WRITES
+    def __init__(self, max_writes: int = MAX_WRITES) -> None:
+        self._max_writes, self._max_share = max_writes, max_writes // 2
+        self.limit = max_writes
         self.paused_until = 0.0
         self._namespaces: dict[str, _Namespace[Sender]] = {}
         # The namespaces that wait and have less than their share on its way, by urgency and by how many that is.
         self._ready: dict[bool, list[OrderedDict[str, None]]] = {
-            urgent: [OrderedDict() for _ in range(MAX_SHARE)] for urgent in (True, False)
+            urgent: [OrderedDict() for _ in range(self._max_share)] for urgent in (True, False)
         }
         self._on_their_way = {True: 0, False: 0}  # by urgency
         self._urgent_in_a_row = 0
@@ -94,7 +100,7 @@ class WriteShares(Generic[Sender]):
 
     def add(self, sender: Sender, namespace: str, *, urgent: bool) -> None:
         """Adds a sender behind the others of its namespace. One that waits keeps its place, unless its urgency has changed."""
-        known = self._namespaces.setdefault(namespace, _Namespace())
+        known = self._namespaces.setdefault(namespace, _Namespace(self._max_share))
         known.waiting[not urgent].pop(sender, None)
         known.waiting[urgent].setdefault(sender)
         self._place(namespace, known)
@@ -136,7 +142,7 @@ class WriteShares(Generic[Sender]):
         if unanswered or (error is not None and now - turn.began >= HANG_SECONDS):
             known.share = max(known.share // 2, MIN_SHARE)
         else:
-            known.share = min(known.share + 1, MAX_SHARE)
+            known.share = min(known.share + 1, self._max_share)
         self._count(turn.namespace, known, turn.urgent, -1)
         if unanswered:
             self._note_silence(turn, now)
@@ -150,7 +156,7 @@ class WriteShares(Generic[Sender]):
             seconds = min(error.retry_after_seconds or OVERLOADED_SECONDS, MAX_OVERLOADED_SECONDS)
             self.paused_until = max(self.paused_until, now + seconds)
         else:
-            self.limit = min(self.limit + 1, MAX_WRITES)
+            self.limit = min(self.limit + 1, self._max_writes)
 
     def _note_silence(self, turn: Turn[Sender], now: float) -> None:
         if turn.began < self._answered_at:
@@ -179,13 +185,13 @@ class WriteShares(Generic[Sender]):
         self._place(namespace, known)
 
     def _unplace(self, namespace: str, known: _Namespace[Sender]) -> None:
-        if known.on_their_way < MAX_SHARE:
+        if known.on_their_way < self._max_share:
             for lists in self._ready.values():
                 lists[known.on_their_way].pop(namespace, None)
 
     def _place(self, namespace: str, known: _Namespace[Sender]) -> None:
         for urgent, senders in known.waiting.items():
-            if known.on_their_way < MAX_SHARE:
+            if known.on_their_way < self._max_share:
                 ready = self._ready[urgent][known.on_their_way]
                 if senders and known.on_their_way < known.share:
                     ready.setdefault(namespace)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.reconcile.write_shares import Turn, WriteShares
+from elastic_pytorch_operator.reconcile.write_shares import MAX_WRITES, Turn, WriteShares
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +41,19 @@ class WriteSlots:
     Args:
         clock: monotonic seconds.
         sleep: waits for a number of seconds.
+        max_writes: how many writes may be on their way at once.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        max_writes: int = MAX_WRITES,
     ) -> None:
         self._clock = clock
         self._sleep = sleep
-        self._shares: WriteShares[Sender] = WriteShares()
+        self._max_writes = max_writes
+        self._shares: WriteShares[Sender] = WriteShares(max_writes)
         self._tasks: dict[asyncio.Task[None], Turn[Sender]] = {}
         self._waking: asyncio.Task[None] | None = None
 
@@ -64,7 +69,7 @@ class WriteSlots:
 
     async def close(self) -> None:
         """Stops all writes, and sends none of those that wait."""
-        self._shares = WriteShares()
+        self._shares = WriteShares(self._max_writes)
         tasks = [*self._tasks, *([self._waking] if self._waking else [])]
         for task in tasks:
             task.cancel()

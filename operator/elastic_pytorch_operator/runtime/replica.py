@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.cluster.clocks import TimeOfDay, boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
@@ -38,11 +37,13 @@ from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
+from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.runtime.gauges import begin_to_read
+from elastic_pytorch_operator.runtime.secure_metrics import serve_metrics
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.rotation import Trust
-from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, server_context
+from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, secret_name, server_context
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,9 @@ class Replica:
         thread, asks = election or (None, cluster)
         self._elect = thread.run if thread else _run_here
         self._elector = (
-            Elector(asks, settings.namespace, OPERATOR, settings.pod, clock, timing, lambda: thread is None or thread.may_renew)
+            Elector(
+                asks, settings.namespace, settings.name, settings.pod, clock, timing, lambda: thread is None or thread.may_renew
+            )
             if settings.namespace
             else None
         )
@@ -118,6 +121,7 @@ class Replica:
             AgentSettings(settings.operator_url, agent_image),
             metrics=self._metrics,
             leading=self._may_act,
+            slots=WriteSlots(max_writes=settings.max_writes),
             time_of_day=self._time_of_day,
             kueue=settings.kueue,
         )
@@ -139,16 +143,21 @@ class Replica:
             LeadershipLostError: it no longer leads.
             Exception: a part has failed; everything is to be started again.
         """
-        limited = Connections(PROBE_LIMITS)
-        async with serving(self._probes.routes(), self._settings.host, self._settings.probe_port, connections=limited):
+        settings, limited = self._settings, Connections(PROBE_LIMITS)
+        routes = self._probes.probe_routes() if settings.metrics_port else self._probes.routes()
+        async with serving(routes, settings.host, settings.probe_port, connections=limited):
             await self._work(stop)
 
     async def _work(self, stop: asyncio.Event) -> None:
         leadership = asyncio.create_task(self._campaign(), name="leadership")
         watches = asyncio.create_task(self._watch_primed(), name="watches")
         stopping = asyncio.create_task(stop.wait(), name="stop")
+        others = {watches, stopping}
+        if self._settings.metrics_port:
+            serves = serve_metrics(self._cluster, self._settings, self._probes)
+            others.add(asyncio.create_task(serves, name="metrics"))
         try:
-            done, _ = await asyncio.wait({leadership, watches, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({leadership, *others}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 if task.get_name() != "stop":
                     task.result()
@@ -162,9 +171,9 @@ class Replica:
             await asyncio.wait({leadership}, timeout=END_SECONDS)
             if self._elector is not None:
                 await self._elect(self._elector.give_back())
-            for task in (watches, stopping):
+            for task in others:
                 task.cancel()
-            await asyncio.wait({watches, stopping}, timeout=END_SECONDS)
+            await asyncio.wait(others, timeout=END_SECONDS)
 
     async def _watch_primed(self) -> None:
         await self._prime()
@@ -231,7 +240,8 @@ class Replica:
         while True:
             try:
                 now = self._time_of_day().timestamp()
-                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, now, self._trust)
+                name = secret_name(self._settings.name)
+                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, now, self._trust, name)
                 break
             except ClusterError as error:
                 logger.warning("cannot keep the certificates: %s", error)

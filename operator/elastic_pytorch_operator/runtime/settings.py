@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
+from elastic_pytorch_operator.reconcile.write_shares import MAX_WRITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +16,16 @@ class ReplicaSettings:
         operator_url: where agents find the one that leads.
         host: the address that it listens at; `::` is every one, of IPv6 and IPv4.
         port: for agents.
-        probe_port: for kubelets and Prometheus.
+        probe_port: for kubelets, and for Prometheus if there is no `metrics_port`.
         namespace: of its pod and of the Lease; empty: there is no other replica, it leads at once.
         pod: its name, which is its identity: a restarted container goes on where the one before it was.
         endpoint: where the Service is to lead; None: no Service is between agents and the operator.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
         kueue: whether jobs with a queue ask Kueue for quota.
+        name: of the Lease and of the Service; those of the Secret and of the EndpointSlices begin with it.
+        metrics_port: for Prometheus, over TLS, for clients that may read the metrics; 0: all may, on `probe_port`.
+        max_writes: to the API server that may be on their way at once.
     """
 
     operator_url: str
@@ -33,3 +38,6 @@ class ReplicaSettings:
     watched: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = MARKS
     kueue: bool = False
+    name: str = OPERATOR
+    metrics_port: int = 0
+    max_writes: int = MAX_WRITES

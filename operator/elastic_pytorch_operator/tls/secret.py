@@ -11,18 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.tls.certificates import is_whole, make_authority, make_serving
 from elastic_pytorch_operator.tls.rotation import Pair, Trust, signing, unexpired, wants_authority, wants_serving
 
 logger = logging.getLogger(__name__)
 
-SECRET_NAME = "elastic-pytorch-operator-tls"
 STATE_KEY = "trust.json"
 BUNDLE_KEY = "ca.crt"
 
 
-async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None) -> Trust:
+def secret_name(operator: str) -> str:
+    """The name of the Secret of an operator."""
+    return f"{operator}-tls"
+
+
+SECRET_NAME = secret_name(OPERATOR)
+
+
+async def keep_trust(
+    cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None, name: str = SECRET_NAME
+) -> Trust:
     """What is trusted now; made or renewed, and written, if it is time for that.
 
     A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
@@ -34,14 +44,15 @@ async def keep_trust(cluster: Cluster, namespace: str, hosts: Sequence[str], now
         hosts: under which agents know the operator.
         now: the time of day, seconds since the epoch.
         held: what the Secret held when this replica read it last.
+        name: of the Secret.
 
     Raises:
         ClusterError: the Secret could not be read or written.
     """
-    found = await cluster.get_secret(namespace, SECRET_NAME)
+    found = await cluster.get_secret(namespace, name)
     known, damage = read_trust(found)
     for part in damage:
-        logger.error("Secret %s/%s: %s is damaged", namespace, SECRET_NAME, part)
+        logger.error("Secret %s/%s: %s is damaged", namespace, name, part)
     trust = renew(held if held and damage else known, hosts, now)
     wanted = write_trust(trust)
     if not wanted.items() <= (found.get("data") or {}).items():

@@ -8,7 +8,8 @@ from tests.chart.chart_rendering import needs_helm, only, pod_of, render, templa
 @needs_helm
 @pytest.mark.parametrize(("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")])
 def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
-    objects = render(f"metrics.{value}.enabled=true")
+    token = f'metrics.{value}.authorization={{"credentials":{{"name":"a","key":"b"}}}}'
+    objects = render(f"metrics.{value}.enabled=true", token)
     monitor = only(objects, kind)["spec"]
     (endpoint,) = monitor.get("endpoints") or monitor["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True, "the label namespace is the job's"

@@ -21,7 +21,7 @@ POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 class Server:
     """Answers every request the same way.
 
-    Remembers the queries, which types were accepted for a path, and what was patched: path, type and body.
+    Remembers the queries, which types were accepted for a path, and what was created or patched: path, type and body.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,8 @@ class Server:
         self.queries.append(dict(request.query))
         self.asked.append((request.method, request.path))
         self.accepted[request.path] = request.headers["Accept"]
+        if request.method == "POST" and request.can_read_body:
+            self.requests.append((request.path, "post", await request.json()))
         if request.method == "PATCH":
             type_ = request.content_type.removeprefix("application/").removesuffix("+json")
             self.requests.append((request.path, type_, await request.json()))
@@ -212,6 +214,45 @@ async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(serve
         "/.well-known/openid-configuration": "application/json",
         "/openid/v1/jwks": "application/jwk-set+json",  # or else 406
     }
+
+
+USER = {"username": "system:serviceaccount:a:b", "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "user"),
+    [
+        ({"authenticated": True, "user": USER}, USER),
+        ({"authenticated": True}, {}),
+        ({"authenticated": False, "user": USER}, None),
+        ({"authenticated": "true", "user": USER}, None),
+        ({"error": "invalid bearer token"}, None),
+        (None, None),
+    ],
+)
+async def test_user_of_a_token_for_the_api_server(
+    served: tuple[Server, KubernetesCluster], status: dict[str, Any] | None, user: dict[str, Any] | None
+) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"status": status})
+    assert await cluster.review_user("token") == user
+    ((path, _, body),) = server.requests
+    assert path == "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert body["spec"] == {"token": "token"}, "without an audience, it is the API server's own"
+
+
+@pytest.mark.parametrize(
+    ("status", "may"), [({"allowed": True}, True), ({"allowed": False}, False), ({"allowed": "yes"}, False), ({}, False)]
+)
+async def test_what_a_user_may_read(served: tuple[Server, KubernetesCluster], status: dict[str, Any], may: bool) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"status": status})
+    assert await cluster.review_read(USER, "/metrics") is may
+    ((path, _, body),) = server.requests
+    assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    attributes = {"path": "/metrics", "verb": "get"}
+    rest = {name: value for name, value in USER.items() if name != "username"}
+    assert body["spec"] == {"user": USER["username"], **rest, "nonResourceAttributes": attributes}
 
 
 async def test_answer_tells_the_time_of_the_api_server(served: tuple[Server, KubernetesCluster]) -> None:

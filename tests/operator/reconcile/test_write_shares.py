@@ -7,10 +7,12 @@ import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.reconcile.write_shares import (
     HANG_SECONDS,
+    LEAST_MAX_WRITES,
     MAX_SHARE,
     MAX_WRITES,
     MIN_SHARE,
     MIN_WRITES,
+    MOST_MAX_WRITES,
     URGENT_PART,
     Turn,
     WriteShares,
@@ -32,8 +34,8 @@ QUOTA = ClusterError(403, "exceeded quota")
 class World:
     """Shares, and what is on its way."""
 
-    def __init__(self) -> None:
-        self.shares: WriteShares[str] = WriteShares()
+    def __init__(self, max_writes: int = MAX_WRITES) -> None:
+        self.shares: WriteShares[str] = WriteShares(max_writes)
         self.sent: list[Turn[str]] = []
         self.now = 100.0
 
@@ -68,6 +70,21 @@ class World:
     @property
     def on_their_way(self) -> Counter[str]:
         return Counter(turn.namespace for turn in self.sent)
+
+
+@pytest.mark.parametrize("max_writes", [LEAST_MAX_WRITES, 11, MOST_MAX_WRITES])
+def test_number_of_writes_may_be_set_and_a_namespace_has_half_of_them(max_writes: int) -> None:
+    world = World(max_writes)
+    world.want("team-a", jobs=200)
+    assert world.fill() == {"team-a": max_writes // 2}
+    for number in range(200):
+        world.want(f"team-{number}", jobs=1)
+    assert world.fill().total() == max_writes
+    for _ in range(3):
+        world.end("team-a", HANGING, seconds=HANG_SECONDS, count=1)
+    assert 0 < world.fill()["team-a"] <= max_writes // 2
+    world.end("team-a", OVERLOADED)
+    assert world.shares.limit == max_writes // 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Who may read the metrics: users whose token the API server knows, and whose roles allow `get` of /metrics.
+
+The API server is asked twice (TokenReview, then SubjectAccessReview), as the metrics servers of Kueue and Kubeflow Trainer do. Decisions
+are kept for a short time, by a hash of the token. Those that allow have a store of their own, so that invented tokens cannot push out a
+right one. If the API server cannot be asked, which is when metrics matter most, a decision that allows is used for longer.
+"""
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TypeVar
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.http.rate_limit import RateLimit
+from elastic_pytorch_operator.http.server import peer_of
+
+logger = logging.getLogger(__name__)
+
+PATH = "/metrics"
+ALLOWED_SECONDS = 60.0  # from one review of a token to the next
+STALE_SECONDS = 600.0  # for which a decision that allows is used while the API server gives no answer
+ANSWER_SECONDS = 2.0  # that a scrape with such a decision waits for a new one
+REFUSED_SECONDS = 10.0
+MAX_REMEMBERED = 1000
+MAX_REVIEWS = 4  # at once
+REVIEWS_PER_SECOND = 1.0  # of unknown tokens, for an address
+REVIEWS_AT_ONCE = 10.0
+
+Value = TypeVar("Value")
+
+
+class Access(Enum):
+    """What is decided about a token."""
+
+    ALLOWED = auto()
+    UNKNOWN = auto()
+    FORBIDDEN = auto()
+
+
+class ScrapeAccess:
+    """Decides who may read the metrics.
+
+    Args:
+        cluster: whose API server is asked.
+        clock: monotonic seconds.
+        max_remembered: how many decisions that allow are kept, and how many that refuse.
+    """
+
+    def __init__(
+        self, cluster: Cluster, clock: Callable[[], float] = time.monotonic, max_remembered: int = MAX_REMEMBERED
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._max_remembered = max_remembered
+        self._allowed: OrderedDict[bytes, float] = OrderedDict()  # since when
+        self._refused: OrderedDict[bytes, tuple[Access, float]] = OrderedDict()  # until when
+        self._reviews: dict[bytes, asyncio.Task[Access]] = {}
+        self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_REVIEWS)
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A middleware: answers 401 without a valid token, and 403 without the right."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token or not token.isascii():
+            raise _refusal(web.HTTPUnauthorized, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+        try:
+            access = await self.decide(token, peer_of(request)[0])
+        except ClusterError as error:
+            logger.warning("cannot review the token of a scrape: %s", error)
+            raise _refusal(web.HTTPServiceUnavailable, "tokens cannot be reviewed now") from error
+        match access:
+            case Access.ALLOWED:
+                return await handler(request)
+            case Access.UNKNOWN:
+                raise _refusal(web.HTTPUnauthorized, "the token is not valid", {"WWW-Authenticate": "Bearer"})
+            case Access.FORBIDDEN:
+                raise _refusal(web.HTTPForbidden, f"the token's user may not get the nonResourceURL {PATH}: bind a role to it")
+            case seconds:
+                retry = {"Retry-After": str(math.ceil(seconds))}
+                raise _refusal(web.HTTPTooManyRequests, "too many new tokens from this address", retry)
+
+    async def decide(self, token: str, address: str = "") -> Access | float:
+        """What is decided about a token, or after how many seconds its address may show another unknown one.
+
+        Raises:
+            ClusterError: the API server could not be asked, and the token is not known.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        now = self._clock()
+        age = now - self._allowed.get(digest, -math.inf)
+        if age < ALLOWED_SECONDS:
+            return Access.ALLOWED
+        access, until = self._refused.get(digest, (Access.UNKNOWN, -math.inf))
+        if now < until:
+            return access
+        may_be_stale = age < STALE_SECONDS
+        if digest not in self._reviews:
+            if not may_be_stale and (wait := self._limit.admit(address, now)):
+                return wait
+            self._begin_review(token, digest)
+        review = self._reviews[digest]
+        if may_be_stale:
+            await asyncio.wait({review}, timeout=ANSWER_SECONDS)
+            if not review.done() or review.exception():
+                return Access.ALLOWED
+        return await asyncio.shield(review)
+
+    def _begin_review(self, token: str, digest: bytes) -> None:
+        """Has a token reviewed; what comes of it is remembered whether or not a client still waits for it."""
+
+        def end(review: asyncio.Task[Access]) -> None:
+            del self._reviews[digest]
+            if not review.cancelled() and not review.exception():
+                self._note(digest, review.result())
+
+        review = asyncio.create_task(self._review(token))
+        self._reviews[digest] = review
+        review.add_done_callback(end)
+
+    async def _review(self, token: str) -> Access:
+        async with self._slots:
+            user = await self._cluster.review_user(token)
+            if user is None:
+                return Access.UNKNOWN
+            return Access.ALLOWED if await self._cluster.review_read(user, PATH) else Access.FORBIDDEN
+
+    def _note(self, digest: bytes, access: Access) -> None:
+        now = self._clock()
+        if access is Access.ALLOWED:
+            self._remember(self._allowed, digest, now)
+        else:
+            self._allowed.pop(digest, None)
+            self._remember(self._refused, digest, (access, now + REFUSED_SECONDS))
+
+    def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
+        known[digest] = value
+        known.move_to_end(digest)
+        if len(known) > self._max_remembered:
+            known.popitem(last=False)
+
+
+def _refusal(kind: type[web.HTTPException], text: str, headers: dict[str, str] | None = None) -> web.HTTPException:
+    return kind(text=text, headers=headers)

@@ -1,0 +1,59 @@
+"""Serves the metrics over TLS, to clients that may read them: on every replica, as each has metrics of its own.
+
+The certificate is the one that the leader makes for the agents' Service, from the Secret. So a client checks it under that Service's
+name. A replica that finds none yet waits for the leader.
+"""
+
+import asyncio
+import logging
+import ssl
+
+from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.http.connections import Connections
+from elastic_pytorch_operator.http.server import serving
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
+from elastic_pytorch_operator.monitoring.scrape_access import ScrapeAccess
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
+from elastic_pytorch_operator.tls.secret import load_certificate, read_trust, secret_name, server_context
+
+logger = logging.getLogger(__name__)
+
+CERTIFICATE_SECONDS = 3600.0  # between two looks at the Secret: a certificate is renewed a month before its end
+RETRY_SECONDS = 1.0
+
+
+async def serve_metrics(cluster: Cluster, settings: ReplicaSettings, probes: Probes) -> None:
+    """Serves until it is cancelled.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    tls = server_context()
+    await _load(cluster, settings, tls)
+    async with serving(
+        probes.metrics_routes(),
+        settings.host,
+        settings.metrics_port,
+        middlewares=[ScrapeAccess(cluster).check],
+        tls=tls,
+        connections=Connections(PROBE_LIMITS),
+    ):
+        while True:
+            await asyncio.sleep(CERTIFICATE_SECONDS)
+            await _load(cluster, settings, tls)
+
+
+async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext) -> None:
+    """Loads the certificate, as soon as there is one."""
+    told = False
+    while True:
+        try:
+            trust, _ = read_trust(await cluster.get_secret(settings.namespace, secret_name(settings.name)))
+            if trust.serving is not None:
+                load_certificate(trust, tls)
+                return
+        except ClusterError as error:
+            if not told:
+                logger.warning("cannot read the certificate of the metrics: %s", error)
+            told = True
+        await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,147 @@
+"""Metrics over TLS, of a real replica: who is refused, who is answered, and whose certificate it is. And the operator's own name."""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator import cli
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
+from elastic_pytorch_operator.runtime.replica import Replica
+from elastic_pytorch_operator.runtime.settings import ReplicaSettings
+from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.tls.secret import keep_trust, read_trust
+
+from tests.operator.runtime.test_replica import a_free_port
+
+pytestmark = pytest.mark.process
+
+SYSTEM, NAME, HOST = "system", "team-b", "team-b.system.svc"
+SECRET, SLICE = f"{NAME}-tls", f"{NAME}-ipv4"
+
+
+@dataclass
+class Served:
+    """A cluster with a replica, and who asks it."""
+
+    cluster: FakeCluster
+    settings: ReplicaSettings
+    session: aiohttp.ClientSession
+
+    async def metrics(self, token: str = "") -> tuple[int, str]:
+        """What a client gets that trusts the authorities of the Secret, as soon as the port is open."""
+        trust, _ = read_trust(await self.cluster.get_secret(SYSTEM, SECRET))
+        tls = ssl.create_default_context(cadata=trust.bundle)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"https://127.0.0.1:{self.settings.metrics_port}/metrics"
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(aiohttp.ClientConnectorError):
+                    async with self.session.get(url, headers=headers, ssl=tls, server_hostname=HOST) as answer:
+                        return answer.status, await answer.text()
+                await asyncio.sleep(0.05)
+
+    async def plain(self, path: str) -> int:
+        async with self.session.get(f"http://127.0.0.1:{self.settings.probe_port}{path}") as answer:
+            return answer.status
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not holds():
+                await asyncio.sleep(0.02)
+
+
+async def watch(cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+    await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
+    cluster = FakeCluster()
+    for kind, name in (("Lease", NAME), ("Secret", SECRET), ("EndpointSlice", SLICE)):
+        cluster.add_object(kind, SYSTEM, name)
+    if not may_lead:
+        lease = await cluster.get_lease(SYSTEM, NAME)
+        spec = {"holderIdentity": "another", "leaseDurationSeconds": 300, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        await cluster.put_lease({**lease, "spec": spec})
+    cluster.users |= {"prometheus": "system:serviceaccount:monitoring:prometheus", "worker": "system:serviceaccount:a:default"}
+    cluster.readers.add((cluster.users["prometheus"], "/metrics"))
+    ports = a_free_port(), a_free_port()
+    endpoint = Endpoint("pod", "uid", "10.0.0.1", 8443, service=NAME)
+    settings = ReplicaSettings(
+        f"https://{HOST}:8443", "127.0.0.1", *ports, SYSTEM, "pod", endpoint, name=NAME, metrics_port=a_free_port()
+    )
+    replica, stop = Replica(cluster, settings, watch), asyncio.Event()
+    running = asyncio.create_task(replica.run(stop))
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Served(cluster, settings, session)
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 30)
+
+
+async def test_scrape_without_a_token_or_without_the_right_is_refused() -> None:
+    async with served() as world:
+        await world.until(lambda: "put_secret" in world.cluster.calls)
+        assert (await world.metrics())[0] == 401
+        assert (await world.metrics("invented"))[0] == 401
+        assert (await world.metrics("worker"))[0] == 403
+        code, text = await world.metrics("prometheus")
+        assert code == 200
+        assert "workqueue_depth" in text
+        assert await world.plain("/metrics") == 404, "it is nowhere else"
+        assert await world.plain("/healthz") == 200
+        trust, _ = read_trust(await world.cluster.get_secret(SYSTEM, SECRET))
+        other = ssl.create_default_context(cadata=trust.bundle)
+        url = f"https://127.0.0.1:{world.settings.metrics_port}/metrics"
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await world.session.get(url, ssl=other, server_hostname="elsewhere.system.svc")
+
+
+async def test_replica_on_standby_serves_its_metrics_with_the_certificate_of_the_leader() -> None:
+    async with served(may_lead=False) as world:
+        await world.until(lambda: world.cluster.calls.count("get_secret") > 0)
+        assert "put_secret" not in world.cluster.calls
+        await keep_trust(world.cluster, SYSTEM, [HOST], time.time(), name=SECRET)
+        code, text = await world.metrics("prometheus")
+        assert code == 200
+        assert 'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in text
+
+
+async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:
+    async with served() as world:
+        await world.until(lambda: "put_endpoint_slice" in world.cluster.calls)
+        found = await world.cluster.get_endpoint_slice(SYSTEM, SLICE)
+        assert found["metadata"]["labels"]["kubernetes.io/service-name"] == NAME
+        assert (await world.cluster.get_lease(SYSTEM, NAME))["spec"]["holderIdentity"] == "pod"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (["--metrics-port=8444"], {"POD_NAMESPACE": "a"}, "--metrics-port needs an https --url"),
+        (["--metrics-port=8444", "--url=https://a:8443"], {}, "and POD_NAMESPACE"),
+        (["--max-writes=9"], {}, "--max-writes must be from 10 to 150"),
+        (["--max-writes=151"], {}, "--max-writes must be from 10 to 150"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(
+    arguments: list[str],
+    environment: dict[str, str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        cli.main(["run", *arguments])
+    assert words in capsys.readouterr().err
