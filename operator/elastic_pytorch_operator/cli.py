@@ -11,6 +11,7 @@ from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
 from elastic_pytorch_operator.runtime.logs import configure_logging
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults, parse_tolerations
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             *parse_marks(options.sure_faults, Certainty.SURE, fault=True),
             *parse_marks(options.soft_faults, Certainty.SOFT, fault=True),
         )
+        tolerations = parse_tolerations(options.default_tolerations)
+        options.defaults = JobDefaults(options.default_ttl, options.default_clean_pod_policy, tolerations)
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
@@ -44,7 +47,8 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
     name = os.environ.get("AGENT_IMAGE", "")
-    agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
+    pull_policy, pull_secrets = os.environ.get("AGENT_IMAGE_PULL_POLICY", ""), options.agent_image_pull_secrets
+    agent_image = AgentImage(name, pull_policy, pull_secrets) if name else None
     if agent_image is None:
         logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
@@ -63,6 +67,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         endpoint=Endpoint(pod, uid, address, options.port, node) if namespace and pod and uid and address else None,
         watched=options.namespaces,
         marks=options.marks,
+        defaults=options.defaults,
         kueue=options.kueue,
     )
     await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
@@ -94,6 +99,20 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave")
     run.add_argument("--soft-faults", type=_split, default=(), help=f"{form}, of nodes that new pods are to avoid")
     run.add_argument("--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue")
+    run.add_argument("--default-ttl", type=int, help="ttlSecondsAfterFinished of jobs that set none (default: they stay)")
+    run.add_argument(
+        "--default-clean-pod-policy",
+        choices=CLEAN_POD_POLICIES,
+        default=API_DEFAULTS.clean_pod_policy,
+        help="cleanPodPolicy of jobs that set none (default: %(default)s)",
+    )
+    run.add_argument("--default-tolerations", default="[]", help="tolerations that all worker pods get, a JSON list")
+    run.add_argument(
+        "--agent-image-pull-secrets",
+        type=_split,
+        default=(),
+        help="Secrets of the jobs' namespaces for the agent's image, as a,b",
+    )
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

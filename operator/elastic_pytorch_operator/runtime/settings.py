@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ReplicaSettings:
         endpoint: where the Service is to lead; None: no Service is between agents and the operator.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
+        defaults: of the fields that jobs leave out.
         kueue: whether jobs with a queue ask Kueue for quota.
     """
 
@@ -32,4 +34,5 @@ class ReplicaSettings:
     endpoint: Endpoint | None = None
     watched: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = MARKS
+    defaults: JobDefaults = API_DEFAULTS
     kueue: bool = False
