@@ -13,6 +13,7 @@ from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
 from elastic_pytorch_operator.reconcile.write_shares import LEAST_MAX_WRITES, MAX_WRITES, MOST_MAX_WRITES
 from elastic_pytorch_operator.runtime.logs import configure_logging
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults, parse_tolerations
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(f"--max-writes must be from {LEAST_MAX_WRITES} to {MOST_MAX_WRITES}")
         if options.metrics_port and not (os.environ.get("POD_NAMESPACE") and options.url.startswith("https://")):
             raise ValueError("--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a Secret there")
+        tolerations = parse_tolerations(options.default_tolerations)
+        options.defaults = JobDefaults(options.default_ttl, options.default_clean_pod_policy, tolerations)
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
@@ -50,7 +53,8 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
     name = os.environ.get("AGENT_IMAGE", "")
-    agent_image = AgentImage(name, os.environ.get("AGENT_IMAGE_PULL_POLICY", "")) if name else None
+    pull_policy, pull_secrets = os.environ.get("AGENT_IMAGE_PULL_POLICY", ""), options.agent_image_pull_secrets
+    agent_image = AgentImage(name, pull_policy, pull_secrets) if name else None
     if agent_image is None:
         logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
@@ -71,6 +75,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         else None,
         watched=options.namespaces,
         marks=options.marks,
+        defaults=options.defaults,
         kueue=options.kueue,
         name=options.name,
         metrics_port=options.metrics_port,
@@ -118,6 +123,20 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave")
     run.add_argument("--soft-faults", type=_split, default=(), help=f"{form}, of nodes that new pods are to avoid")
     run.add_argument("--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue")
+    run.add_argument("--default-ttl", type=int, help="ttlSecondsAfterFinished of jobs that set none (default: they stay)")
+    run.add_argument(
+        "--default-clean-pod-policy",
+        choices=CLEAN_POD_POLICIES,
+        default=API_DEFAULTS.clean_pod_policy,
+        help="cleanPodPolicy of jobs that set none (default: %(default)s)",
+    )
+    run.add_argument("--default-tolerations", default="[]", help="tolerations that all worker pods get, a JSON list")
+    run.add_argument(
+        "--agent-image-pull-secrets",
+        type=_split,
+        default=(),
+        help="Secrets of the jobs' namespaces for the agent's image, as a,b",
+    )
     timing = LeaseTiming()
     run.add_argument(
         "--lease-duration",

@@ -19,6 +19,7 @@ from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableOb
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 
 Manifests = Iterable[Manifest]
 
@@ -50,12 +51,14 @@ class Cache:
     worker's place. A job becomes an InvalidJob, so that its status tells why.
 
     Attributes:
+        defaults: of the fields that jobs leave out.
         primed: whether everything has been listed once.
         watch_lag: what the watches have yet to report.
         unreadable: the objects that cannot be read.
         unavailable: the watched namespaces that the last list could not have. What was known of them stays until a list has them again.
     """
 
+    defaults: JobDefaults = API_DEFAULTS
     primed: bool = False
     marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
@@ -287,7 +290,7 @@ class Cache:
             "status": status if isinstance(status, Mapping) else {},
         }
         try:
-            parsed = parse_job(kept)
+            parsed = parse_job(kept, self.defaults)
         except InvalidJob as problem:
             parsed = problem
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)

@@ -27,10 +27,12 @@ class AgentImage:
     Attributes:
         name: as a pod names it.
         pull_policy: Always, IfNotPresent or Never; empty: Kubernetes' default for the name.
+        pull_secrets: the names of Secrets to pull it with, of the job's namespace.
     """
 
     name: str
     pull_policy: str = ""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def agent_command(*, injected: bool) -> list[str]:
@@ -55,6 +57,9 @@ def inject_agent(spec: MutableManifest, container: MutableManifest, image: Agent
     # In memory: it is small, needs no disk, and keeps no autoscaler from removing the node.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
+    own = list(spec.get("imagePullSecrets") or [])
+    if secrets := [*own, *(secret for name in image.pull_secrets if (secret := {"name": name}) not in own)]:
+        spec["imagePullSecrets"] = secrets
     # The last one: the user's own init containers may have to wait for longer.
     spec["initContainers"] = [*(spec.get("initContainers") or []), _copying_container(image, spec, container)]
 

@@ -233,7 +233,7 @@ class Controller:
                 writer.ask([write] if write else [], writer.failed)
                 self._plan_again(key, writer)
                 return "success"
-            job = parse_ended(manifest)
+            job = parse_ended(manifest, self._cache.defaults)
         self._count_end(job)
         observed = observe(
             job,

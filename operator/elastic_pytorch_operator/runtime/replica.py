@@ -110,7 +110,9 @@ class Replica:
         self._listening = False
         self._trust: Trust | None = None
         self._primed = asyncio.Event()
-        self._cache = Cache(marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched)))
+        self._cache = Cache(
+            defaults=settings.defaults, marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched))
+        )
         self._registry = AgentRegistry(lambda: self._cache.running_workers)
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
         self._controller = Controller(

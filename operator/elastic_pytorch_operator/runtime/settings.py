@@ -6,6 +6,7 @@ from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.reconcile.write_shares import MAX_WRITES
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class ReplicaSettings:
         endpoint: where the Service is to lead; None: no Service is between agents and the operator.
         watched: the namespaces whose jobs it reconciles; none: all.
         marks: the taints and labels that announce a node's end.
+        defaults: of the fields that jobs leave out.
         kueue: whether jobs with a queue ask Kueue for quota.
         name: of the Lease and of the Service; those of the Secret and of the EndpointSlices begin with it.
         metrics_port: for Prometheus, over TLS, for clients that may read the metrics; 0: all may, on `probe_port`.
@@ -37,6 +39,7 @@ class ReplicaSettings:
     endpoint: Endpoint | None = None
     watched: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = MARKS
+    defaults: JobDefaults = API_DEFAULTS
     kueue: bool = False
     name: str = OPERATOR
     metrics_port: int = 0

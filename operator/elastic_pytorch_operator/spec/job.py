@@ -13,6 +13,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight, read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
@@ -30,7 +31,6 @@ REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 STRAGGLERS = "spec.resizePolicy.replaceStragglers"
 DEFAULT_SLOWDOWN_PERCENT, LEAST_SLOWDOWN_PERCENT, MOST_SLOWDOWN_PERCENT = 50, 30, 10_000  # a rank is a straggler from 30 on
 DEFAULT_SLOW_SECONDS, LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS = 300, 30, 86_400
-CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is the default
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 
@@ -187,8 +187,12 @@ def parse_key(manifest: Manifest) -> JobKey:
 
 
 @reading("spec")
-def parse_job(manifest: Manifest) -> Job:
+def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     """Reads a job's manifest.
+
+    Args:
+        manifest: the job's.
+        defaults: hold for what it does not say.
 
     Raises:
         InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and the reason.
@@ -233,7 +237,7 @@ def parse_job(manifest: Manifest) -> Job:
         on_pod_loss=str(failure_policy.get("onPodLoss") or REPLACE),
         progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
         active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
-        ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", None, least=0),
+        ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", defaults.ttl_seconds, least=0),
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
         min_efficiency=read_min_efficiency(spec, sizes),
@@ -249,10 +253,10 @@ def parse_job(manifest: Manifest) -> Job:
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
         keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),
         scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
-        clean_pod_policy=str(spec.get("cleanPodPolicy", "Running")),
+        clean_pod_policy=str(spec.get("cleanPodPolicy") or defaults.clean_pod_policy),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
-        template=template,
+        template=defaults.tolerating(template),
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=queue,
@@ -260,7 +264,7 @@ def parse_job(manifest: Manifest) -> Job:
     )
 
 
-def parse_ended(manifest: Manifest) -> Job:
+def parse_ended(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     """Reads of a job that has ended, and cannot be parsed as a whole, what becomes of its pods and of itself."""
     metadata, spec = manifest["metadata"], manifest.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
@@ -274,8 +278,8 @@ def parse_ended(manifest: Manifest) -> Job:
         minimum=0,
         maximum=0,
         managed_by=str(spec.get("managedBy") or ""),
-        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else None,
-        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else CLEAN_POD_POLICIES[0],
+        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else defaults.ttl_seconds,
+        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else defaults.clean_pod_policy,
         backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
         status=manifest["status"],
         deleting=bool(metadata.get("deletionTimestamp")),

@@ -140,7 +140,6 @@ def test_defaults_are_filled_in(jobs: Resource) -> None:
         "rendezvous": {"backend": "operator", "port": 29500},
         "injectAgent": True,
         "torchrun": {},
-        "cleanPodPolicy": "Running",
     }
 
 

@@ -38,6 +38,16 @@ def test_agent_is_copied_out_of_its_image_to_where_it_is_started() -> None:
     assert container["command"] == ["python3", mount["mountPath"]]
 
 
+def test_secrets_for_the_agents_image_come_after_the_templates_own_each_once() -> None:
+    own = template()
+    own["spec"]["imagePullSecrets"] = [{"name": "mine"}, {"name": "both"}]
+    image = AgentImage("example.com/agent:1", pull_secrets=("both", "agent"))
+    assert build(image, template=own)["imagePullSecrets"] == [{"name": "mine"}, {"name": "both"}, {"name": "agent"}]
+    assert build(image)["imagePullSecrets"] == [{"name": "both"}, {"name": "agent"}]
+    assert "imagePullSecrets" not in build(image, injectAgent=False)
+    assert "imagePullSecrets" not in build()
+
+
 def test_pythonpath_of_an_image_is_not_hidden_from_the_agent() -> None:
     assert paths(build()["containers"][0]) == []
 

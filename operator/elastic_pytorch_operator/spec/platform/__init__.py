@@ -1,0 +1,1 @@
+"""What the team that runs the cluster gives to jobs."""
