@@ -36,7 +36,7 @@ def options(
         name: of the training, if it is not the only one in the folder; see `State`.
         every: steps from one commit to the next; see `State`.
         keep: how many checkpoints to keep; see `State`.
-        keep_every_steps: steps between checkpoints that are kept for good; see `State`.
+        keep_every_steps: steps between checkpoints that are kept permanently; see `State`.
         flush_seconds: the least time between two checkpoints on disk; see `State`.
     """
     elastic = ElasticCallback(

@@ -3,7 +3,7 @@
 Checkpoints are written when it is time, and hardly ever at a multiple of a number of steps. So the milestone of a multiple is the first
 checkpoint that was written at that step or behind it. One that is behind several multiples is the milestone of all of them.
 
-A group that restores an older checkpoint goes back, and may pass a multiple once more: then there may be two milestones of it. One is never
+A group that restores an older checkpoint goes back, and may pass a multiple again. Then there may be two milestones of it. One is never
 given up for the other, as the versions do not tell from which checkpoint a group went on.
 """
 
