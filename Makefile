@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix
 .NOTPARALLEL:
-.PHONY: help try demo bench trace soak scale gpu-pack growth-picture docs unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench trace soak scale gpu-pack growth-picture docs site unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: 
 
 docs: venv ## Write what is generated from the sources: the references of the API and of the chart, pictures
 	@$(PYTHON) hack/reference
+
+site: venv ## Build the pages as a site that needs no network: .cluster/website/html
+	@hack/website.sh
 
 growth-picture: venv ## Measure a growth with and without spec.prepare, and draw docs/growth.svg: five minutes
 	@$(PYTHON) hack/growth_picture.py

@@ -12,7 +12,7 @@ step lint "Lint (ruff check)" .venv/bin/ruff check
 step types "Types (mypy)" .venv/bin/mypy
 step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
 # Programs of a few modules each, not packages: each is checked with its own folder as the root.
-for program in matrix prose reference release; do
+for program in matrix prose reference release website; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
 step types-measure "Types of hack/measure, demo, bench, replay, scale and soak (mypy)" env MYPYPATH=hack \

@@ -29,6 +29,10 @@ REGCTL_VERSION=v0.11.7
 SYFT_VERSION=v1.57.1
 ACTIONLINT_VERSION=v1.7.12
 PLAYWRIGHT_VERSION=1.65.2
+SPHINX_VERSION=9.0.4
+MYST_VERSION=5.2.0
+FURO_VERSION=2025.12.19
+MERMAID_VERSION=12.3.0
 # The node image that kind publishes, and what is built in its place where it cannot be pulled: one minor release.
 KIND_NODE_IMAGE=kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d
 KUBERNETES_VERSION=v1.34.4

@@ -14,9 +14,8 @@ from tests.documentation import blocks, indented_commands
 from tests.job_schema import SCHEMA, VALIDATOR
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
-PAGES += sorted((ROOT / "docs" / "decisions").glob("*.md"))
 # Modules of the operator whose names look like fields of a job.
 SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
 
@@ -113,10 +112,3 @@ def test_every_column_of_a_table_has_a_heading(page: Path) -> None:
     lines = page.read_text().splitlines()
     heads = [above for above, line in pairwise(lines) if re.fullmatch(r"\|( ?-+ ?\|)+", line)]
     assert not [head for head in heads if not all(cell.strip() for cell in head.strip("|").split("|"))]
-
-
-@pytest.mark.parametrize("folder", ["docs", "docs/decisions"])
-def test_every_page_is_in_the_index(folder: str) -> None:
-    index = (ROOT / folder / "README.md").read_text()
-    missing = [page.name for page in (ROOT / folder).glob("*.md") if page.name != "README.md" and f"({page.name})" not in index]
-    assert not missing

@@ -1,0 +1,35 @@
+"""Builds the pages as a site that needs no network: `make site` installs what this needs, and runs it.
+
+Usage: hack/website FOLDER [MERMAID]. The pages are copied to FOLDER/source with what the site adds to them, and the site is made in
+FOLDER/html. MERMAID is the script that draws the diagrams; without it the site shows their text. The exit status is 1 if a link leads
+nowhere.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from source_pages import copy_pages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    folder = Path(arguments[0]).resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    source, html = folder / "source", folder / "html"
+    copy_pages(ROOT, source)
+    (source / "_static").mkdir()
+    for script in [ROOT / "hack" / "website" / "diagrams.js", *map(Path, arguments[1:])]:
+        shutil.copy(script, source / "_static" / script.name)
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-c", str(ROOT / "hack" / "website")]
+    command += ["-D", f"html_static_path={source / '_static'}"]
+    status = subprocess.run([*command, "-d", str(folder / "trees"), str(source), str(html)], check=False).returncode
+    if status == 0:
+        shutil.copy(html / "README.html", html / "index.html")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
