@@ -35,7 +35,7 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 site: venv ## Build the pages as a site that needs no network: .cluster/website/html
 	@hack/website.sh
 
-growth-picture: venv ## Measure a growth with and without spec.prepare, and draw docs/growth.svg: five minutes
+growth-picture: venv ## Measure a growth with and without spec.prepare, and draw docs/use/growth.svg: five minutes
 	@$(PYTHON) hack/growth_picture.py
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
@@ -46,7 +46,7 @@ test: ## All checks and tests but the long ones: first the fast ones, then those
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-e2e
 
-test-all: ## What `make test` runs, then every long test (docs/long-tests.md)
+test-all: ## What `make test` runs, then every long test (docs/evidence/long-tests.md)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
@@ -59,7 +59,7 @@ test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pyte
 test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped where there is none (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m gpu tests/gpu tests/worker_image $(ARGS)
 
-gpu-pack: venv ## What measures changes of the group on a CUDA card, in a folder for a machine with torch and no network (docs/gpu.md)
+gpu-pack: venv ## What measures changes of the group on a CUDA card, in a folder for a machine with torch and no network (docs/use/gpu.md)
 	@PYTHONPATH=hack $(PYTHON) -m gpu.pack
 
 test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
@@ -72,7 +72,7 @@ test-variants: venv etcd install ## What `make test` shows once, in each variant
 	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal --ignore tests/plugin/page/browser tests/worker_image tests/local tests/examples tests/plugin
 	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
 
-test-browser: venv ## The page of `kubectl epj ui` in Chromium; skipped where that cannot be had (ARGS: for pytest; PICTURES=1: draw docs/page)
+test-browser: venv ## The page of `kubectl epj ui` in Chromium; skipped where that cannot be had (ARGS: for pytest; PICTURES=1: draw docs/use/page)
 	@hack/browser.sh
 	@PYTHONPATH=$$PYTHONPATH:.cluster/browser $(PYTHON) -m pytest -m long tests/plugin/page/browser $(ARGS)
 
@@ -130,7 +130,7 @@ version: venv ## Write VERSION=X.Y.Z, or X.Y.Z-dev, into every file that has the
 	@hack/version.sh "$(VERSION)"
 	@$(PYTHON) hack/reference
 
-release: venv ## A release of the last commit in dist/: VERSION=X.Y.Z REGISTRY=host/path [PUSH=1] (docs/releasing.md)
+release: venv ## A release of the last commit in dist/: VERSION=X.Y.Z REGISTRY=host/path [PUSH=1] (docs/internals/releasing.md)
 	@VERSION="$(VERSION)" REGISTRY="$(REGISTRY)" hack/release/release.sh
 
 clean: ## Remove all that was made (KEEP_CACHE=1: but for what is slow to make)

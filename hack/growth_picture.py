@@ -1,4 +1,4 @@
-"""Draws the steps of a training around a growth, with and without `spec.prepare`: docs/growth.svg.
+"""Draws the steps of a training around a growth, with and without `spec.prepare`: docs/use/growth.svg.
 
 .venv/bin/python hack/growth_picture.py          # the set-up of the script takes 60 s; five minutes
 .venv/bin/python hack/growth_picture.py 10 /tmp/growth.svg
@@ -94,7 +94,7 @@ def grow(set_up_seconds: float, *, prepare: bool) -> list[tuple[float, int]]:
 
 
 def main(set_up_seconds: str = "60", path: str = "") -> None:
-    target = Path(path) if path else Path(__file__).resolve().parents[1] / "docs" / "growth.svg"
+    target = Path(path) if path else Path(__file__).resolve().parents[1] / "docs" / "use" / "growth.svg"
     courses = {name: grow(float(set_up_seconds), prepare=name == PREPARED) for name in (BEFORE, PREPARED)}
     draw(courses, target)
     for name, steps in courses.items():

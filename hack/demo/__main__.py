@@ -55,7 +55,7 @@ def read_manifest(steps: int, name: str = "char-lm") -> dict[str, Any]:
 def local_manifest(steps: int) -> dict[str, Any]:
     """Returns the same job with a text that every system has."""
     manifest = read_manifest(steps)
-    manifest["spec"]["template"]["spec"]["containers"][0]["args"] += ["--text", str(ROOT / "docs")]
+    manifest["spec"]["template"]["spec"]["containers"][0]["args"] += ["--text", str(ROOT / "docs" / "use")]
     return manifest
 
 

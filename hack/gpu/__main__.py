@@ -4,7 +4,7 @@ Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loop
 are real; the rounds are declared as soon as a change is known, so that what a cluster needs to notice a loss is not in the figures. A pause
 is that of a member: from the begin of its last step in the old group to that of its first one in the new group.
 
-hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/gpu.md says more.
+hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/use/gpu.md says more.
 
     PYTHONPATH=.:hack:worker_image .venv/bin/python -m gpu --device cpu --parameters tiny
 

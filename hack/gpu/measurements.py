@@ -78,7 +78,7 @@ def prepared(options: Options, folder: Path) -> Iterator[Row]:
 
 
 def repaired(options: Options, folder: Path) -> Iterator[Row]:
-    """Loses a process again and again: the others should leave the group in their processes (docs/gpu.md)."""
+    """Loses a process again and again: the others should leave the group in their processes (docs/use/gpu.md)."""
     job = Rounds(folder, options, "in_process")
     with closing(job):
         job.begin("w0", "w1", "w2")

@@ -21,8 +21,8 @@ from frameworks import FRAMEWORKS, FrameworkRow
 from table import Counts, FrameworkOutcome, Row, count, with_framework_rows, with_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "compatibility.md"
-FRAMEWORKS_PAGE = ROOT / "docs" / "frameworks.md"
+PAGE = ROOT / "docs" / "evidence" / "compatibility.md"
+FRAMEWORKS_PAGE = ROOT / "docs" / "use" / "frameworks.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
 # The last patch of each; the newest is the lock file's.

@@ -29,12 +29,14 @@ def pages() -> dict[Path, str]:
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference-api.md": custom_resource.page(definition),
-        DOCS / "api-versions.md": field_table.page((DOCS / "api-versions.md").read_text(), definition),
-        DOCS / "metrics.md": metrics_page.page(),
-        DOCS / "architecture.md": packages.page((DOCS / "architecture.md").read_text()),
-        DOCS / "operations.md": silence_table.page((DOCS / "operations.md").read_text()),
-        **{DOCS / "screens" / name: picture for name, picture in screens.draw_screens().items()},
+        DOCS / "reference" / "api.md": custom_resource.page(definition),
+        DOCS / "reference" / "api-versions.md": field_table.page(
+            (DOCS / "reference" / "api-versions.md").read_text(), definition
+        ),
+        DOCS / "reference" / "metrics.md": metrics_page.page(),
+        DOCS / "internals" / "architecture.md": packages.page((DOCS / "internals" / "architecture.md").read_text()),
+        DOCS / "operate" / "operations.md": silence_table.page((DOCS / "operate" / "operations.md").read_text()),
+        **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""Each field of the API with what is promised of it, and when it may change in a job: the tables in docs/api-versions.md."""
+"""Each field of the API with what is promised of it, and when it may change in a job: the tables in docs/reference/api-versions.md."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -17,8 +17,8 @@ deleted they are removed. The chart's ServiceMonitor and PodMonitor set `honorLa
 dashboard show the namespace of the operator instead.
 
 **Jobs.** `metrics.perJob: true` in the chart adds the gauges `elastic_pytorch_job_*`, with the labels `namespace` and `job_name`,
-which disappear with the job. They can drive an autoscaler: [autoscaling.md](autoscaling.md#horizontalpodautoscaler) has a manifest for
-`elastic_pytorch_job_step_seconds`.
+which disappear with the job. They can drive an autoscaler: [autoscaling.md](../use/autoscaling.md#horizontalpodautoscaler)
+has a manifest for `elastic_pytorch_job_step_seconds`.
 
 ## Who may read them
 With `metrics.secure`, the default, a scrape needs a bearer token of a user who may `get` the nonResourceURL `/metrics`. The operator

@@ -1,4 +1,4 @@
-"""The operator's packages and what they import of each other, as a Mermaid flowchart in docs/architecture.md."""
+"""The operator's packages and what they import of each other, as a Mermaid flowchart in docs/internals/architecture.md."""
 
 from graphlib import TopologicalSorter
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/plugin.md from what a real cluster said (tests/plugin/recorded): terminals as SVG."""
+"""Draws the pictures of docs/use/plugin.md from what a real cluster said (tests/plugin/recorded): terminals as SVG."""
 
 import json
 import re

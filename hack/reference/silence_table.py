@@ -1,4 +1,4 @@
-"""How long workers that are not heard may be alive, as tables in docs/operations.md."""
+"""How long workers that are not heard may be alive, as tables in docs/operate/operations.md."""
 
 import math
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a release of the last commit in dist/, and pushes it on request: see docs/releasing.md.
+# Makes a release of the last commit in dist/, and pushes it on request: see docs/internals/releasing.md.
 #
 #   VERSION=0.3.0 REGISTRY=registry.example.com/ml hack/release/release.sh
 #

@@ -1,7 +1,7 @@
 """Replays losses and reclaimed nodes to one training in several jobs on the kind cluster, and says what share of the time each trains.
 
 The same events come at the same times to each job, one job after another. Times that can be shortened are: set-ups, checkpoints' intervals
-and the time between events. docs/benchmarks.md says how what was measured becomes the ratio at the real rate.
+and the time between events. docs/evidence/benchmarks.md says how what was measured becomes the ratio at the real rate.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from replay.player import TROUBLE, Player
 from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
-PAGE, DRAWING = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "trace.svg"
+PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "trace.svg"
 NAMESPACE_SECONDS = 60.0
 MOUNTS = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
 CAPTION = "![The effective training time ratio of each job, as bars: the first column of the tables below.](trace.svg)"
@@ -41,7 +41,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="a,b", type=_names(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}")
     parser.add_argument("--traces", metavar="a,b", type=_names(TRACES), default=list(TRACES), help=f"of {', '.join(TRACES)}")
     parser.add_argument("--report", action="store_true", help="only show the earlier results again")
-    parser.add_argument("--docs", action="store_true", help="only write the earlier results into docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="only write the earlier results into docs/evidence/benchmarks.md")
     return parser.parse_args(arguments)
 
 

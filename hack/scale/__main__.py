@@ -1,7 +1,7 @@
 """Measures what many jobs and workers cost the operator, on the kind cluster with the operator on it (`make scale` makes both).
 
 Fake nodes run the pods, and a load generator in the cluster speaks for their agents. A run creates jobs, waits until all train, is quiet
-for a while, loses pods one by one, and kills the leader while more pods are lost. docs/scale.md says more.
+for a while, loses pods one by one, and kills the leader while more pods are lost. docs/evidence/scale.md says more.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from scale.fake_nodes import PODS_PER_NODE, fake_nodes
 from scale.results import Result
 from scale.stage import Stage
 
-FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "scale.md", ROOT / "docs" / "scale"
+FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md", ROOT / "docs" / "evidence" / "scale"
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
 TROUBLE = (TimeoutError, ApiError, CommandFailed, RuntimeError, OSError, aiohttp.ClientError)
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -47,7 +47,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--values", default="", metavar="FILE", help="of the operator's chart, meanwhile (default: as it is)")
     parser.add_argument("--profile", action="store_true", help="of the leader by py-spy, while it is quiet; needs root")
     parser.add_argument(
-        "--docs", action="store_true", help="only keep what was measured in docs/scale, and write the tables of docs/scale.md"
+        "--docs",
+        action="store_true",
+        help="only keep what was measured in docs/evidence/scale, and write the tables of docs/evidence/scale.md",
     )
     return parser.parse_args(arguments)
 

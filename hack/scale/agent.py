@@ -1,4 +1,4 @@
-"""A simulated agent: it speaks docs/protocol.md as worker_image/elastic_pytorch/operator_link/stream_link.py does, for one pod."""
+"""A simulated agent for one pod. It speaks docs/internals/protocol.md, as elastic_pytorch/operator_link/stream_link.py does."""
 
 import asyncio
 import errno

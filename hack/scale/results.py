@@ -1,4 +1,4 @@
-"""What a run has measured, how it is kept, and the tables of docs/scale.md that are made of it."""
+"""What a run has measured, how it is kept, and the tables of docs/evidence/scale.md that are made of it."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

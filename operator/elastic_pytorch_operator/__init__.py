@@ -2,7 +2,7 @@
 
     informer, agents (observe) -> planning (decide: pure) -> reconcile (act)
 
-docs/architecture.md describes the packages; import-linter holds them in their layers.
+docs/internals/architecture.md describes the packages; import-linter holds them in their layers.
 """
 
 __version__ = "0.3.0-dev"

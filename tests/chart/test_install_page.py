@@ -1,4 +1,4 @@
-"""docs/install.md: its manifests are those that the operator's objects need, and its list of images is complete."""
+"""docs/operate/install.md: its manifests are those that the operator's objects need, and its list of images is complete."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from tests.documentation import blocks
 from tests.operator.builders import a_job, a_worker_pod
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "install.md"
+PAGE = ROOT / "docs" / "operate" / "install.md"
 
 
 def manifest(kind: str) -> Object:

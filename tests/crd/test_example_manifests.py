@@ -110,7 +110,7 @@ def test_example_for_gpus_leaves_processes_and_shared_memory_to_the_operator_and
     pod = a_worker_pod(job, 0)
     [training] = pod["spec"]["containers"]
     assert "/dev/shm" in [mount["mountPath"] for mount in training["volumeMounts"]]
-    assert "has run on one GPU in local mode (docs/gpu.md); this manifest has not been run on a cluster" in path.read_text()
+    assert "has run on one GPU in local mode (docs/use/gpu.md); this manifest has not been run on a cluster" in path.read_text()
     script = (ROOT / training["args"][0].removeprefix("/")).read_text()
     assert "torch.cuda.is_available()" in script
     assert "torch.cuda.set_device(" in script

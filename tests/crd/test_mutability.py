@@ -22,7 +22,7 @@ SUSPENDED_SINCE = (
     "oldSelf.spec.suspend && (!has(oldSelf.status) || !has(oldSelf.status.conditions) || "
     "oldSelf.status.conditions.exists(condition, condition.type == 'Suspended' && condition.status == 'True'))"
 )
-# A pod has these from its start, but the operator acts on the job's own: docs/api-versions.md names them.
+# A pod has these from its start, but the operator acts on the job's own: docs/reference/api-versions.md names them.
 ALSO_IN_PODS = {
     "minReplicas",
     "maxReplicas",
@@ -128,7 +128,7 @@ def test_what_pods_are_made_from_changes_only_while_there_are_none(name: str) ->
 
 
 def test_page_names_the_fields_that_pods_carry_as_well() -> None:
-    text = (ROOT / "docs" / "api-versions.md").read_text()
+    text = (ROOT / "docs" / "reference" / "api-versions.md").read_text()
     carry = text[text.index("Pods also carry") :].partition("\n\n")[0]
     assert {name for name in FIELDS if f"`{name}`" in carry} == ALSO_IN_PODS
 

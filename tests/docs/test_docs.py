@@ -20,7 +20,7 @@ PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CO
 SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
 
 # tests/e2e/client/test_docs_commands.py runs the `sh` blocks of these, in their order.
-RUN_ON_THE_CLUSTER = {"README.md", "docs/getting-started.md", "docs/operations.md"}
+RUN_ON_THE_CLUSTER = {"README.md", "docs/use/getting-started.md", "docs/operate/operations.md"}
 
 # Commands that pages show without a block of their own, by how they begin, and what runs the same.
 RUN_ELSEWHERE = {
@@ -101,7 +101,7 @@ def test_fields_in_the_text_exist(page: Path) -> None:
         assert field in known or field.startswith("spec.template.") or field.endswith(".py"), field
 
 
-@pytest.mark.parametrize("page", ["getting-started.md"])
+@pytest.mark.parametrize("page", ["use/getting-started.md"])
 def test_python_in_the_text_compiles(page: str) -> None:
     for block in (block for block in blocks(ROOT / "docs" / page) if block.language == "python"):
         compile(block.text, page, "exec")

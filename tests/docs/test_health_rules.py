@@ -1,4 +1,4 @@
-"""The health rule for Argo CD in docs/install.md: its Lua is run, where there is Lua (pip install lupa)."""
+"""The health rule for Argo CD in docs/operate/install.md: its Lua is run, where there is Lua (pip install lupa)."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import yaml
 from tests.documentation import blocks
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "install.md"
+PAGE = ROOT / "docs" / "operate" / "install.md"
 KEY = "resource.customizations.health.elasticpytorch.dev_ElasticPyTorchJob"
 
 

@@ -1,4 +1,4 @@
-"""The mistakes of docs/troubleshooting.md: each row repeats what a bad manifest expects, and tests/e2e/api gives that to an API server."""
+"""The mistakes of docs/use/troubleshooting.md: each row repeats what a bad manifest expects, which tests/e2e/api gives to an API server."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "troubleshooting.md"
+PAGE = ROOT / "docs" / "use" / "troubleshooting.md"
 HEADING = "## The API server refuses it\n"
 ROW = re.compile(r"^\| (?P<wrote>.+) \(\[file\]\((?P<file>\S+)\)\) \| `(?P<words>[^`]+)` \| (?P<instead>.+) \|$")
 COUNT = 25

@@ -1,11 +1,11 @@
-"""docs/security.md lists every permission of the operator: those of the roles that the chart makes, and no other."""
+"""docs/operate/security.md lists every permission of the operator: those of the roles that the chart makes, and no other."""
 
 import re
 
 from tests.chart.chart_rendering import needs_helm, render
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "operate" / "security.md"
 EVERYTHING = ("kueue.enabled=true", 'gangSchedulers=["Coscheduling","Volcano","Kai"]', 'watchNamespaces=["a"]')
 BY_KUBERNETES = "system:service-account-issuer-discovery"
 

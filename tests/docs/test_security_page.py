@@ -1,10 +1,10 @@
-"""docs/security.md names a test for each threat: they are there."""
+"""docs/operate/security.md names a test for each threat: they are there."""
 
 import re
 
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "operate" / "security.md"
 
 
 def test_each_threat_names_tests_that_are_there() -> None:

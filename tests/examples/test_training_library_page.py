@@ -8,7 +8,7 @@ import pytest
 
 from tests.paths import ROOT
 
-PAGE = (ROOT / "docs" / "training-library.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "training-library.md").read_text()
 EXAMPLE = ROOT / "examples" / "char-lm"
 
 

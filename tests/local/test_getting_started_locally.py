@@ -1,4 +1,4 @@
-"""The job of docs/getting-started.md on one machine: its script comes from a ConfigMap, as on a cluster."""
+"""The job of docs/use/getting-started.md on one machine: its script comes from a ConfigMap, as on a cluster."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.process
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))}
-PAGE = ROOT / "docs" / "getting-started.md"
+PAGE = ROOT / "docs" / "use" / "getting-started.md"
 
 
 def local(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":

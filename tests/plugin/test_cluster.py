@@ -217,14 +217,14 @@ def test_the_python_of_the_documentation(
     server: ApiServer, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    chapter = (ROOT / "docs" / "plugin.md").read_text().partition("## From Python")[2].partition("\n## ")[0]
+    chapter = (ROOT / "docs" / "use" / "plugin.md").read_text().partition("## From Python")[2].partition("\n## ")[0]
     code = textwrap.dedent("\n".join(line for line in chapter.splitlines() if line.startswith("    ")))
     complete = [{"type": "Complete", "status": "True"}]
     job = {"metadata": {"name": "my-job", "uid": "1"}, "status": {"state": "Complete", "conditions": complete}}
     server.answers["POST", JOBS] = [(201, json.dumps(job).encode())]
     server.answers["GET", f"{JOBS}/my-job"] = [(200, json.dumps(job).encode())]
     server.answers["DELETE", f"{JOBS}/my-job"] = [(200, b"{}")]
-    exec(compile(code, "docs/plugin.md", "exec"), {})
+    exec(compile(code, "docs/use/plugin.md", "exec"), {})
     assert capsys.readouterr().out == "Complete 0 None None\n"
     assert [method for method, *_ in server.asked] == ["POST", "GET", "DELETE"]
     assert server.asked[0][3]["spec"]["failurePolicy"] == {"maxFailures": 1}

@@ -22,7 +22,7 @@ from tests.plugin.drill.drilled_cluster import DrilledCluster
 from tests.plugin.plugin_console import FakeTime
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of, recorded
 
-DOCS = ROOT / "docs" / "plugin.md"
+DOCS = ROOT / "docs" / "use" / "plugin.md"
 COMMANDS = [line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")]
 CASES = ROOT / "tests" / "plugin" / "migration" / "cases"
 

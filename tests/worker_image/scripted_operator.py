@@ -1,4 +1,4 @@
-"""The operator's side of docs/protocol.md, under a test's control.
+"""The operator's side of docs/internals/protocol.md, under a test's control.
 
 A real HTTP server: agents find out who they are by their token, which is their name here, and are told only what the test declares.
 """

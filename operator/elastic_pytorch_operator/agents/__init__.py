@@ -1,1 +1,1 @@
-"""The operator's end of the talk with the agents (docs/protocol.md)."""
+"""The operator's end of the talk with the agents (docs/internals/protocol.md)."""

@@ -30,7 +30,7 @@ class MalformedHeartbeat(ValueError):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """A checked heartbeat; docs/protocol.md describes the fields. Not frozen, which would triple the time to make one."""
+    """A checked heartbeat; docs/internals/protocol.md describes the fields. Not frozen, which would triple the time to make one."""
 
     incarnation: str
     state: AgentState

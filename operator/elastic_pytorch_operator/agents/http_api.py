@@ -1,4 +1,4 @@
-"""The HTTP API for agents. docs/protocol.md is its contract."""
+"""The HTTP API for agents. docs/internals/protocol.md is its contract."""
 
 import asyncio
 import json

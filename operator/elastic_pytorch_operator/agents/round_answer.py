@@ -1,4 +1,4 @@
-"""A round as JSON, as agents get it (docs/protocol.md). Pure.
+"""A round as JSON, as agents get it (docs/internals/protocol.md). Pure.
 
 A thousand agents get a round at the same time. What is the same for all is encoded once, and each gets its own rank instead of a
 list of all members. So the bytes for all agents grow with the members, and not with their square.

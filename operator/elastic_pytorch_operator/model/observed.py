@@ -124,7 +124,7 @@ class Nodes(dict[str, NodeView]):
 
 
 class AgentState(StrEnum):
-    """What an agent reports that it is doing; docs/protocol.md describes each."""
+    """What an agent reports that it is doing; docs/internals/protocol.md describes each."""
 
     UNCHECKED = "unchecked"
     PREPARING = "preparing"

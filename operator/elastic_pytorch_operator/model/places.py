@@ -7,7 +7,7 @@ MAX_PLACES = 128  # of one pod that are compared
 
 
 class PlaceKind(StrEnum):
-    """What a process's main thread is in; docs/protocol.md describes each."""
+    """What a process's main thread is in; docs/internals/protocol.md describes each."""
 
     COLLECTIVE = "collective"
     DATA_LOADER = "dataLoader"

@@ -48,7 +48,9 @@ class JobCounts:
         histogram: Callable[[str, str, Sequence[str], Sequence[float]], Histogram],
     ) -> None:
         self._rounds = counter(
-            "elastic_pytorch_rounds_declared_total", "Rounds declared, by reason (docs/rounds.md).", ("namespace", "reason")
+            "elastic_pytorch_rounds_declared_total",
+            "Rounds declared, by reason (docs/internals/rounds.md).",
+            ("namespace", "reason"),
         )
         self._interruption = histogram(
             "elastic_pytorch_interruption_seconds",
@@ -58,8 +60,8 @@ class JobCounts:
         )
         self._phases = histogram(
             "elastic_pytorch_interruption_phase_seconds",
-            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/rounds.md). Phases that are not known are left out. "
-            f"{PREPARE} counts before a first round, too.",
+            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/internals/rounds.md). "
+            f"Phases that are not known are left out. {PREPARE} counts before a first round, too.",
             ("phase",),
             INTERRUPTION_BUCKETS,
         )

@@ -49,12 +49,12 @@ class JobGauges:
         )
         self._stragglers = gauge(
             "elastic_pytorch_stragglers",
-            "Ranks that are slow, so that the others wait for them: entries of status.stragglers (docs/observability.md).",
+            "Ranks that are slow, so that the others wait for them: entries of status.stragglers (docs/use/observability.md).",
             space,
         )
         self._left_out = gauge(
             "elastic_pytorch_left_out_nodes",
-            "Nodes that jobs leave out, because their checks before training failed twice (docs/preflight.md).",
+            "Nodes that jobs leave out, because their checks before training failed twice (docs/use/preflight.md).",
             space,
         )
         job, only = ("namespace", "job_name"), "With metrics.perJob only."

@@ -1,8 +1,8 @@
 """The operator's metrics: the names, labels and meanings of all but those of jobs, which are in `job_counts` and `job_gauges`.
 
 Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so that dashboards for operators
-know them. The number of series grows with the namespaces that have jobs, and with the jobs only on request. docs/metrics.md is made
-from these modules.
+know them. The number of series grows with the namespaces that have jobs, and with the jobs only on request. These modules are the source of
+docs/reference/metrics.md.
 """
 
 import threading
@@ -118,7 +118,7 @@ class Metrics:
     def _define_agents(self) -> None:
         self._agent_requests = self._counter(
             "elastic_pytorch_agent_requests_total",
-            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/protocol.md). The heartbeats and "
+            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/internals/protocol.md). The heartbeats and "
             "rounds of a stream are counted one by one.",
             ("request", "code"),
         )
@@ -126,7 +126,8 @@ class Metrics:
             "elastic_pytorch_agents_connected", "Agents that sent a heartbeat within the last ten seconds."
         )
         self._streams = self._gauge(
-            "elastic_pytorch_agent_streams_open", "Open streams: agents that hear of the next round (docs/protocol.md)."
+            "elastic_pytorch_agent_streams_open",
+            "Open streams: agents that hear of the next round (docs/internals/protocol.md).",
         )
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",

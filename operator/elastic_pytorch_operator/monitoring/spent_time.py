@@ -23,7 +23,7 @@ class SpentTime:
         labels = ("namespace", "activity")
         self._seconds = counter(
             "elastic_pytorch_spent_seconds_total",
-            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} (docs/goodput.md).",
+            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} (docs/use/goodput.md).",
             labels,
         )
         self._process_seconds = counter(

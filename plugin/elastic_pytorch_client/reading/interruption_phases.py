@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-# As the operator writes them, in their order (docs/rounds.md).
+# As the operator writes them, in their order (docs/internals/rounds.md).
 DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
     *("detection", "stop", "wait", "prepare", "start", "init", "firstStep"),
 )

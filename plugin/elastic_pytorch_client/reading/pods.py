@@ -117,7 +117,7 @@ def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
         said += (
             ", as Kueue queues this pod by itself: the namespace has a LocalQueue named `default`, or Kueue manages all pods"
         )
-        do += "\nTo queue the job as a whole, configure Kueue as docs/kueue.md says, or give the LocalQueue another name."
+        do += "\nTo queue the job as a whole, configure Kueue as docs/use/kueue.md says, or give the LocalQueue another name."
     return PodTrouble(name, "gated", said, do)
 
 

@@ -12,7 +12,7 @@ from tests.chart.monitoring.promql import grouped_by, problems_of
 from tests.paths import ROOT
 
 ALERTS: list[dict[str, Any]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
-RUNBOOKS = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOKS = (ROOT / "docs" / "operate" / "operations.md").read_text()
 NAMES = [alert["alert"] for alert in ALERTS]
 ENABLED = "metrics.prometheusRule.enabled=true"
 
@@ -81,7 +81,7 @@ def test_alerts_point_to_their_runbooks() -> None:
     assert not [rule["expr"] for rule in found.values() if "$threshold" in rule["expr"]]
     assert "{{ $labels.namespace }}" in found["ElasticPyTorchJobsWait"]["annotations"]["summary"]
     for name, rule in found.items():
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/operate/operations.md#{name.lower()}"
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/epj#{name.lower()}"
 
 

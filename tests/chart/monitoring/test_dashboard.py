@@ -38,7 +38,7 @@ def test_panels_link_to_the_runbook_where_it_can_be_read() -> None:
     url = "https://wiki.example.com/epj"
     settings = ("metrics.dashboard.enabled=true", f'metrics.prometheusRule.runbook="{url}"')
     text = only(render(*settings), "ConfigMap", "elastic-pytorch-operator-dashboard")["data"]["elastic-pytorch.json"]
-    assert json.loads(text) == json.loads(json.dumps(DASHBOARD).replace("docs/operations.md", url))
+    assert json.loads(text) == json.loads(json.dumps(DASHBOARD).replace("docs/operate/operations.md", url))
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))

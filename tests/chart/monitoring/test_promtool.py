@@ -41,7 +41,7 @@ def cases() -> dict[str, Any]:
     for test in found["tests"]:
         for rule in test["alert_rule_test"]:
             for alert in rule.get("exp_alerts", ()):
-                alert["exp_annotations"]["runbook"] = f"docs/operations.md#{rule['alertname'].lower()}"
+                alert["exp_annotations"]["runbook"] = f"docs/operate/operations.md#{rule['alertname'].lower()}"
     return found
 
 

@@ -1,4 +1,4 @@
-"""A job in a namespace that forbids all connections but those that docs/install.md names, with a quota that it just fits into.
+"""A job in a namespace that forbids all connections but those that docs/operate/install.md names, with a quota that it just fits into.
 
 A network that does not enforce NetworkPolicies lets everything through: then only the quota says something here.
 """
@@ -33,7 +33,9 @@ QUOTA = {
 
 
 def policies_of_the_page() -> list[dict[str, Any]]:
-    found = [yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / "install.md") if block.language == "yaml"]
+    found = [
+        yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / "operate" / "install.md") if block.language == "yaml"
+    ]
     return [manifest for manifest in found if manifest["kind"] == "NetworkPolicy"]
 
 

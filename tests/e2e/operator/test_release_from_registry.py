@@ -1,4 +1,4 @@
-"""A release of this checkout as its users have it: a registry, a folder of files, and the commands of docs/install.md."""
+"""A release of this checkout as its users have it: a registry, a folder of files, and the commands of docs/operate/install.md."""
 
 import json
 import os
@@ -142,13 +142,15 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
     install(user)
     assert running_images(OPERATOR_NAMESPACE, OPERATORS) == {digests(dist)[NAME]}
 
-    user.does(block("install.md", "pipx install elastic_pytorch_client-"))
+    user.does(block("operate/install.md", "pipx install elastic_pytorch_client-"))
     assert user.does("python -c 'import elastic_pytorch; print(elastic_pytorch.__file__)'").startswith(str(user.home))
     user.does(f"kubectl config set-context --current --namespace={namespace}")
 
     image = f"{user.registry}/first:1"
     build_training_image(user, image)
-    manifest = block("getting-started.md", "apiVersion: elasticpytorch.dev").replace("/scripts/train.py", "/training/train.py")
+    manifest = block("use/getting-started.md", "apiVersion: elasticpytorch.dev").replace(
+        "/scripts/train.py", "/training/train.py"
+    )
     manifest = re.sub(r"image: .*", f"image: {image}", manifest).partition("          volumeMounts:")[0]
     # The agent of the operator's release, and then the one that the wheel has put into the image.
     for number, agent in enumerate(({"elastic-pytorch-agent"}, set())):
@@ -165,15 +167,15 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
 
 
 def install(user: User) -> None:
-    user.does(block("install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
+    user.does(block("operate/install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
 
 
 def build_training_image(user: User, image: str) -> None:
-    """Builds the image of docs/install.md with the script of docs/getting-started.md, and puts it into the registry."""
-    script = next(each.text for each in blocks(ROOT / "docs" / "getting-started.md") if each.file == "train.py")
+    """Builds the image of docs/operate/install.md with the script of docs/use/getting-started.md, and puts it into the registry."""
+    script = next(each.text for each in blocks(ROOT / "docs" / "use" / "getting-started.md") if each.file == "train.py")
     (user.home / "train.py").write_text(script)
     (user.home / "torch.Dockerfile").write_text(TORCH_DOCKERFILE)
-    dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block("install.md", "FROM "))
+    dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block("operate/install.md", "FROM "))
     (user.home / "Dockerfile").write_text(user.filled_in(dockerfile))
     try:
         user.does(f"docker build --tag {TORCH_IMAGE} - <torch.Dockerfile && docker build --tag {image} .")
@@ -196,7 +198,9 @@ def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(
         assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
 
     path, former = f"charts/{NAME}", operators()
-    upgrade = block("install.md", f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
+    upgrade = block("operate/install.md", f"helm upgrade {NAME} {path}").replace(
+        path, f"oci://REGISTRY/{path} --version VERSION"
+    )
     user.does(f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http")
     goes_on_without(former)
 

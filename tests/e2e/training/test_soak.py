@@ -1,4 +1,4 @@
-"""Faults at random, to jobs of all sorts at once: three minutes with a seed; docs/reliability.md tells of longer runs."""
+"""Faults at random, to jobs of all sorts at once: three minutes with a seed; docs/evidence/reliability.md tells of longer runs."""
 
 import os
 import subprocess

@@ -126,7 +126,7 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
 def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
 ) -> None:
-    """What docs/transformers.md compares with: the same changes, with a checkpoint every five steps."""
+    """What docs/use/transformers.md compares with: the same changes, with a checkpoint every five steps."""
     start(agents, operator, 4, "--stock", "--folder", tmp_path / "output")
     operator.declare("w0", "w1", "w2")
     until_step(events, 7, 3)

@@ -57,7 +57,7 @@ def test_row_says_what_has_failed_and_what_was_left_out() -> None:
 
 
 def test_page_of_the_documentation_has_the_table() -> None:
-    text = (ROOT / "docs" / "compatibility.md").read_text()
+    text = (ROOT / "docs" / "evidence" / "compatibility.md").read_text()
     assert with_rows(text, []) == text
 
 
@@ -75,12 +75,12 @@ def test_rows_of_frameworks_are_replaced_by_their_names() -> None:
 
 
 def test_page_on_frameworks_has_their_table() -> None:
-    text = (ROOT / "docs" / "frameworks.md").read_text()
+    text = (ROOT / "docs" / "use" / "frameworks.md").read_text()
     assert with_framework_rows(text, []) == text
 
 
 def test_agent_names_the_oldest_and_the_newest_release_of_the_table() -> None:
-    text = (ROOT / "docs" / "compatibility.md").read_text()
+    text = (ROOT / "docs" / "evidence" / "compatibility.md").read_text()
     releases = sorted((int(major), int(minor)) for major, minor in re.findall(r"^\| (\d+)\.(\d+)\.\d+\+", text, re.MULTILINE))
     assert " to ".join(f"{major}.{minor}" for major, minor in (releases[0], releases[-1])) == TESTED
 

@@ -16,7 +16,9 @@ WORDS = {name: value for name, value in CONSTANTS.items() if re.fullmatch(r"([A-
 
 def table_under(heading: str) -> dict[str, list[str]]:
     """The cells of a table of the page, row by row, by the name in the first one."""
-    section = (ROOT / "docs" / "conditions.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "reference" / "conditions.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    )
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
     assert len(rows) == len({row[0] for row in rows})
     return {row[0].strip("`"): row[1:] for row in rows}

@@ -1,4 +1,4 @@
-"""The tables of docs/api-versions.md: every field, with its level, and when it may change."""
+"""The tables of docs/reference/api-versions.md: every field, with its level, and when it may change."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from field_table import BEGIN, END, fields, page
 from tests.job_schema import CRD
 from tests.paths import ROOT
 
-PAGE = (ROOT / "docs" / "api-versions.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "api-versions.md").read_text()
 ROWS = [
     row.strip("| ").split(" | ") for row in PAGE.partition(BEGIN)[2].partition(END)[0].splitlines() if row.startswith("| `")
 ]

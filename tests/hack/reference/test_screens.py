@@ -6,7 +6,7 @@ from screens import draw_screens
 
 from tests.paths import ROOT
 
-PAGE = (ROOT / "docs" / "plugin.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "plugin.md").read_text()
 
 
 def test_each_screen_of_the_documentation_is_drawn() -> None:

@@ -46,8 +46,8 @@ def test_no_other_file_repeats_it() -> None:
         "Dockerfile",
         "worker_image/Dockerfile",
         "worker_image/agent.Dockerfile",
-        "docs/install.md",
-        "docs/getting-started.md",
+        "docs/operate/install.md",
+        "docs/use/getting-started.md",
     )
     assert not [file for file in files if VERSION in (ROOT / file).read_text()]
 

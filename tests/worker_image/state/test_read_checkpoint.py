@@ -221,7 +221,7 @@ def test_a_torch_that_would_wait_for_the_group_is_refused_in_one() -> None:
 def test_the_export_of_the_documentation(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.torch", reason="needs safetensors")
     model = train(tmp_path / "checkpoints", 2)
-    [example] = [each.text for each in blocks(ROOT / "docs" / "training-library.md") if "elastic.load(" in each.text]
+    [example] = [each.text for each in blocks(ROOT / "docs" / "use" / "training-library.md") if "elastic.load(" in each.text]
     names: dict[str, Any] = {
         "elastic": elastic,
         "torch": torch,

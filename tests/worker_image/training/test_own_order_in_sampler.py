@@ -337,7 +337,7 @@ def written(name: str) -> ElasticSampler:
     names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4, "budget": 64}
     names["lengths"] = torch.arange(1, 41) % 17 + 1
     names["dataset"] = range(40)
-    for block in blocks(ROOT / "docs" / "training-library.md"):
+    for block in blocks(ROOT / "docs" / "use" / "training-library.md"):
         if block.language == "python" and "ElasticSampler(" in block.text:
             exec(block.text, names)
             if f"def {name}(" in block.text:

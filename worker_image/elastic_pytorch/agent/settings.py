@@ -1,4 +1,4 @@
-"""The environment variables by which the operator configures an agent (docs/protocol.md), and how long it waits by them."""
+"""The environment variables by which the operator configures an agent (docs/internals/protocol.md), and how long it waits by them."""
 
 import os
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from elastic_pytorch.agent.settings import SettingsError
 from elastic_pytorch.log import logger
 
-TESTED = "2.4 to 2.15"  # docs/compatibility.md
+TESTED = "2.4 to 2.15"  # docs/evidence/compatibility.md
 
 # By module. An attribute follows the class that has it, or whose methods set it.
 AGENT: Mapping[str, Sequence[str]] = {

@@ -1,1 +1,1 @@
-"""The agent's end of the protocol with the operator (docs/protocol.md)."""
+"""The agent's end of the protocol with the operator (docs/internals/protocol.md)."""

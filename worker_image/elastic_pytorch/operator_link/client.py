@@ -1,4 +1,4 @@
-"""What an agent reports to the operator, and what the operator has told it (docs/protocol.md).
+"""What an agent reports to the operator, and what the operator has told it (docs/internals/protocol.md).
 
 The main thread only reads what is known, and never waits for the operator: the thread that `start_link` starts talks to it.
 """
@@ -52,7 +52,7 @@ class NodeCheck:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As heartbeats have it (docs/protocol.md)."""
+        """As heartbeats have it (docs/internals/protocol.md)."""
         if not self.number:
             return {"number": 0}
         return {
@@ -78,7 +78,7 @@ class NotedPlaces:
     places: Sequence[Mapping[str, str]]
 
     def to_json(self, round_number: int) -> dict[str, Any] | None:
-        """As heartbeats of a round have it (docs/protocol.md)."""
+        """As heartbeats of a round have it (docs/internals/protocol.md)."""
         if round_number != self.round:
             return None
         return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
@@ -213,7 +213,7 @@ class OperatorClient:
             round_number: that the heartbeat reported.
 
         Raises:
-            RoundError: it is not what docs/protocol.md describes.
+            RoundError: it is not what docs/internals/protocol.md describes.
         """
         if not isinstance(answer, dict):
             raise RoundError("the answer is not an object")

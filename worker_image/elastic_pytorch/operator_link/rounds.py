@@ -1,4 +1,4 @@
-"""Rounds, as the operator declares them (docs/protocol.md).
+"""Rounds, as the operator declares them (docs/internals/protocol.md).
 
 What comes from the network is checked here, once: code that uses a `Round` may rely on its types and limits.
 """
@@ -82,7 +82,7 @@ def parse_round(answer: object) -> Round:
     """Reads a round that the operator has sent.
 
     Raises:
-        RoundError: it is not what docs/protocol.md describes.
+        RoundError: it is not what docs/internals/protocol.md describes.
     """
     fields = _mapping(answer, "the round")
     size = integer(fields.get("size"), "size", 0, MAX_MEMBERS)

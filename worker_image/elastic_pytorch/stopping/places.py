@@ -67,7 +67,7 @@ class Place:
     frame: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """As heartbeats have it (docs/protocol.md)."""
+        """As heartbeats have it (docs/internals/protocol.md)."""
         return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
 
 

@@ -287,7 +287,7 @@ def _check_release() -> None:
     if missing:
         raise RuntimeError(
             f"transformers {transformers.__version__} is not supported: its Trainer has no {', '.join(missing)}. Use {OLDEST} "
-            "or newer, up to the newest that docs/transformers.md names"
+            "or newer, up to the newest that docs/use/transformers.md names"
         )
 
 

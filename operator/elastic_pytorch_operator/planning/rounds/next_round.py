@@ -1,6 +1,6 @@
 """Which workers are in the next round, and whether it is time for one.
 
-The rules (docs/rounds.md describes them in full):
+The rules (docs/internals/rounds.md describes them in full):
 
 - **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
 - **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has reported since or is

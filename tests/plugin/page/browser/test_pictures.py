@@ -67,5 +67,5 @@ def test_pictures(browser: Any, tmp_path: Path) -> None:
                         "nothing is wider than the window"
                     )
                     if os.environ.get("PICTURES") and picture.stem in IN_DOCS:
-                        (ROOT / "docs" / "page").mkdir(exist_ok=True)
-                        (ROOT / "docs" / "page" / picture.name).write_bytes(picture.read_bytes())
+                        (ROOT / "docs" / "use" / "page").mkdir(exist_ok=True)
+                        (ROOT / "docs" / "use" / "page" / picture.name).write_bytes(picture.read_bytes())
