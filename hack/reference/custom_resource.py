@@ -7,6 +7,7 @@ Schema = Mapping[str, Any]
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
+This page is for people who write jobs.
 Made from `crds/elasticpytorchjobs.yaml` by `make docs`; `kubectl explain epj.spec --recursive` shows the same. `{api}`, kind `{kind}`,
 short name `{short}`.
 

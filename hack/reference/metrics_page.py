@@ -4,6 +4,7 @@ from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 HEAD = """# Metrics
 
+This page is for people who write queries, dashboards and alerts.
 Made from `operator/elastic_pytorch_operator/monitoring/` by `make docs`. Each replica serves them in Prometheus' text format at
 `https://…:8444/metrics`, together with `process_*` metrics. They are rendered at most once in five seconds: scrapes in between get the
 same values.

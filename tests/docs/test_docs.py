@@ -112,3 +112,13 @@ def test_every_column_of_a_table_has_a_heading(page: Path) -> None:
     lines = page.read_text().splitlines()
     heads = [above for above, line in pairwise(lines) if re.fullmatch(r"\|( ?-+ ?\|)+", line)]
     assert not [head for head in heads if not all(cell.strip() for cell in head.strip("|").split("|"))]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*/*.md")), ids=name_of)
+def test_page_begins_with_for_whom_it_is(page: Path) -> None:
+    assert re.match(r"# .+\n+This page is for .+", page.read_text()), "say it in the first sentence"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_installs_a_name_that_this_project_has_not_published(page: Path) -> None:
+    assert not re.search(r"(pip|pipx) install ['\"]?elastic-pytorch", page.read_text()), "install it from a file or a folder"

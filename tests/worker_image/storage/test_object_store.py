@@ -363,7 +363,7 @@ def test_without_the_library_the_command_is_named() -> None:
         "except ImportError as error: print(error)\n"
     )
     told = subprocess_output(code)
-    assert "pip install 'elastic-pytorch[object-storage]'" in told
+    assert "pip install obstore" in told
 
 
 def test_a_write_and_a_read_take_a_bounded_memory(bucket: Bucket) -> None:

@@ -41,8 +41,7 @@ def obstore() -> Any:
         import obstore.store  # noqa: PLC0415
     except ImportError as error:
         raise ImportError(
-            "checkpoints in object storage need the library obstore in the image of the workers: "
-            f"pip install 'elastic-pytorch[object-storage]' ({error})"
+            f"checkpoints in object storage need the library obstore in the image of the workers: pip install obstore ({error})"
         ) from error
     return obstore
 
