@@ -26,7 +26,7 @@ from replay.player import TROUBLE, Player
 from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
-PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "trace.svg"
+PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "evidence" / "trace.svg"
 NAMESPACE_SECONDS = 60.0
 MOUNTS = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
 CAPTION = "![The effective training time ratio of each job, as bars: the first column of the tables below.](trace.svg)"
