@@ -9,13 +9,14 @@ stored, and every few seconds one for the newest of URL that can be read through
 import json
 import os
 import random
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it when it is imported
 
@@ -52,7 +53,7 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
         start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))])
         return [SLOW_DOWN]
     if fault == "cut-connections" and random.random() < 0.5:
-        raise ConnectionAbortedError("before anything is done")
+        cut(environ)
     statuses = []
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
@@ -63,9 +64,14 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
     version = version_of(environ["PATH_INFO"].rpartition("/")[2])
     if environ["REQUEST_METHOD"] == "PUT" and version is not None and statuses[-1].startswith("200"):
         note("stored", time.time(), version)
-    if fault:
-        raise ConnectionAbortedError("what was asked for is done, and the client does not hear of it")
+    if fault:  # what was asked for is done, and the client does not hear of it
+        cut(environ)
     return [body]
+
+
+def cut(environ: dict[str, Any]) -> NoReturn:
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)  # after an exception alone, the connection stays open
+    raise ConnectionAbortedError
 
 
 def read_through() -> None:

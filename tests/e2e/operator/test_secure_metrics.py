@@ -12,7 +12,7 @@ from tests.e2e.job_under_test import run_kubectl
 from tests.e2e.release import NAME, operators, restored, upgrade
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
 HOST = f"{NAME}.{OPERATOR_NAMESPACE}.svc"
 READER = "metrics-test"

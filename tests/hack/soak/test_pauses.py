@@ -46,11 +46,12 @@ def test_each_figure_of_each_job_is_compared() -> None:
 
 
 def test_only_runs_of_the_same_jobs_and_faults_are_compared(tmp_path_factory: pytest.TempPathFactory) -> None:
-    acts = plan.draw(7, 120, plan.SETTLED)
+    faults = plan.made_to(["plain"], plan.SETTLED)
+    acts = plan.draw(7, 120, faults)
     earlier = json.loads(json.dumps({"jobs": ["plain"], "acts": plan.to_json(acts), "pauses": {}}))
     assert same_run(earlier, ["plain"], acts)
     assert not same_run(earlier, ["plain", "library"], acts)
-    assert not same_run(earlier, ["plain"], plan.draw(8, 120, plan.SETTLED))
+    assert not same_run(earlier, ["plain"], plan.draw(8, 120, faults))
     assert not same_run({**earlier, "pauses": {}} | {"acts": []}, ["plain"], acts)
     assert not same_run({name: earlier[name] for name in ("jobs", "acts")}, ["plain"], acts), "a report without pauses"
     file = tmp_path_factory.mktemp("soak") / "earlier.json"

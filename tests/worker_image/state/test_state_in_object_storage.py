@@ -77,6 +77,7 @@ def test_a_bucket_that_cannot_be_read_is_no_beginning(bucket: Bucket) -> None:
     state.close()
 
 
+@pytest.mark.long
 def test_storage_without_conditional_writes_is_refused(bucket: Bucket) -> None:
     bucket.proxy.fault = lambda request: s3_error(501, "NotImplemented") if "if-none-match" in request.headers else None
     with pytest.raises(RuntimeError, match="use storage that does, or a folder"):
