@@ -14,6 +14,7 @@ from itertools import groupby, product
 from pathlib import Path
 
 from measure.api import Api, remove_namespace
+from measure.command_line import names_of, new_console
 from measure.commands import Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
 from measure.watcher import Watcher, background
@@ -33,7 +34,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="hack/bench", description=__doc__, formatter_class=formatter)
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
-    parser.add_argument("--only", metavar="a,b", type=_names, default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
+    kinds = f"of {', '.join(SCENARIOS)}"
+    parser.add_argument("--only", metavar="a,b", type=names_of(SCENARIOS, "kind"), default=list(SCENARIOS), help=kinds)
     parser.add_argument("--keep", action="store_true", help="keep the earlier results of the kinds that are not measured now")
     parser.add_argument(
         "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
@@ -63,12 +65,6 @@ def _kind(options: argparse.Namespace) -> str:
     if options.set_up_seconds:
         return "set-up"
     return "library" if options.library else "plain"
-
-
-def _names(text: str) -> list[str]:
-    if unknown := [name for name in text.split(",") if name not in SCENARIOS]:
-        raise argparse.ArgumentTypeError(f"no such kind: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
-    return [name for name in SCENARIOS if name in text.split(",")]
 
 
 def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
@@ -111,7 +107,7 @@ async def measure(console: Console, options: argparse.Namespace, file: Path) -> 
 
 async def main() -> int:
     options = parse_options()
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = new_console()
     if not options.report and not KUBECONFIG.exists():
         console.print("There is no cluster here yet: `make bench` makes one, with the operator in it.", highlight=False)
         return 2

@@ -11,26 +11,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from measure.api import Api, remove_namespace
+from measure.command_line import names_of, new_console
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, FILES, KUBECONFIG, KUBECTL, ROOT
-from rich.console import Console
+from measure.recorded_job import make_folder, remove_folder, scripts
 
 from replay import picture, report, run
-from replay.jobs import JOBS, scripts
+from replay.jobs import JOBS, SCRIPTS
 from replay.player import TROUBLE, Player
 from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
 PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "evidence" / "trace.svg"
 NAMESPACE_SECONDS = 60.0
-MOUNTS = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
 CAPTION = "![The effective training time ratio of each job, as bars: the first column of the tables below.](trace.svg)"
-console = Console(width=None if sys.stdout.isatty() else 160)
+console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -38,30 +36,15 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hack/replay", description=__doc__, formatter_class=formatter)
     parser.add_argument("--minutes", type=float, default=1.75, help="of each trace, for each job (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the traces (default: %(default)s)")
-    parser.add_argument("--only", metavar="a,b", type=_names(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}")
-    parser.add_argument("--traces", metavar="a,b", type=_names(TRACES), default=list(TRACES), help=f"of {', '.join(TRACES)}")
+    parser.add_argument("--only", metavar="a,b", type=names_of(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}")
+    parser.add_argument("--traces", metavar="a,b", type=names_of(TRACES), default=list(TRACES), help=f"of {', '.join(TRACES)}")
     parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     parser.add_argument("--docs", action="store_true", help="only write the earlier results into docs/evidence/benchmarks.md")
     return parser.parse_args(arguments)
 
 
-def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        if unknown := [name for name in text.split(",") if name not in known]:
-            raise argparse.ArgumentTypeError(f"no such name: {', '.join(unknown)}; there are {', '.join(known)}")
-        return [name for name in known if name in text.split(",")]
-
-    return parse
-
-
 def say(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def open_to_all(folder: Path) -> None:
-    """Makes a folder that pods of any user may write to."""
-    folder.mkdir()
-    folder.chmod(0o777)
 
 
 def commit_of_checkout() -> str:
@@ -74,12 +57,11 @@ async def measure(options: argparse.Namespace, commit: str) -> None:
     namespace, commands = f"trace-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
-        folder = Path((await commands.docker("inspect", "--format", MOUNTS, CONTROL_PLANE)).strip(), namespace)
-        open_to_all(folder)
-        stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
+        folder = await make_folder(commands, namespace)
+        stack.push_async_callback(remove_folder, commands, namespace)
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         stack.push_async_callback(remove_namespace, api, namespace, NAMESPACE_SECONDS)
-        await api.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", scripts())
+        await api.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", scripts(SCRIPTS))
         player = Player(api, commands, folder, sorted(node for node in found if node != CONTROL_PLANE), say)
         await player.heal()  # an earlier run may have been killed
         for trace in (TRACES[name] for name in options.traces):

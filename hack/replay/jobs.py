@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-from elastic_pytorch_client import names
-from measure.kind_cluster import ROOT
+from measure.recorded_job import recorded_job
 
 from replay.traces import CHECKPOINT_SECONDS, SET_UP_SECONDS
 
@@ -63,12 +61,6 @@ JOBS = {
 }
 
 
-def scripts() -> dict[str, Any]:
-    """The ConfigMap that all pods take their scripts from."""
-    files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in SCRIPTS}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
-
-
 def arguments(job: Job, factor: float) -> Iterator[str]:
     """The script and its options, with all times that can be compressed divided by a factor."""
     yield from ("/scripts/train.py", "--how", job.how, "--size", str(SIZE), "--step-seconds", str(STEP_SECONDS))
@@ -84,12 +76,9 @@ def manifest(job: Job, factor: float, folder: str) -> dict[str, Any]:
         factor: how much faster than in reality things happen.
         folder: below /shared, which all nodes have.
     """
-    example = "stock-c10d/job.yaml" if job.stock or not job.operated else "all-reduce/elastic.yaml"
-    made: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
-    made["metadata"] = {"name": job.name}
-    spec, pod = made["spec"], made["spec"]["template"]["spec"]
-    for field in ("sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy", "minReplicas", "maxReplicas"):
-        del spec[field]
+    made = recorded_job(job.name, folder, list(arguments(job, factor)), stock=job.stock or not job.operated)
+    spec = made["spec"]
+    del spec["minReplicas"], spec["maxReplicas"]
     spec["replicas"] = SIZE
     if job.spares:
         spec["spares"] = job.spares
@@ -99,17 +88,4 @@ def manifest(job: Job, factor: float, folder: str) -> dict[str, Any]:
         spec["prepare"] = {}
     if job.stock:
         spec["failurePolicy"] = {"maxFailures": MAX_FAILURES}
-    pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"][names.LABEL_JOB_NAME] = job.name
-    pod["volumes"] += [
-        {"name": "checkpoints", "hostPath": {"path": f"/shared/{folder}"}},
-        {"name": "scripts", "configMap": {"name": "scripts"}},
-    ]
-    container = pod["containers"][0]
-    container["args"] = list(arguments(job, factor))
-    container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})
-    container["env"] = [
-        {"name": "OMP_NUM_THREADS", "value": "1"},
-        {"name": "EVENTS", "value": f"/checkpoints/{job.name}.jsonl"},
-        {"name": "WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-    ]
     return made

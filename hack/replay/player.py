@@ -13,6 +13,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.api import Api, ApiError, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
+from measure.recorded_job import open_to_all
 from measure.watcher import BROKEN, background
 
 from replay.jobs import SIZE, Job, manifest
@@ -50,8 +51,7 @@ class Player:
         factor = compression(trace, seconds)
         file = self._folder / f"{job.name}.jsonl"
         file.unlink(missing_ok=True)
-        (self._folder / job.name).mkdir(exist_ok=True)
-        (self._folder / job.name).chmod(0o777)
+        open_to_all(self._folder / job.name, exist_ok=True)
         began, made, error = time.time(), list[Made](), ""
         try:
             async with self._training(job, factor):

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 import aiohttp
 from kubernetes import config
 from measure.api import Api, ApiError
+from measure.command_line import new_console
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
-from rich.console import Console
 
 from scale import results
 from scale.course import run
@@ -28,7 +28,7 @@ from scale.stage import Stage
 FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md", ROOT / "docs" / "evidence" / "scale"
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
 TROUBLE = (TimeoutError, ApiError, CommandFailed, RuntimeError, OSError, aiohttp.ClientError)
-console = Console(width=None if sys.stdout.isatty() else 160)
+console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:

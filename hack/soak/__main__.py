@@ -9,10 +9,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 
+from measure.command_line import names_of, new_console
 from measure.kind_cluster import FILES, KUBECONFIG, ROOT
-from rich.console import Console
 
 from soak import pauses, plan, report
 from soak.jobs import SORTS, USUAL
@@ -33,7 +32,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10, help="of faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is random (default: the time)")
     jobs = f"of {', '.join(SORTS)} (default: {', '.join(USUAL)})"
-    parser.add_argument("--jobs", metavar="a,b", type=_names(SORTS), default=list(USUAL), help=jobs)
+    parser.add_argument("--jobs", metavar="a,b", type=names_of(SORTS), default=list(USUAL), help=jobs)
     kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
     parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
     parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
@@ -57,21 +56,12 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _kinds(text: str) -> list[str]:
-    return list(SETTLED) if text == SETTLED_ALIAS else _names(KINDS)(text)
-
-
-def _names(known: Mapping[str, object]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        if unknown := [name for name in text.split(",") if name not in known]:
-            raise argparse.ArgumentTypeError(f"no such name: {', '.join(unknown)}; there are {', '.join(known)}")
-        return [name for name in known if name in text.split(",")]
-
-    return parse
+    return list(SETTLED) if text == SETTLED_ALIAS else names_of(KINDS)(text)
 
 
 async def main(options: argparse.Namespace) -> int:
     """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = new_console(highlight=False)
     began = time.time()
 
     def say(text: str) -> None:

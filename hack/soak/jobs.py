@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-from measure.kind_cluster import ROOT
 from measure.object_storage import keep_in_bucket
+from measure.recorded_job import recorded_job
 
 from soak.bucket import url_of
 from soak.checks.training import Expected
@@ -143,12 +142,6 @@ def expected(sort: Sort, seconds: float) -> Expected:
     return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, unit=sort.unit, **counted)
 
 
-def scripts() -> dict[str, Any]:
-    """The ConfigMap that jobs take their scripts from."""
-    files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in SCRIPTS}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
-
-
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     """The job, which trains for about some seconds.
 
@@ -157,11 +150,8 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
         seconds: that faults are made for.
         folder: below /shared, which all nodes have.
     """
-    example = "stock-c10d/job.yaml" if sort.stock else "all-reduce/elastic.yaml"
-    job: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
-    job["metadata"] = {"name": sort.name}
+    job = recorded_job(sort.name, folder, list(arguments(sort, seconds)), stock=sort.stock)
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
-    del spec["sharedVolumeClaims"], spec["sharedVolumeClaimRetentionPolicy"]
     spec["replicas"] = sort.replicas
     if sort.spares:
         del spec["minReplicas"], spec["maxReplicas"]
@@ -175,19 +165,6 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
     if sort.processes > 1:
         spec["nprocPerNode"] = sort.processes
     spec["template"]["metadata"] = {"labels": NAMESPACE_LABEL}
-    pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]["elasticpytorch.dev/job-name"] = sort.name
-    pod["volumes"] += [
-        {"name": "checkpoints", "hostPath": {"path": f"/shared/{folder}"}},
-        {"name": "scripts", "configMap": {"name": "scripts"}},
-    ]
-    container = pod["containers"][0]
-    container["args"] = list(arguments(sort, seconds))
-    container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})
-    container["env"] = [
-        {"name": "OMP_NUM_THREADS", "value": "1"},
-        {"name": "EVENTS", "value": f"/checkpoints/{sort.name}.jsonl"},
-        {"name": "WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-    ]
     if sort.bucket:
         keep_in_bucket(pod)
     if sort.sidecar:

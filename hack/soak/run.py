@@ -12,6 +12,7 @@ from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, report
+from measure.recorded_job import make_folder, open_to_all, remove_folder, scripts
 from measure.watcher import background
 
 from soak.back_off import end_back_off
@@ -19,7 +20,7 @@ from soak.bucket import read_notes, start_server
 from soak.hostile.manifests import Namespaces
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import TROUBLE, perform, suspend_and_resume
-from soak.jobs import Sort, expected, manifest, scripts, undisturbed
+from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
 from soak.observe import Observer
 from soak.plan import Act
 from soak.stage import Stage
@@ -59,7 +60,7 @@ async def run(
         nodes = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
         workers = sorted(node for node in nodes if node != CONTROL_PLANE)
         folder = await _make_folder(commands, namespace, _with_folders(sorts))
-        stack.push_async_callback(commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespace}")
+        stack.push_async_callback(remove_folder, commands, namespace)
         await _insist(partial(remove_tenants, api))  # of an earlier run that was killed
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         stack.push_async_callback(_remove_namespace, api, namespace, say)
@@ -74,8 +75,8 @@ async def run(
 async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
     """Begins the hostile tenant's acts, which go on until the stack is left."""
     namespaces = Namespaces(stage.namespace)
-    folder = await _make_folder(stage.commands, namespaces.own, [])
-    stack.push_async_callback(stage.commands.docker, "exec", CONTROL_PLANE, "rm", "-rf", f"/shared/{namespaces.own}")
+    folder = await make_folder(stage.commands, namespaces.own)
+    stack.push_async_callback(remove_folder, stage.commands, namespaces.own)
     stack.push_async_callback(_remove_tenants, stage.api, say)
     tenant = await stack.enter_async_context(hostile_tenant(stage.api, namespaces, folder))
     say(f"a hostile tenant has namespaces {namespaces.run}-*")
@@ -127,7 +128,7 @@ def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
 async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
     """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
     path = jobs_path(stage.namespace)
-    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts())
+    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts(SCRIPTS))
     for sort in sorts:
         if sort.bucket:
             await start_server(stage, sort.name)
@@ -196,13 +197,10 @@ def _with_folders(sorts: list[Sort]) -> list[str]:
 
 
 async def _make_folder(commands: Commands, namespace: str, jobs: list[str]) -> Path:
-    """Makes a folder for each job, which every node has below /shared, and any user may write to."""
-    mounts = '{{range .Mounts}}{{if eq .Destination "/shared"}}{{.Source}}{{end}}{{end}}'
-    source = (await commands.docker("inspect", "--format", mounts, CONTROL_PLANE)).strip()
-    folder = Path(source, namespace)
-    for path in (folder, *(folder / job for job in sorted(set(jobs)))):
-        path.mkdir()
-        path.chmod(0o777)
+    """Makes a folder for each job, in one that every node has."""
+    folder = await make_folder(commands, namespace)
+    for job in sorted(set(jobs)):
+        open_to_all(folder / job)
     return folder
 
 

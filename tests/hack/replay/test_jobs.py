@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_local.manifests.admission import admit
-from replay.jobs import JOBS, SIZE, Job, arguments, manifest, scripts
+from measure.recorded_job import scripts
+from replay.jobs import JOBS, SCRIPTS, SIZE, Job, arguments, manifest
 from replay.restart_all import ATTEMPT, INDEX, is_over, pod, service
 from replay.traces import TRACES, compression
 
@@ -42,7 +43,7 @@ def test_set_ups_and_checkpoints_are_compressed_alike(trace: str) -> None:
 
 
 def test_scripts_are_those_that_containers_find() -> None:
-    assert set(scripts()["data"]) == {"train.py", "events.py", "sharded_weights.py"}
+    assert set(scripts(SCRIPTS)["data"]) == {"train.py", "events.py", "sharded_weights.py"}
 
 
 def test_pods_without_the_operator_meet_at_the_first_one() -> None:

@@ -1,7 +1,8 @@
 """The jobs are valid, and train as long as faults are made."""
 
 import pytest
-from soak.jobs import SORTS, USUAL, epochs_of, expected, manifest, scripts, undisturbed
+from measure.recorded_job import scripts
+from soak.jobs import SCRIPTS, SORTS, USUAL, epochs_of, expected, manifest, undisturbed
 
 from tests.job_schema import VALIDATOR
 
@@ -60,7 +61,7 @@ def test_only_the_job_with_a_bucket_has_no_folder() -> None:
 
 
 def test_scripts_are_those_that_the_jobs_start() -> None:
-    assert set(scripts()["data"]) == {
+    assert set(scripts(SCRIPTS)["data"]) == {
         "plain.py",
         "object_server.py",
         "stateful.py",

@@ -1,0 +1,72 @@
+"""Jobs whose scripts tell what they do, in a file that this machine reads: the kind cluster's nodes have a folder in common with it."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from elastic_pytorch_client import names
+
+from measure.commands import Commands
+from measure.kind_cluster import CONTROL_PLANE, ROOT
+
+SHARED = "/shared"  # on each node
+_MOUNTS = f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}{{{{.Source}}}}{{{{end}}}}{{{{end}}}}'
+
+
+def scripts(paths: Iterable[str]) -> dict[str, Any]:
+    """The ConfigMap that the jobs of a namespace take their scripts from.
+
+    Args:
+        paths: of the scripts, in the checkout.
+    """
+    files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in paths}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
+
+
+def recorded_job(name: str, folder: str, arguments: Sequence[str], *, stock: bool) -> dict[str, Any]:
+    """An example as a job that runs a script of the ConfigMap. It has /checkpoints for its own, and tells of itself in NAME.jsonl there.
+
+    Args:
+        name: of the job.
+        folder: below /shared, see `make_folder`.
+        arguments: the script, and its options.
+        stock: the example is that of stock torchrun.
+    """
+    example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
+    job: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
+    job["metadata"] = {"name": name}
+    del job["spec"]["sharedVolumeClaims"], job["spec"]["sharedVolumeClaimRetentionPolicy"]
+    pod = job["spec"]["template"]["spec"]
+    pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"][names.LABEL_JOB_NAME] = name
+    pod["volumes"] += [
+        {"name": "checkpoints", "hostPath": {"path": f"{SHARED}/{folder}"}},
+        {"name": "scripts", "configMap": {"name": "scripts"}},
+    ]
+    container = pod["containers"][0]
+    container["args"] = list(arguments)
+    container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})
+    container["env"] = [
+        {"name": "OMP_NUM_THREADS", "value": "1"},
+        {"name": "EVENTS", "value": f"/checkpoints/{name}.jsonl"},
+        {"name": "WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    return job
+
+
+async def make_folder(commands: Commands, name: str) -> Path:
+    """Makes a folder that every node has below /shared, and any user may write to; returns where this machine has it."""
+    folder = Path((await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)).strip(), name)
+    open_to_all(folder)
+    return folder
+
+
+async def remove_folder(commands: Commands, name: str) -> None:
+    """Removes such a folder with all that pods of any user have written there."""
+    await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
+
+
+def open_to_all(folder: Path, *, exist_ok: bool = False) -> None:
+    """Makes a folder that pods of any user may write to."""
+    folder.mkdir(exist_ok=exist_ok)
+    folder.chmod(0o777)
