@@ -14,6 +14,7 @@ import metrics_page
 import packages
 import screens
 import silence_table
+import template_resources
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +27,10 @@ def pages() -> dict[Path, str]:
     intro = (ROOT / "hack" / "reference" / "chart-readme.md").read_text()
     resource = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
     definition = yaml.safe_load(resource)
+    templates = dict(template_resources.resources(definition))
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
+        **{folder / name: text for folder in (ROOT / "crds", CHART / "files") for name, text in templates.items()},
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition),
         DOCS / "reference" / "api-versions.md": field_table.page(

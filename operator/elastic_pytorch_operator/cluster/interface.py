@@ -149,6 +149,10 @@ class Cluster(Protocol):
         """
         ...
 
+    async def get_template(self, kind: str, namespace: str, name: str) -> Manifest:
+        """An ElasticPyTorchJobTemplate of a namespace, or a ClusterElasticPyTorchJobTemplate."""
+        ...
+
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         """Deletes a job if it is the one with that UID; one that is gone already is no error."""
         ...

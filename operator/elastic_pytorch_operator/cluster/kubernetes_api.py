@@ -117,11 +117,7 @@ class KubernetesCluster:
         await self._write(*_target(path, manifest), manifest, **_creation(strict=True, dry_run=dry_run))
 
     async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
-        try:
-            await self._write("DELETE", f"{_pod_groups(api_version, namespace)}/{name}", {"preconditions": {"uid": uid}})
-        except ClusterError as error:
-            if error.code not in (404, 409):
-                raise
+        await self._delete(f"{_pod_groups(api_version, namespace)}/{name}", {"preconditions": {"uid": uid}})
 
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
@@ -131,20 +127,15 @@ class KubernetesCluster:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        try:
-            return await self._write("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", options)
-        except ClusterError as error:
-            if error.code in (404, 409):  # gone, or another pod by now
-                return None
-            raise
+        return await self._delete(f"/api/v1/namespaces/{namespace}/pods/{name}", options)
+
+    async def get_template(self, kind: str, namespace: str, name: str) -> Manifest:
+        place = _place(namespace) if kind == names.TEMPLATE_KIND else ""
+        return await self._request("GET", f"{JOBS_PATH}{place}/{kind.lower()}s/{name}")
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-        try:
-            await self._write("DELETE", f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}", options)
-        except ClusterError as error:
-            if error.code not in (404, 409):
-                raise
+        await self._delete(f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}", options)
 
     async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
         path = f"{JOBS_PATH}/namespaces/{namespace}/{names.PLURAL}/{name}/status"
@@ -186,11 +177,7 @@ class KubernetesCluster:
             raise
 
     async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
-        try:
-            await self._write("DELETE", f"{_workloads(namespace)}/{name}", {"preconditions": {"uid": uid}})
-        except ClusterError as error:
-            if error.code not in (404, 409):
-                raise
+        await self._delete(f"{_workloads(namespace)}/{name}", {"preconditions": {"uid": uid}})
 
     async def get_resource_flavor(self, name: str) -> Manifest:
         return await self._request("GET", f"{KUEUE_PATH}/resourceflavors/{name}")
@@ -263,6 +250,15 @@ class KubernetesCluster:
             return await self._request("GET", path)
         except ClusterError as error:
             if error.code == 404:
+                return None
+            raise
+
+    async def _delete(self, path: str, options: Manifest) -> Manifest | None:
+        """Deletes an object of some UID; None: it is gone, or is another one by now."""
+        try:
+            return await self._write("DELETE", path, options)
+        except ClusterError as error:
+            if error.code in (404, 409):
                 return None
             raise
 

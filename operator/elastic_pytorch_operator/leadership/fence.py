@@ -22,7 +22,7 @@ WRITES: Final = frozenset({
 # A replica has to write the Lease to lead.
 UNFENCED: Final = frozenset({
     "get_claim", "get_endpoint_slice", "get_lease", "get_pod_group", "get_resource_flavor", "get_secret", "get_service",
-    "get_token_keys", "get_workload_priority_class",
+    "get_template", "get_token_keys", "get_workload_priority_class",
     "list_jobs", "list_nodes", "list_pods", "list_priority_classes", "list_workloads",
     "namespaces", "put_lease", "review_read", "review_token", "review_user",
 })  # fmt: skip

@@ -43,9 +43,11 @@ from elastic_pytorch_operator.planning.reporting.status_writes import needs_writ
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
+from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
 from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ class Executor:
         self._claims = ClaimWriter(cluster)
         self._pod_groups = PodGroupWriter(cluster)
         self._workloads = WorkloadWriter(cluster, cache, clock)
+        self._templates = TemplateReader(cluster, cache, self._write_whole_status, time_of_day)
 
     def has_service(self, job_uid: str) -> bool:
         """Whether the job's Service is known to be there."""
@@ -191,8 +194,11 @@ class Executor:
     def invalid_status(self, manifest: Manifest, problem: InvalidJob) -> JobWrite | None:
         """The write that reports in the status of a job that cannot be parsed what is wrong with it; None: there is no need.
 
-        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is.
+        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is. One whose template is to be read first
+        gets it into its status.
         """
+        if isinstance(problem, TemplateUnread):
+            return self._templates.read(manifest, problem.ref)
         metadata, known_status = manifest["metadata"], manifest.get("status") or {}
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
@@ -280,6 +286,11 @@ class Executor:
     async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
         # If the job has changed while this waited, the API server refuses it, and another plan is made of what the job is now.
         await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
+
+    async def _write_whole_status(self, manifest: Manifest, status: dict[str, Any]) -> None:
+        metadata = manifest["metadata"]
+        patch = merge_patch(manifest.get("status") or {}, status)
+        await self._write_status(parse_key(manifest), metadata["uid"], patch, metadata.get("resourceVersion", ""))
 
     async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
         try:

@@ -27,6 +27,7 @@ MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
 class Lane(Enum):
     """Kinds of writes, in the order in which a job sends them."""
 
+    TEMPLATE = "template"
     SERVICE = "service"
     DRY_RUN = "dry run"
     CLAIMS = "claims"

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
+from elastic_pytorch_operator.spec.platform.job_template import TemplateRef, naming, read_template_ref, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight, read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
@@ -80,6 +81,7 @@ class Job:
         keep_claims: whether those stay when the job is deleted.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
+        template_ref: the template that its spec is merged over; None: its spec is whole.
     """
 
     key: JobKey
@@ -125,6 +127,7 @@ class Job:
     deleting: bool = False
     queue: Queue | None = None
     version: str = ""
+    template_ref: TemplateRef | None = None
 
     @property
     def ours(self) -> bool:
@@ -188,24 +191,31 @@ def parse_key(manifest: Manifest) -> JobKey:
 
 @reading("spec")
 def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
-    """Reads a job's manifest.
+    """Reads a job's manifest, merged over the template that its status keeps.
 
     Args:
         manifest: the job's.
         defaults: hold for what it does not say.
 
     Raises:
+        TemplateUnread: it names a template that is to be read first.
         InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and the reason.
     """
-    metadata, spec = manifest["metadata"], manifest.get("spec")
-    key = parse_key(manifest)
+    key, spec = parse_key(manifest), manifest.get("spec")
     if len(key.name) > MAX_NAME_LENGTH:
         too_long = f"must be at most {MAX_NAME_LENGTH} characters long, not {len(key.name)}: host names of workers contain it"
         raise InvalidJob("metadata.name", too_long)
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
     check_depth(spec, "spec")
-    template = spec.get("template")
+    ref = read_template_ref(spec)
+    with naming(ref):
+        return _read_job(key, manifest, whole_spec(manifest, ref), ref, defaults)
+
+
+def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef | None, defaults: JobDefaults) -> Job:
+    """Reads a job whose spec is merged over its template."""
+    metadata, template = manifest["metadata"], spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
     if (problem := find_problem(template)) is not None:
@@ -261,13 +271,13 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=queue,
         version=str(metadata.get("resourceVersion", "")),
+        template_ref=ref,
     )
 
 
 def parse_ended(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     """Reads of a job that has ended, and cannot be parsed as a whole, what becomes of its pods and of itself."""
-    metadata, spec = manifest["metadata"], manifest.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
+    metadata, spec = manifest["metadata"], _spec_of_ended(manifest)
     ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
     backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
     return Job(
@@ -286,6 +296,17 @@ def parse_ended(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job
         queue=read_queue(metadata),
         version=str(metadata.get("resourceVersion", "")),
     )
+
+
+def _spec_of_ended(manifest: Manifest) -> Manifest:
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping):
+        return {}
+    try:
+        with reading("spec"):
+            return whole_spec(manifest, read_template_ref(spec))
+    except InvalidJob:
+        return spec
 
 
 def _straggler_policy(resize_policy: Manifest) -> StragglerPolicy | None:

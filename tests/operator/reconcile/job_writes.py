@@ -24,6 +24,7 @@ from tests.operator.virtual_time import run_in_virtual_time
 WRITE_SECONDS = 1.0
 QUOTA = ClusterError(403, "exceeded quota")
 LANES = {
+    "template": (Lane.TEMPLATE, ""),
     "service": (Lane.SERVICE, SERVICE),
     "try": (Lane.DRY_RUN, DRY_RUN),
     "claim": (Lane.CLAIMS, CLAIMS),

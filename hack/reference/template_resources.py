@@ -1,0 +1,86 @@
+"""The resource definitions of templates, made from that of jobs: the same fields, without what is each job's own.
+
+A template and a job are judged by the same types and bounds. What a job's rules say about several fields holds for the two together, and the
+operator checks it when it reads the template. Descriptions stand in the definition of jobs alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES
+
+Schema = Mapping[str, Any]
+
+HEAD = "# Made from elasticpytorchjobs.yaml by `make docs`. The fields are described there.\n"
+KINDS = {
+    names.TEMPLATE_KIND: ("Namespaced", "epjt", "A template for the ElasticPyTorchJobs of its namespace"),
+    names.CLUSTER_TEMPLATE_KIND: ("Cluster", "cepjt", "A template for the ElasticPyTorchJobs of all namespaces"),
+}
+ABOUT = "which name it in `spec.templateRef`. A change concerns jobs that are created or resumed after it."
+SPEC = "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes the fields."
+NAMED = {
+    "rule": "self.exists(container, container.name == 'pytorch')",
+    "message": "must contain one that is named pytorch: a job's own container of that name is merged with it",
+}
+# Together with the job's own a pod may be whole, as this one is not.
+INCOMPLETE = ("required", "x-kubernetes-validations")
+LEFT_OUT = ("description", "default")
+
+
+def resources(definition: Schema) -> Iterator[tuple[str, str]]:
+    """The name of the file, and the text, of the definition of each kind of templates."""
+    (version,) = definition["spec"]["versions"]
+    for kind, (scope, short, about) in KINDS.items():
+        plural = f"{kind.lower()}s"
+        spec = _part(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
+        spec["properties"] = {name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES}
+        containers = spec["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
+        containers["x-kubernetes-validations"] = [
+            NAMED, *(rule for rule in containers["x-kubernetes-validations"] if "size() <= 1" not in rule["rule"])
+        ]  # fmt: skip
+        schema = {
+            "description": f"{about}, {ABOUT}",
+            "type": "object",
+            "required": ["spec"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "spec": {"description": SPEC, **spec},
+            },
+        }
+        column = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+        served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": [column]}
+        resource = {
+            "apiVersion": definition["apiVersion"],
+            "kind": definition["kind"],
+            "metadata": {"name": f"{plural}.{names.GROUP}"},
+            "spec": {
+                "group": names.GROUP,
+                "scope": scope,
+                "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(), "shortNames": [short]},
+                "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+            },
+        }  # fmt: skip
+        yield f"{plural}.yaml", HEAD + yaml.dump(resource, Dumper=_Plain, sort_keys=False, width=120)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes the same object twice rather than an alias of it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _part(schema: Schema, *, in_list: bool = False) -> dict[str, Any]:
+    """A schema for a part of what it is for: an item of a list is whole, and an object may lack what the job has."""
+    whole = in_list or "properties" not in schema
+    found = {key: value for key, value in schema.items() if key not in LEFT_OUT and (whole or key not in INCOMPLETE)}
+    if "properties" in schema:
+        found["properties"] = {name: _part(child, in_list=in_list) for name, child in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            found[key] = _part(schema[key], in_list=True)
+    return found

@@ -1,0 +1,151 @@
+"""`spec.templateRef`: the template that a job's own spec is merged over. Pure.
+
+The operator keeps the spec of the template, as it was read, in `status.template`. So a job is what its own manifest says, and a changed
+template concerns no job that runs. It is read again only when the job is resumed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth
+from elastic_pytorch_operator.spec.platform.strategic_merge import merge
+
+PATH = "spec.templateRef"
+CONTAINERS = "spec.template.spec.containers"
+KINDS = (names.TEMPLATE_KIND, names.CLUSTER_TEMPLATE_KIND)
+FIELD = "template"  # of the status
+MAX_BYTES = 32_768  # of a template's spec: each version of a job's status stores it
+# A job's own alone: the API server checks a change of scale by them, and claims outlive each reading of a template.
+NOT_OF_TEMPLATES = (
+    *("replicas", "minReplicas", "maxReplicas", "suspend", "managedBy", "templateRef"),
+    *("sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
+)
+
+
+class TemplateRef(NamedTuple):
+    """Names a template.
+
+    Attributes:
+        kind: of the job's namespace, or of the cluster.
+        name: of the template.
+    """
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class TemplateUnread(InvalidJob):
+    """A job whose template is to be read before it is known what the job is.
+
+    Attributes:
+        ref: the template.
+    """
+
+    def __init__(self, ref: TemplateRef) -> None:
+        super().__init__(PATH, f"{ref} has not been read yet")
+        self.ref = ref
+
+
+def read_template_ref(spec: Manifest) -> TemplateRef | None:
+    """Which template a job names; None: none.
+
+    Raises:
+        InvalidJob: it is no reference.
+    """
+    found = spec.get("templateRef")
+    if found is None:
+        return None
+    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
+        raise InvalidJob(PATH, "must be an object with kind and name")
+    if found.get("kind") not in KINDS:
+        raise InvalidJob(f"{PATH}.kind", f"must be one of {', '.join(KINDS)}, not {found.get('kind')!r}")
+    return TemplateRef(found["kind"], found["name"])
+
+
+def whole_spec(manifest: Manifest, ref: TemplateRef | None) -> Manifest:
+    """A job's spec over that of its template.
+
+    Args:
+        manifest: of the job, with its status.
+        ref: the template; None: it has none.
+
+    Raises:
+        TemplateUnread: the template is to be read first.
+        InvalidJob: the two cannot be merged.
+    """
+    spec = manifest["spec"]
+    if ref is None:
+        return spec  # type: ignore[no-any-return]
+    kept = kept_template(manifest)
+    if kept is None or (kept.get("kind"), kept.get("name")) != ref or resumes(manifest):
+        raise TemplateUnread(ref)
+    _check_training_container(spec)
+    merged = merge(kept["spec"], spec)
+    check_depth(merged, "spec")
+    return merged
+
+
+def kept_template(manifest: Manifest) -> Manifest | None:
+    """The template that a job's status keeps; None: none."""
+    found = (manifest.get("status") or {}).get(FIELD)
+    return found if isinstance(found, Mapping) and isinstance(found.get("spec"), Mapping) else None
+
+
+def resumes(manifest: Manifest) -> bool:
+    """Whether a job without pods is to run again, and its template has not been read for that.
+
+    It is no longer to be suspended, and its condition says that it still is, for another reason than that it resumes.
+    """
+    status = manifest.get("status") or {}
+    if manifest["spec"].get("suspend") is True or not is_true(status, names.SUSPENDED) or has_ended(status):
+        return False
+    return (find_condition(status, names.SUSPENDED) or {}).get("reason") != names.JOB_RESUMED
+
+
+def keep(ref: TemplateRef, template: Manifest) -> dict[str, Any]:
+    """What a job's status keeps of a template.
+
+    Raises:
+        InvalidJob: no job can use it.
+    """
+    spec = template.get("spec") or {}
+    if not isinstance(spec, Mapping):
+        raise InvalidJob(PATH, f"the spec of {ref} must be an object")
+    if found := [name for name in NOT_OF_TEMPLATES if spec.get(name) is not None]:
+        raise InvalidJob(PATH, f"{ref} must not have spec.{found[0]}, which is each job's own")
+    check_depth(spec, "spec")
+    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
+    if size > MAX_BYTES:
+        raise InvalidJob(PATH, f"the spec of {ref} must have at most {MAX_BYTES} bytes as JSON, not {size}")
+    generation = template["metadata"].get("generation", 1)
+    return {"kind": ref.kind, "name": ref.name, "generation": generation, "spec": spec}
+
+
+@contextmanager
+def naming(ref: TemplateRef | None) -> Iterator[None]:
+    """Adds the name of the template to what is wrong with a job that has one."""
+    try:
+        yield
+    except TemplateUnread:
+        raise
+    except InvalidJob as problem:
+        if ref is not None:
+            problem.args = (f"{problem} (with {ref})",)
+        raise
+
+
+def _check_training_container(spec: Manifest) -> None:
+    """Refuses a container of another name: it would stand beside the template's, which would train in its place."""
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = pod.get("containers") or ()
+    if containers and not any(isinstance(c, Mapping) and c.get("name") == names.TRAINING_CONTAINER for c in containers):
+        must = f"must contain one that is named {names.TRAINING_CONTAINER} if templateRef is set"
+        raise InvalidJob(CONTAINERS, f"{must}: it is merged with that of the template")

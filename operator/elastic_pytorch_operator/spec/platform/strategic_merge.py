@@ -1,0 +1,95 @@
+"""Merges a job's own spec over that of a template, as `kubectl` merges a strategic patch. Pure.
+
+Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes keys are merged item by item: the template's
+items keep their places, and new ones follow. Tolerations, which have no key, are appended. Any other list is replaced as a whole.
+A null in the job's spec removes what the template has there, as in any patch. The API server lets nulls through only in the pod's spec.
+The client shows jobs by this module, too: it imports nothing of the operator.
+Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+# By the path below the job's spec, `[]` for the items of a list: the fields that tell two items apart.
+_CONTAINER: Mapping[str, tuple[str, ...]] = {
+    "env": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "protocol"),
+}
+_POD: Mapping[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "volumes": ("name",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "resourceClaims": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+_SPEC = "template.spec"
+KEYS: Mapping[str, tuple[str, ...]] = {
+    **{f"{_SPEC}.{name}": keys for name, keys in _POD.items()},
+    **{f"{_SPEC}.{kind}[].{name}": keys for kind in ("containers", "initContainers") for name, keys in _CONTAINER.items()},
+}
+APPENDED = (f"{_SPEC}.tolerations",)
+KEY_DEFAULTS = {"protocol": "TCP"}
+# One of these at a time: a job's other choice replaces the template's instead of standing beside it.
+UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")
+
+
+def merge(template: Manifest, own: Manifest) -> dict[str, Any]:
+    """The spec that a job has with a template: neither of the two is changed.
+
+    Args:
+        template: the spec of the template.
+        own: the spec of the job.
+    """
+    return _merge_objects(template, own, "")
+
+
+def _merge_objects(below: Manifest, above: Manifest, path: str) -> dict[str, Any]:
+    if path in UNIONS:
+        return dict(above)  # a variable or a volume of the same name is another one
+    merged = dict(below)
+    for name, value in above.items():
+        inner = f"{path}.{name}" if path else name
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merge_values(below.get(name), value, inner)
+    return merged
+
+
+def _merge_values(below: Any, above: Any, path: str) -> Any:
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        return _merge_objects(below, above, path)
+    if isinstance(below, list) and isinstance(above, list):
+        if path in APPENDED:
+            return [*below, *(item for item in above if item not in below)]
+        if path in KEYS:
+            return _merge_lists(below, above, path)
+    return above
+
+
+def _merge_lists(below: Sequence[Any], above: Sequence[Any], path: str) -> list[Any]:
+    """Lists of objects by their keys; an item that has none stays as it is, and validation of the whole names it."""
+    keys, merged = KEYS[path], list(below)
+    places = {found: place for place, item in enumerate(below) if (found := _identity(item, keys)) is not None}
+    for item in above:
+        found = _identity(item, keys)
+        place = places.get(found) if found is not None else None
+        if place is None:
+            merged.append(item)
+        else:
+            merged[place] = _merge_objects(below[place], item, f"{path}[]")
+    return merged
+
+
+def _identity(item: Any, keys: Sequence[str]) -> tuple[Any, ...] | None:
+    if not isinstance(item, Mapping):
+        return None
+    found = tuple(item.get(key, KEY_DEFAULTS.get(key)) for key in keys)
+    return None if any(not isinstance(value, str | int) for value in found) else found
