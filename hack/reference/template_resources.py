@@ -24,6 +24,10 @@ NAMED = {
     "rule": "self.exists(container, container.name == 'pytorch')",
     "message": "must contain one that is named pytorch: a job's own container of that name is merged with it",
 }
+COLUMNS = [
+    {"name": "Image", "type": "string", "jsonPath": ".spec.template.spec.containers[?(@.name=='pytorch')].image"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+]
 # Together with the job's own a pod may be whole, as this one is not.
 INCOMPLETE = ("required", "x-kubernetes-validations")
 LEFT_OUT = ("description", "default")
@@ -51,8 +55,7 @@ def resources(definition: Schema) -> Iterator[tuple[str, str]]:
                 "spec": {"description": SPEC, **spec},
             },
         }
-        column = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-        served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": [column]}
+        served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": COLUMNS}
         resource = {
             "apiVersion": definition["apiVersion"],
             "kind": definition["kind"],

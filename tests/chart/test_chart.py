@@ -1,6 +1,7 @@
 """The Helm chart, linted and rendered by the real helm."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,22 +14,23 @@ from tests.chart.chart_rendering import CHART, container_of, helm, needs_helm, o
 from tests.paths import ROOT
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
-CRD_COPY = CHART / "files" / CRD_FILE.name
+CRD_FILES = sorted((ROOT / "crds").glob("*.yaml"))
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-def test_crd_of_the_chart_is_a_copy_of_the_one_source() -> None:
-    remedy = f"cp {CRD_FILE.relative_to(ROOT)} {CRD_COPY.relative_to(ROOT)}"
-    assert CRD_COPY.read_text() == CRD_FILE.read_text(), remedy
+@pytest.mark.parametrize("file", CRD_FILES, ids=lambda file: file.stem)
+def test_crd_of_the_chart_is_a_copy_of_the_one_source(file: Path) -> None:
+    assert (CHART / "files" / file.name).read_text() == file.read_text(), "make docs"
 
 
 def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
     annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
     crd = yaml.safe_load(CRD_FILE.read_text())
-    (told,) = yaml.safe_load(annotations["artifacthub.io/crds"])
+    told = {each["name"]: each["kind"] for each in yaml.safe_load(annotations["artifacthub.io/crds"])}
     version = crd["spec"]["versions"][0]
-    assert (told["name"], told["kind"]) == (crd["metadata"]["name"], crd["spec"]["names"]["kind"])
+    definitions = [yaml.safe_load(file.read_text()) for file in CRD_FILES]
+    assert told == {each["metadata"]["name"]: each["spec"]["names"]["kind"] for each in definitions}
     (example,) = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
     jsonschema.validate(example, version["schema"]["openAPIV3Schema"])
     assert example["apiVersion"] == f"{crd['spec']['group']}/{version['name']}"
@@ -56,12 +58,15 @@ def test_chart_lints() -> None:
 def test_default_values_render_these_objects() -> None:
     assert sorted((o["kind"], o["metadata"]["name"]) for o in render()) == [
         ("ClusterRole", "elastic-pytorch-operator"),
+        ("ClusterRole", "elastic-pytorch-operator-cluster-templates-view"),
         ("ClusterRole", "elastic-pytorch-operator-edit"),
         ("ClusterRole", "elastic-pytorch-operator-metrics-reader"),
         ("ClusterRole", "elastic-pytorch-operator-view"),
         ("ClusterRoleBinding", "elastic-pytorch-operator"),
         ("ClusterRoleBinding", "elastic-pytorch-operator-token-keys"),
+        ("CustomResourceDefinition", "clusterelasticpytorchjobtemplates.elasticpytorch.dev"),
         ("CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev"),
+        ("CustomResourceDefinition", "elasticpytorchjobtemplates.elasticpytorch.dev"),
         ("Deployment", "elastic-pytorch-operator"),
         ("EndpointSlice", "elastic-pytorch-operator-ipv4"),
         ("EndpointSlice", "elastic-pytorch-operator-ipv6"),
@@ -84,9 +89,10 @@ def test_too_old_a_cluster_is_refused() -> None:
 
 
 @needs_helm
-def test_rendered_crd_says_what_the_source_says() -> None:
-    rendered = only(render(), "CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev")
-    assert rendered["spec"] == yaml.safe_load(CRD_FILE.read_text())["spec"]
+@pytest.mark.parametrize("file", CRD_FILES, ids=lambda file: file.stem)
+def test_rendered_crd_says_what_the_source_says(file: Path) -> None:
+    rendered = only(render(), "CustomResourceDefinition", f"{file.stem}.elasticpytorch.dev")
+    assert rendered["spec"] == yaml.safe_load(file.read_text())["spec"]
     assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 

@@ -10,6 +10,7 @@ from tests.chart.chart_rendering import Object, needs_helm, only, pod_of, render
 JOBS = {
     ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "list", "watch"],
     ("elasticpytorch.dev", "elasticpytorchjobs/status"): ["patch"],
+    ("elasticpytorch.dev", "elasticpytorchjobtemplates"): ["get"],
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
     ("", "pods"): ["create", "delete", "list", "watch"],
     ("", "services"): ["create", "get"],
@@ -18,6 +19,7 @@ JOBS = {
 }
 EVERYWHERE = {
     ("", "nodes"): ["list", "watch"],
+    ("elasticpytorch.dev", "clusterelasticpytorchjobtemplates"): ["get"],
     ("authentication.k8s.io", "tokenreviews"): ["create"],
     ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
 }

@@ -7,6 +7,7 @@ import pytest
 from tests.chart.chart_rendering import needs_helm, only, render, template
 
 NAME = "elastic-pytorch-operator"
+TEMPLATES = ["elasticpytorchjobtemplates", "clusterelasticpytorchjobtemplates"]
 REQUEST = ('policies.imageRegistries.registries=["a.example.com","b.example.com/ml"]',)
 ON_REQUEST = {
     "queue-required": ("kueue.enabled=true", "policies.queueChanges.enabled=false", "policies.queueRequired.enabled=true"),
@@ -45,7 +46,12 @@ def test_other_policies_are_made_on_request(name: str) -> None:
     assert policy[1]["failurePolicy"] == "Fail"
     (rule,) = policy[1]["matchConstraints"]["resourceRules"]
     scaled = name == "replica-limit"  # kubectl scale and autoscalers change nothing else
-    assert rule["resources"] == ["elasticpytorchjobs", *(["elasticpytorchjobs/scale"] if scaled else [])]
+    templates = name in ("ttl-required", "image-registries")  # of which a job may leave to its template
+    assert rule["resources"] == [
+        "elasticpytorchjobs",
+        *(["elasticpytorchjobs/scale"] if scaled else []),
+        *(TEMPLATES if templates else []),
+    ]
     assert binding(name, *ON_REQUEST[name]) == {"policyName": f"{NAME}-{name}", "validationActions": ["Deny"]}
 
 
@@ -54,7 +60,8 @@ def test_no_policy_is_about_what_the_operator_writes() -> None:
     settings = [setting for group in ON_REQUEST.values() for setting in group if "queueChanges" not in setting]
     rules = [rule for spec in policies(*settings).values() for rule in spec["matchConstraints"]["resourceRules"]]
     assert len(rules) == 1 + len(ON_REQUEST)
-    assert {resource for rule in rules for resource in rule["resources"]} == {"elasticpytorchjobs", "elasticpytorchjobs/scale"}
+    resources = {resource for rule in rules for resource in rule["resources"]}
+    assert resources == {"elasticpytorchjobs", "elasticpytorchjobs/scale", *TEMPLATES}
     assert {operation for rule in rules for operation in rule["operations"]} == {"CREATE", "UPDATE"}
 
 

@@ -9,9 +9,13 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
+from elastic_pytorch_operator.spec.job import StragglerPolicy, parse_job
+from elastic_pytorch_operator.spec.preflight import PreflightPolicy
+from elastic_pytorch_operator.spec.scheduling import UnitTopology
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
+from tests.operator.builders import a_manifest
 
 
 def properties(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -27,6 +31,7 @@ def properties(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, di
 
 
 PROPERTIES = dict(properties(SCHEMA))
+INVALID = "FieldValueInvalid"  # the reason of a rule that names none
 
 
 def bounds(path: str) -> tuple[Any, Any, Any]:
@@ -101,8 +106,9 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "torchrun",
         "cleanPodPolicy",
         "template",
+        "templateRef",
     }
-    assert PROPERTIES["spec"]["required"] == ["template"], "a rule asks for replicas, in words"
+    assert "required" not in PROPERTIES["spec"], "rules ask for replicas, and for a template or its name, in words"
     assert SCHEMA["required"] == ["spec"]
 
 
@@ -128,14 +134,14 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
 )
 def test_number_has_the_bounds_and_default_of_the_contract(path: str, minimum: int, maximum: int, default: int) -> None:
     assert PROPERTIES[path]["type"] == "integer"
-    assert bounds(path) == (minimum, maximum, default)
+    assert bounds(path) == (minimum, maximum, None), "a default that the API server writes would win over a template's value"
     if default is not None:
         assert f"Default: {default}." in PROPERTIES[path]["description"]
 
 
 def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.rendezvous.backend"]["enum"] == ["operator", "c10d", "etcd-v2"]
-    assert PROPERTIES["spec.rendezvous.backend"]["default"] == "operator"
+    assert "default" not in PROPERTIES["spec.rendezvous.backend"], "a job without one has its template's"
     assert PROPERTIES["spec.cleanPodPolicy"]["enum"] == ["None", "Running", "All"]
     assert "default" not in PROPERTIES["spec.cleanPodPolicy"], "a job without one has the operator's"
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
@@ -144,6 +150,18 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.scheduling.gang.scheduler"]["enum"] == list(GANG_SCHEDULERS)
     assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
     assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
+
+
+def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
+    job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}, preflight={}))
+    assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (0, 1, 3, "Replace", True)
+    assert (job.settle_seconds, job.growth_seconds, job.checkpoint_wait_seconds) == (1.0, 0.0, 0.0)
+    assert (job.backend, job.store_port, job.prepare_seconds, job.preflight) == ("operator", 29500, 1800, PreflightPolicy(20, 200))
+    policy = {"autoscale": {}, "replaceStragglers": {}}
+    unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
+    job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, resizePolicy=policy, **unit))
+    assert (job.min_efficiency, job.straggler_policy) == (0.7, StragglerPolicy(1.5, 300.0))
+    assert job.scheduling.unit_topology == UnitTopology("zone", required=True)
 
 
 def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
@@ -175,12 +193,13 @@ def test_every_rule_says_what_is_wrong() -> None:
     found = [rule for schema in (SCHEMA, *PROPERTIES.values()) for rule in schema.get("x-kubernetes-validations", [])]
     assert found
     assert all(rule.get("message") or rule["messageExpression"] for rule in found)
-    assert all(rule["reason"] for rule in found)
+    assert all(rule.get("reason", INVALID) for rule in found)
+    assert INVALID not in {rule.get("reason") for rule in found}, "it is the API's default"
 
 
 def test_refusal_of_one_value_is_not_called_forbidden() -> None:
     found = [rule for schema in (SCHEMA, *PROPERTIES.values()) for rule in schema.get("x-kubernetes-validations", [])]
-    forbidden = [rule["message"] for rule in found if rule["reason"] == "FieldValueForbidden"]
+    forbidden = [rule["message"] for rule in found if rule.get("reason") == "FieldValueForbidden"]
     assert all(message.startswith(("may not be set", "must not contain")) for message in forbidden)
 
 
@@ -202,7 +221,7 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
         for path, schema in PROPERTIES.items()
         if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
     ]
-    assert elsewhere == ["spec.sharedVolumeClaims[].spec", "status.operatorState"]
+    assert elsewhere == ["spec.sharedVolumeClaims[].spec", "status.template.spec", "status.operatorState"]
 
 
 def test_status_holds_what_the_operator_writes() -> None:
@@ -226,6 +245,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "goodput",
         "stragglers",
         "refusals",
+        "template",
         "leftOutNodes",
         "scaling",
         "interruptions",
@@ -262,6 +282,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.stragglers[]"]["properties"]) == {
         *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
+    assert set(PROPERTIES["status.template"]["properties"]) == {"kind", "name", "generation", "spec"}
     assert set(PROPERTIES["status.leftOutNodes[]"]["properties"]) == {"node", "worker", "message", "time"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {
         *("name", "index", "rank", "node", "processes", "state", "preparingSince"),

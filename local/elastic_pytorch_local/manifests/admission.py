@@ -30,6 +30,8 @@ def admit(manifest: dict[str, Any]) -> Job:
     check_model(manifest["metadata"], "V1ObjectMeta", "metadata")
     check_schema(manifest, job_schema())
     spec = manifest["spec"]
+    if spec.get("template") is None:
+        raise InvalidJob("spec.template", "is missing: it describes the worker pods")
     check_model(spec["template"], "V1PodTemplateSpec", "spec.template")
     for number, claim in enumerate(spec.get("sharedVolumeClaims") or ()):
         check_model(claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.sharedVolumeClaims[{number}].spec")

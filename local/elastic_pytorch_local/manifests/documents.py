@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.platform.job_template import KINDS, PATH, keep, over, read_template_ref
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
 from elastic_pytorch_local.manifests.known_names import suggest
@@ -19,7 +20,7 @@ class Documents:
     """What files hold.
 
     Attributes:
-        job: the ElasticPyTorchJob.
+        job: the ElasticPyTorchJob, merged over its template.
         config: ConfigMaps and Secrets, each with its namespace.
         others: kind and name of each further object.
     """
@@ -50,10 +51,10 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.012
 
 
 def read_documents(paths: Sequence[Path]) -> Documents:
-    """Reads the files of one job, the job's own among them.
+    """Reads the files of one job, the job's own and that of its template among them.
 
     Raises:
-        InvalidJob: there is no job, or more than one, or a document is no object of Kubernetes.
+        InvalidJob: there is no job, or more than one, or not the template that it names, or a document is no object of Kubernetes.
         OSError: a file cannot be read.
         yaml.YAMLError: it is not YAML.
     """
@@ -74,8 +75,21 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
         _metadata(document, document["kind"]).setdefault("namespace", namespace)
-    others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config)]
-    return Documents(job, config, others)
+    templates = [document for document in found if document["kind"] in KINDS]
+    others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config, *templates)]
+    return Documents(_with_template(job, templates), config, others)
+
+
+def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A job with all that its template has; as it is if it names none."""
+    spec = job.get("spec")
+    ref = read_template_ref(spec) if isinstance(spec, dict) else None
+    if ref is None:
+        return job
+    found = next((each for each in templates if (each["kind"], _metadata(each, each["kind"])["name"]) == ref), None)
+    if found is None:
+        raise InvalidJob(PATH, f"no file holds {ref}: give its file, too")
+    return {**job, "spec": {name: value for name, value in over(keep(ref, found)["spec"], spec).items() if name != "templateRef"}}
 
 
 def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class TemplateReader:
         status = manifest.get("status") or {}
         try:
             found = await self._cluster.get_template(ref.kind, parse_key(manifest).namespace, ref.name)
-            status = {**status, FIELD: keep(ref, found)}
+            # What pods are made from may be another, so that the API server is asked about them again: this generation has not been seen yet.
+            status = {name: value for name, value in status.items() if name != "observedGeneration"} | {FIELD: keep(ref, found)}
             if resumes(manifest):
                 resumed = Condition(names.SUSPENDED, True, names.JOB_RESUMED, f"the job resumes with {ref} as it is now")
                 status["conditions"] = self._with(manifest, resumed)
@@ -67,26 +68,28 @@ class TemplateReader:
         except ClusterError as error:
             if error.judgement is Judgement.TROUBLE and error.code != 404:
                 raise
-            await self._report(manifest, names.TEMPLATE_MISSING, f"{ref} cannot be read, and is looked for again: {error}")
+            await self._report(manifest, f"{ref} cannot be read, and is looked for again: {error}")
         except InvalidJob as problem:
-            await self._report(manifest, names.INVALID_TEMPLATE, f"the job waits for another template: {problem}")
+            await self._report(manifest, f"{ref} makes no valid job, and is looked for again: {problem}")
         else:
             await self._write_status(manifest, status)
 
-    async def _report(self, manifest: Manifest, reason: str, message: str) -> None:
+    async def _report(self, manifest: Manifest, message: str) -> None:
         """Says what a job waits for.
 
         Raises:
             UnusableTemplateError: always, to have the template read again.
         """
         status, suspend = manifest.get("status") or {}, manifest["spec"].get("suspend") is True
-        known = find_condition(status, names.RUNNING) or {}
-        if (known.get("reason"), known.get("message")) != (reason, message[:MAX_MESSAGE]):
-            conditions = [Condition(names.RUNNING, False, reason, message)]
+        generation, known = manifest["metadata"].get("generation", 1), find_condition(status, names.RUNNING) or {}
+        told = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
+        if told != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
+            conditions = [Condition(names.RUNNING, False, names.TEMPLATE_MISSING, message)]
             if suspend and not status.get("round") and not is_true(status, names.SUSPENDED):
                 conditions.append(Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, "spec.suspend is true: nothing runs"))
-            told = {"conditions": self._with(manifest, *conditions), "state": names.SUSPENDED if suspend else "Pending"}
-            await self._write_status(manifest, {**status, **told})
+            state = names.SUSPENDED if suspend else "Pending"
+            said = {"conditions": self._with(manifest, *conditions), "state": state, "observedGeneration": generation}
+            await self._write_status(manifest, {**status, **said})
         raise UnusableTemplateError(404, message)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:

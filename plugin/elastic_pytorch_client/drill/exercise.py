@@ -11,6 +11,7 @@ from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.pod_start import view_start
+from elastic_pytorch_client.reading.whole_spec import whole_spec
 from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.watch import Clock, follow_job
 
@@ -164,7 +165,7 @@ class Exercise:
 
     def _grace_seconds(self) -> float:
         try:
-            spec = self.cluster.get_job(self.namespace, self.name)["spec"]["template"]["spec"]
+            spec = whole_spec(self.cluster.get_job(self.namespace, self.name))["template"]["spec"]
         except EpjError:
             return DEFAULT_GRACE_SECONDS
         return float(spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS))

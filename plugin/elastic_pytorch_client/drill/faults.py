@@ -8,6 +8,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import training_container
 from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 KILLED = 137  # the exit code of a process that SIGKILL has ended, as rules have it
 FIXED_SIZE = "the job has a fixed size (no minReplicas): without a worker it stops and waits for the replacement"
@@ -172,7 +173,7 @@ def _plan_node(
     planned = replace(planned, does=f"cordon node {node}, evict {', '.join(target.pod for target in there)}, uncordon it")
     if reason := _no_room(job, len(there)):
         return planned.skip(f"{len(there)} workers run on {node}, the node with the fewest: {reason}")
-    for number, rule in enumerate((manifest["spec"].get("failurePolicy") or {}).get("rules") or ()):
+    for number, rule in enumerate((whole_spec(manifest).get("failurePolicy") or {}).get("rules") or ()):
         if rule.get("action") == "FailJob" and rule.get("onPodConditions"):
             return planned.skip(f"failurePolicy.rules[{number}] may fail the job when a pod is evicted")
     cost = f"no pod of any job can start on {node} meanwhile; {_steps_again(job, orderly=True)}"
@@ -183,7 +184,7 @@ def _plan_scale(job: JobView, manifest: Mapping[str, Any]) -> PlannedFault:
     planned = PlannedFault(Fault.SCALE, "scale by one worker and back")
     if not job.elastic:
         return planned.skip("the job has a fixed size (no minReplicas)")
-    if (manifest["spec"].get("resizePolicy") or {}).get("autoscale") is not None:
+    if (whole_spec(manifest).get("resizePolicy") or {}).get("autoscale") is not None:
         return planned.skip("resizePolicy.autoscale decides on the size")
     more = next((size for size in job.sizes if size > job.wanted), None)
     fewer = next((size for size in reversed(job.sizes) if size < job.wanted), None)
@@ -225,7 +226,7 @@ def _steps_again(job: JobView, *, orderly: bool = False) -> str:
 
 def _action_on_kill(manifest: Mapping[str, Any]) -> tuple[int, str]:
     """The first rule of failurePolicy that matches a killed process, and its action; empty: none does."""
-    for number, rule in enumerate((manifest["spec"].get("failurePolicy") or {}).get("rules") or ()):
+    for number, rule in enumerate((whole_spec(manifest).get("failurePolicy") or {}).get("rules") or ()):
         codes = rule.get("onExitCodes")
         if codes and _names_kill(codes) is (codes.get("operator", "In") == "In"):
             return number, str(rule.get("action", ""))

@@ -46,11 +46,12 @@ _ADVICE = {  # by the reason of the condition Failed
 }
 
 
-QUOTA_ADVICE = {  # by the reason of the condition Running or Degraded
+WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
     "QuotaRequested": "Check that Kueue runs:\n  kubectl get deployments -n kueue-system",
     "WaitingForQuota": "It passes when the queue has quota. What it is used for:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}",
     "Evicted": "The workers save and stop, and the job waits in its queue.",
     "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
+    "TemplateMissing": "The operator looks for it every 30 s. The templates there are:\n  kubectl get epjt,cepjt -n {namespace}",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
 
@@ -131,7 +132,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     findings = [
         *_backing_off(job),
         *_gave_places_back(job),
-        *_without_quota(job),
+        *_waits(job),
         *_from_pods(job, evidence),
         *_silent(job, evidence),
         *_preparing(job, evidence.now),
@@ -197,12 +198,12 @@ def _gave_places_back(job: JobView) -> Iterable[Finding]:
     yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
 
 
-def _without_quota(job: JobView) -> Iterable[Finding]:
+def _waits(job: JobView) -> Iterable[Finding]:
     for type_ in ("Running", "Degraded"):
         condition = job.condition(type_)
-        if condition is not None and condition.reason in QUOTA_ADVICE:
+        if condition is not None and condition.reason in WAIT_ADVICE:
             message = first_line(condition.message).rstrip(".")
-            do = QUOTA_ADVICE[condition.reason].format(namespace=job.namespace)
+            do = WAIT_ADVICE[condition.reason].format(namespace=job.namespace)
             yield Finding(f"{message[:1].upper()}{message[1:]}.", do)
             return
 

@@ -12,6 +12,7 @@ from elastic_pytorch_client.reading.interruption_phases import PHASES
 from elastic_pytorch_client.reading.nodes import LeftOutNode
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time
+from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 RUNNING = "Running"
 
@@ -271,7 +272,8 @@ class JobView:
 
 def view_job(manifest: Mapping[str, Any]) -> JobView:
     """A job's manifest as a view; what is missing has the API's default."""
-    metadata, spec, status = (manifest.get(part) or {} for part in ("metadata", "spec", "status"))
+    metadata, status = (manifest.get(part) or {} for part in ("metadata", "status"))
+    spec = whole_spec(manifest)
     wanted = int(spec.get("replicas", 1))
     progress, cause = (status.get(part) or {} for part in ("progress", "rootCause"))
     unlisted = status.get("unlistedWorkers") or {}

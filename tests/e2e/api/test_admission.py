@@ -124,21 +124,18 @@ def test_good_manifest_is_kept_as_it_is_written(jobs: Resource, path: Path) -> N
     assert {name: stored[name] for name in written} == written
 
 
-def test_defaults_are_filled_in(jobs: Resource) -> None:
+def test_only_objects_and_what_no_template_has_are_filled_in(jobs: Resource) -> None:
     manifest = yaml.safe_load((MANIFESTS / "good" / "minimal.yaml").read_text())
     stored = jobs.create(manifest, dry_run=True).spec
     del stored["template"]
     assert stored == {
         "replicas": 1,
-        "spares": 0,
-        "unitReplicas": 1,
         "suspend": False,
         "sharedVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"},
-        "failurePolicy": {"maxFailures": 3, "onPodLoss": "Replace"},
-        "resizePolicy": {"settleSeconds": 1, "minSecondsBetweenGrowths": 0, "checkpointWaitSeconds": 0},
+        "failurePolicy": {},
+        "resizePolicy": {},
         "scheduling": {},
-        "rendezvous": {"backend": "operator", "port": 29500},
-        "injectAgent": True,
+        "rendezvous": {},
         "torchrun": {},
     }
 

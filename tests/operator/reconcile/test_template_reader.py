@@ -105,7 +105,7 @@ async def test_suspended_job_without_its_template_is_suspended_and_may_name_anot
 async def test_job_waits_for_a_template_with_which_it_is_valid(running: Running) -> None:
     running.cluster.apply_template(a_template(rendezvous={"backend": "c10d"}))
     running.cluster.apply_job(a_short_job(progressDeadlineSeconds=60))
-    await running.until(lambda: running.condition("Running").startswith("InvalidTemplate"))
+    await running.until(lambda: running.condition("Running").startswith("TemplateMissing"))
     assert "must be operator if progressDeadlineSeconds is set" in running.condition("Running")
     assert f"(with {CLUSTER_KIND} gpu)" in running.condition("Running")
     assert not running.condition("Failed")

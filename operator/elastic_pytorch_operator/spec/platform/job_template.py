@@ -87,8 +87,17 @@ def whole_spec(manifest: Manifest, ref: TemplateRef | None) -> Manifest:
     kept = kept_template(manifest)
     if kept is None or (kept.get("kind"), kept.get("name")) != ref or resumes(manifest):
         raise TemplateUnread(ref)
+    return over(kept["spec"], spec)
+
+
+def over(template: Manifest, spec: Manifest) -> Manifest:
+    """A job's own spec over that of a template.
+
+    Raises:
+        InvalidJob: they cannot be merged.
+    """
     _check_training_container(spec)
-    merged = merge(kept["spec"], spec)
+    merged = merge(template, spec)
     check_depth(merged, "spec")
     return merged
 

@@ -1,0 +1,1 @@
+../../../operator/elastic_pytorch_operator/spec/platform/strategic_merge.py
