@@ -1,0 +1,80 @@
+"""A job that names a template trains by it, and keeps it as it was."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.job_under_test import JobUnderTest, run_kubectl
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.e2e
+
+API, KIND = "elasticpytorch.dev/v1alpha1", "ClusterElasticPyTorchJobTemplate"
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/tmp/checkpoints", "--steps", "100000"]
+
+
+@pytest.fixture
+def template(namespace: str) -> Iterator[str]:
+    """The example for CPUs, under a name of its own."""
+    manifest = yaml.safe_load((ROOT / "examples" / "templates" / "cpu.yaml").read_text())
+    manifest["metadata"]["name"] = namespace
+    run_kubectl("apply", "-f", "-", input=json.dumps(manifest))
+    yield namespace
+    run_kubectl("delete", "cepjt", namespace)
+
+
+def apply(namespace: str, template: str, *, check: bool = True, container: str = "pytorch") -> str:
+    spec = {
+        "replicas": 1,
+        "minReplicas": 1,
+        "maxReplicas": 2,
+        "templateRef": {"kind": KIND, "name": template},
+        "template": {"spec": {"containers": [{"name": container, "args": ENDLESS}]}},
+    }
+    manifest = {"apiVersion": API, "kind": "ElasticPyTorchJob", "metadata": {"name": "short"}, "spec": spec}
+    return run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest), check=check).stderr
+
+
+def uids(job: JobUnderTest) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in job.pods()}
+
+
+def test_running_job_does_not_notice_that_its_template_has_changed(namespace: str, template: str) -> None:
+    assert "must contain one that is named pytorch if templateRef is set" in apply(namespace, template, check=False, container="a")
+    apply(namespace, template)
+    job = JobUnderTest("short", namespace)
+    job.until_world(1)
+    job.until_stepping(job.members()[0], 1)
+    [pod] = job.pods()
+    assert pod["spec"]["containers"][0]["image"] == "elastic-pytorch-worker:dev"
+    change = {"failurePolicy": {"maxFailures": 9}, "template": {"spec": {"nodeSelector": {"example.com/no-such-node": "true"}}}}
+    run_kubectl("patch", "cepjt", template, "--type=merge", "-p", json.dumps({"spec": change}))
+    job.kubectl("scale", "epj/short", "--replicas=2")
+    job.until_world(2)
+    assert uids(job) > {pod["metadata"]["uid"]}, "the first pod trains on, and one of the same template has come"
+    assert not [each for each in job.pods() if each["spec"].get("nodeSelector")]
+    kept = job.status["template"]
+    assert (kept["name"], kept["generation"], kept["spec"]["failurePolicy"]["maxFailures"]) == (template, 1, 3)
+    other = json.dumps({"spec": {"templateRef": {"name": "other"}}})
+    refused = run_kubectl("-n", namespace, "patch", "epj", "short", "--type=merge", "-p", other, check=False)
+    assert "spec.templateRef: " in refused.stderr
+    assert "field is immutable unless the condition Suspended is True" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"replicas": 2}, 'unknown field "spec.replicas"'),
+        ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures in body should be greater than or equal to 0"),
+        ({"template": {"spec": {"containers": [{"name": "main"}]}}}, "must contain one that is named pytorch"),
+    ],
+)
+@pytest.mark.parametrize("kind", [KIND, "ElasticPyTorchJobTemplate"])
+def test_template_that_no_job_could_use_is_refused(kind: str, spec: dict[str, Any], words: str) -> None:
+    manifest = {"apiVersion": API, "kind": kind, "metadata": {"name": "refused"}, "spec": spec}
+    done = run_kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(manifest), check=False)
+    assert done.returncode != 0
+    assert words in done.stderr
