@@ -11,14 +11,12 @@ from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.job_schema import SCHEMA, VALIDATOR
 from tests.operator.builders import a_worker_pod
-from tests.paths import ROOT
+from tests.paths import EXAMPLE_JOBS, ROOT
 
 BAD = sorted((ROOT / "tests" / "manifests" / "bad").glob("*.yaml"))
 GOOD = sorted((ROOT / "tests" / "manifests" / "good").glob("*.yaml"))
 FAILING = sorted((ROOT / "tests" / "manifests" / "failing").glob("*.yaml"))
-TEMPLATES = sorted((ROOT / "examples" / "templates").glob("*.yaml"))
-EXAMPLES = sorted({*(ROOT / "examples").rglob("*.yaml")} - {*TEMPLATES})
-GPU_EXAMPLES = [path for path in EXAMPLES if path.stem == "job-gpu"]
+GPU_EXAMPLES = [path for path in EXAMPLE_JOBS if path.stem == "job-gpu"]
 EXPECT = "# expect: "
 
 # What only CEL refuses, or the API server's own understanding of lists and unknown fields.
@@ -87,7 +85,7 @@ def test_bad_manifest_is_refused_by_the_schema_alone_unless_it_takes_a_rule(path
         assert valid is any(words in expected for words in BEYOND_JSON_SCHEMA)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", EXAMPLE_JOBS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_example_is_valid_and_asks_for_nothing_that_a_cluster_need_not_have(path: Path) -> None:
     manifest = read(path)
     VALIDATOR.validate(manifest)

@@ -11,11 +11,10 @@ from elastic_pytorch_operator.spec.platform.job_template import KINDS, NOT_OF_TE
 
 from tests.job_schema import SCHEMA as JOB
 from tests.operator.builders import a_manifest
-from tests.paths import ROOT
+from tests.paths import ROOT, TEMPLATES
 
 FILES = {kind: ROOT / "crds" / f"{kind.lower()}s.yaml" for kind in KINDS}
 CRDS: dict[str, dict[str, Any]] = {kind: yaml.safe_load(file.read_text()) for kind, file in FILES.items()}
-EXAMPLES = sorted((ROOT / "examples" / "templates").glob("*.yaml"))
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def test_template_need_not_be_whole(spec: dict[str, Any]) -> None:
         jsonschema.validate({"spec": spec}, schema_of(kind))
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.stem)
 def test_example_makes_a_job_of_a_few_lines(file: Path) -> None:
     template = yaml.safe_load(file.read_text())
     jsonschema.validate(template, schema_of(template["kind"]))
@@ -94,4 +93,4 @@ def test_example_makes_a_job_of_a_few_lines(file: Path) -> None:
 
 
 def test_there_is_an_example_for_each_sort_of_nodes() -> None:
-    assert [file.stem for file in EXAMPLES] == ["cpu", "gpu-1", "gpu-8", "spot"]
+    assert [file.stem for file in TEMPLATES] == ["cpu", "gpu-1", "gpu-8", "spot"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading
 from elastic_pytorch_operator.spec.platform.job_template import KINDS, PATH, keep, over, read_template_ref
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
@@ -89,7 +89,9 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     found = next((each for each in templates if (each["kind"], _metadata(each, each["kind"])["name"]) == ref), None)
     if found is None:
         raise InvalidJob(PATH, f"no file holds {ref}: give its file, too")
-    return {**job, "spec": {name: value for name, value in over(keep(ref, found)["spec"], spec).items() if name != "templateRef"}}
+    with reading("spec"):
+        merged = over(keep(ref, found)["spec"], spec)
+    return {**job, "spec": {name: value for name, value in merged.items() if name != "templateRef"}}
 
 
 def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:

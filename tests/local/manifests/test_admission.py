@@ -11,11 +11,11 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.job_schema import CRD_FILE
 from tests.operator.builders import a_manifest
-from tests.paths import ROOT
+from tests.paths import EXAMPLE_JOBS, ROOT
 
 MANIFESTS = ROOT / "tests" / "manifests"
 BAD = sorted((MANIFESTS / "bad").glob("*.yaml"))
-GOOD = [*sorted((MANIFESTS / "good").glob("*.yaml")), *sorted((ROOT / "examples").rglob("*.yaml"))]
+GOOD = [*sorted((MANIFESTS / "good").glob("*.yaml")), *EXAMPLE_JOBS]
 
 REFUSED = {
     "a misspelt field": ({"maxReplica": 4}, "spec.maxReplica: there is no such field; did you mean maxReplicas?"),

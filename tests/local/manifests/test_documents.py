@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
+from elastic_pytorch_local.manifests.admission import admit
 from elastic_pytorch_local.manifests.documents import read_documents
 from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from tests.paths import TEMPLATES
 
 JOB = "apiVersion: elasticpytorch.dev/v1alpha1\nkind: ElasticPyTorchJob\nmetadata: {name: lm}\n"
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {lr: '0.1'}\n"
@@ -67,3 +70,20 @@ def test_values_are_what_kubectl_makes_of_them(tmp_path: Path, written: str, val
 
 def test_merged_keys_may_be_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, f"{JOB}spec:\n  a: &a {{x: 1, y: 2}}\n  b: {{<<: *a, x: 3}}\n").job["spec"]["b"] == {"x": 3, "y": 2}
+
+
+def test_job_is_merged_over_the_template_that_another_file_holds(tmp_path: Path) -> None:
+    (template,) = [path for path in TEMPLATES if path.stem == "cpu"]
+    spec: dict[str, Any] = {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}}}
+    spec["templateRef"] = {"kind": "ClusterElasticPyTorchJobTemplate", "name": "cpu"}
+    own = yaml.safe_dump({**yaml.safe_load(JOB), "spec": spec})
+    found = read(tmp_path, own, template.read_text())
+    (container,) = found.job["spec"]["template"]["spec"]["containers"]
+    assert (container["args"], container["image"]) == (["train.py"], "elastic-pytorch-worker:dev")
+    assert found.others == []
+    assert admit(found.job).ttl_seconds == 86_400
+    with pytest.raises(InvalidJob, match="no file holds ClusterElasticPyTorchJobTemplate cpu: give its file, too"):
+        read(tmp_path, own)
+    broken = yaml.safe_dump({**yaml.safe_load(JOB), "spec": {**spec, "template": "none"}})
+    with pytest.raises(InvalidJob, match="spec: the operator cannot read it"):
+        read(tmp_path, broken, template.read_text())

@@ -10,7 +10,7 @@ from elastic_pytorch_local.manifests.limits import check_references, fields_not_
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.operator.builders import a_manifest
-from tests.paths import ROOT
+from tests.paths import EXAMPLE_JOBS
 
 CONFIG: Config = {("ConfigMap", "settings"): {"train.py": b"print()"}}
 POD, C = "spec.template.spec", "spec.template.spec.containers[0]"
@@ -95,10 +95,7 @@ def test_what_one_machine_can_do_is_no_obstacle(manifest: dict[str, Any]) -> Non
     assert find_obstacles(manifest) == []
 
 
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", EXAMPLE_JOBS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_examples_have_all_that_they_need_on_one_machine(path: Path) -> None:
     manifest = read_documents([path]).job
     check_references(manifest, {})
