@@ -1,7 +1,7 @@
 """The resource definitions of templates, made from that of jobs: the same fields, without what is each job's own.
 
-A template and a job are judged by the same types and bounds. What a job's rules say about several fields holds for the two together, and the
-operator checks it when it reads the template. Descriptions stand in the definition of jobs alone.
+A template and a job are judged by the same types and bounds. What a job's rules say about several fields holds for the two together:
+the operator checks it when it reads the template. Descriptions stand in the definition of jobs alone.
 """
 
 from collections.abc import Iterator, Mapping

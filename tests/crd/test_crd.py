@@ -156,7 +156,12 @@ def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
     job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}, preflight={}))
     assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (0, 1, 3, "Replace", True)
     assert (job.settle_seconds, job.growth_seconds, job.checkpoint_wait_seconds) == (1.0, 0.0, 0.0)
-    assert (job.backend, job.store_port, job.prepare_seconds, job.preflight) == ("operator", 29500, 1800, PreflightPolicy(20, 200))
+    assert (job.backend, job.store_port, job.prepare_seconds, job.preflight) == (
+        "operator",
+        29500,
+        1800,
+        PreflightPolicy(20, 200),
+    )
     policy = {"autoscale": {}, "replaceStragglers": {}}
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
     job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, resizePolicy=policy, **unit))

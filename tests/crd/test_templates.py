@@ -50,7 +50,9 @@ def test_nothing_is_filled_in(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_container_that_trains_has_the_name_by_which_it_is_merged(kind: str) -> None:
     containers = spec_of(kind)["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
-    assert "self.exists(container, container.name == 'pytorch')" in [rule["rule"] for rule in containers["x-kubernetes-validations"]]
+    assert "self.exists(container, container.name == 'pytorch')" in [
+        rule["rule"] for rule in containers["x-kubernetes-validations"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,9 @@ def test_values_that_no_job_could_have_are_refused(spec: dict[str, Any]) -> None
             jsonschema.validate({"spec": spec}, schema_of(kind))
 
 
-@pytest.mark.parametrize("spec", [{}, {"scheduling": {"gang": {"queue": "a"}}}, {"template": {"spec": {"tolerations": []}}}], ids=str)
+@pytest.mark.parametrize(
+    "spec", [{}, {"scheduling": {"gang": {"queue": "a"}}}, {"template": {"spec": {"tolerations": []}}}], ids=str
+)
 def test_template_need_not_be_whole(spec: dict[str, Any]) -> None:
     for kind in KINDS:
         jsonschema.validate({"spec": spec}, schema_of(kind))

@@ -24,6 +24,7 @@ WAIT_REASONS = (
     names.EVICTED,
     names.LEAVING_QUEUE,
     names.KUEUE_DISABLED,
+    names.TEMPLATE_MISSING,
     OTHER,
 )
 FAILURE_REASONS = (

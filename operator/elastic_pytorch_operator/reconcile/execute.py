@@ -194,8 +194,8 @@ class Executor:
     def invalid_status(self, manifest: Manifest, problem: InvalidJob) -> JobWrite | None:
         """The write that reports in the status of a job that cannot be parsed what is wrong with it; None: there is no need.
 
-        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is. One whose template is to be read first
-        gets it into its status.
+        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is. One whose template is to be read
+        first gets it into its status.
         """
         if isinstance(problem, TemplateUnread):
             return self._templates.read(manifest, problem.ref)

@@ -1,4 +1,4 @@
-"""Reads the templates of jobs into their statuses. A template that is missing, or with which a job would not be valid, is asked for again."""
+"""Reads the templates of jobs into their statuses. One that is missing, or with which a job would not be valid, is asked for again."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -40,9 +40,7 @@ class TemplateReader:
         time_of_day: for the times of conditions.
     """
 
-    def __init__(
-        self, cluster: Cluster, cache: Cache, write_status: WriteStatus, time_of_day: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache, write_status: WriteStatus, time_of_day: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._cache = cache
         self._write_status = write_status
@@ -59,7 +57,7 @@ class TemplateReader:
         status = manifest.get("status") or {}
         try:
             found = await self._cluster.get_template(ref.kind, parse_key(manifest).namespace, ref.name)
-            # What pods are made from may be another, so that the API server is asked about them again: this generation has not been seen yet.
+            # Other pods may be made from it, so that the API server is asked about them again: this generation has not been seen yet.
             status = {name: value for name, value in status.items() if name != "observedGeneration"} | {FIELD: keep(ref, found)}
             if resumes(manifest):
                 resumed = Condition(names.SUSPENDED, True, names.JOB_RESUMED, f"the job resumes with {ref} as it is now")

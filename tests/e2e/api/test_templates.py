@@ -13,7 +13,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.e2e
 
 API, KIND = "elasticpytorch.dev/v1alpha1", "ClusterElasticPyTorchJobTemplate"
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/tmp/checkpoints", "--steps", "100000"]
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/tmp", "--steps", "100000"]
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ def uids(job: JobUnderTest) -> set[str]:
 
 
 def test_running_job_does_not_notice_that_its_template_has_changed(namespace: str, template: str) -> None:
-    assert "must contain one that is named pytorch if templateRef is set" in apply(namespace, template, check=False, container="a")
+    assert "must contain one that is named pytorch if templateRef is set" in apply(
+        namespace, template, check=False, container="a"
+    )
     apply(namespace, template)
     job = JobUnderTest("short", namespace)
     job.until_world(1)

@@ -71,7 +71,11 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
     ("template", "spec", "words"),
     [
         (POD, {"templateRef": "gpu-8"}, "spec.templateRef: must be an object with kind and name"),
-        (POD, {"templateRef": {"kind": "Job", "name": "a"}}, "spec.templateRef.kind: must be one of ElasticPyTorchJobTemplate, "),
+        (
+            POD,
+            {"templateRef": {"kind": "Job", "name": "a"}},
+            "spec.templateRef.kind: must be one of ElasticPyTorchJobTemplate, ",
+        ),
         (
             {**POD, "failurePolicy": {"maxFailures": "many"}},
             {},
