@@ -1,8 +1,9 @@
 """Merges a job's own spec over that of a template, as `kubectl` merges a strategic patch. Pure.
 
 Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes keys are merged item by item:
-the template's items keep their places, and new ones follow. Tolerations, which have no key, are appended. Any other list is replaced
-as a whole. A null in the job's spec removes what the template has there, as in any patch. The API server lets nulls through only in the pod's spec.
+the template's items keep their places, and new ones follow. Tolerations, which have no key, are appended. Any other list is
+replaced as a whole.
+A null in the job's spec removes what the template has there, as in any patch. The API server lets nulls through only in the pod's spec.
 The client shows jobs by this module, too: it imports nothing of the operator.
 Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
 """
