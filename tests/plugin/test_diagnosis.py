@@ -288,6 +288,7 @@ def test_slow_worker_that_waits_for_its_replacement() -> None:
         ("KueueDisabled", "Set kueue.enabled in the operator's chart"),
         ("LeavingQueue", "It passes when the pods are gone"),
         ("QuotaRequested", "Check that Kueue runs"),
+        ("TemplateMissing", "kubectl get epjt,cepjt -n "),
     ],
 )
 def test_a_job_without_quota(reason: str, advice: str) -> None:
