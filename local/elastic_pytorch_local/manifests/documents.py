@@ -83,8 +83,7 @@ def read_documents(paths: Sequence[Path]) -> Documents:
 def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A job with all that its template has; as it is if it names none."""
     spec = job.get("spec")
-    ref = read_template_ref(spec) if isinstance(spec, dict) else None
-    if ref is None:
+    if not isinstance(spec, dict) or (ref := read_template_ref(spec)) is None:
         return job
     found = next((each for each in templates if (each["kind"], _metadata(each, each["kind"])["name"]) == ref), None)
     if found is None:
