@@ -26,7 +26,7 @@ class UnusableTemplateError(ClusterError):
 
     @property
     def judgement(self) -> Judgement:
-        """The cluster's team may mend it."""
+        """The platform's team may repair it."""
         return Judgement.REFUSED
 
 
@@ -91,7 +91,7 @@ class TemplateReader:
         raise UnusableTemplateError(404, message)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
-        """The conditions of a job, with these in the place of those of their types."""
+        """The conditions of a job, with these instead of those of their types."""
         status, time = manifest.get("status") or {}, write_time(self._time_of_day())
         types = {condition.type for condition in conditions}
         others = [condition for condition in status.get("conditions") or () if condition.get("type") not in types]
