@@ -26,9 +26,7 @@ def label(namespace: str) -> Iterator[str]:
 
 def kinds(job: JobUnderTest) -> dict[str, str]:
     """The kind of the node of each worker, by index."""
-    return {
-        pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"]: NODES[pod["spec"]["nodeName"]] for pod in job.pods()
-    }
+    return {pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"]: NODES[pod["spec"]["nodeName"]] for pod in job.pods()}
 
 
 def test_workers_beyond_the_minimum_run_on_the_other_kind(start_job: StartJob, label: str) -> None:
