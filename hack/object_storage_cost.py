@@ -83,7 +83,7 @@ def upload_in_parts(name: str, size: int) -> None:
 
 def upload_as_usual(name: str, size: int) -> None:
     """Amazon's own library with its defaults: eight parts of 8 MiB at a time, as `aws s3 cp` uploads a file."""
-    import boto3  # noqa: PLC0415
+    import boto3  # type: ignore[import-untyped]  # noqa: PLC0415
 
     boto3.client("s3").upload_fileobj(io.BytesIO(bytes(size)), "bucket", name)
 
