@@ -23,7 +23,7 @@ def has_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("start", ["warm", "cold", "program", "shell"])
+@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long), "program", "shell"])
 def test_helper_lives_until_the_script_has_saved(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str
 ) -> None:
