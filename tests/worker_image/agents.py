@@ -65,7 +65,7 @@ class Agent:
             **{name: str(value) for name, value in environment.items()},
         }
         words = [str(argument) for argument in arguments]
-        warm = None if command else warm_python(environ, int(worker[1:]))
+        warm = None if command else warm_python(environ, worker)
         self.process: subprocess.Popen[bytes] | ForkedProcess
         with self.log.open("ab") as err, self.out.open("ab") as out:
             if warm:

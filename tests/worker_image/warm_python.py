@@ -1,7 +1,7 @@
 """Agents that start in milliseconds: each is forked from a process that has imported the parts of torch that an agent imports.
 
 The import is most of what an agent costs on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported
-before the fork. Ranks with an even and with an odd number come from two processes, whose hashes of strings differ, as those of pods do.
+before the fork. Workers with an even and with an odd number come from two processes, whose hashes of strings differ, as those of pods do.
 """
 
 import contextlib
@@ -103,23 +103,24 @@ class WarmPython:
 STARTED: dict[int, WarmPython] = {}
 
 
-def warm_python(environ: dict[str, str], rank: int) -> WarmPython | None:
+def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
     """The process to fork an agent from; None: it is to import torch itself, as its variables matter for that."""
     expected = INHERITED | ONE_THREAD
     read = [name for name in environ.keys() | expected.keys() if not name.startswith(READ_LATER)]
     if any(environ.get(name) != expected.get(name) for name in read):
         return None
-    if rank % 2 not in STARTED:
-        STARTED[rank % 2] = WarmPython()
-    return STARTED[rank % 2]
+    which = ord(worker[-1]) % 2
+    if which not in STARTED:
+        STARTED[which] = WarmPython()
+    return STARTED[which]
 
 
 def _serve(orders: socket.socket) -> dict[str, Any]:
     """Forks until there are no more orders, and ends then; returns only in each forked process, with its order."""
     children: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        for ready in select.select([orders, *children], [], [])[0]:
-            if ready is orders:
+        for ready in select.select([orders.fileno(), *children], [], [])[0]:
+            if ready == orders.fileno():
                 message, descriptors, _, _ = socket.recv_fds(orders, MAX_MESSAGE_BYTES, 3)
                 if not message:
                     os._exit(0)
