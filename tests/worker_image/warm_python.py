@@ -167,7 +167,8 @@ def main() -> None:
     # As the agent does when it imports them: torch.cuda then asks no driver, whose state would not survive a fork.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     for name in MODULES:
-        importlib.import_module(name)
+        with contextlib.suppress(ImportError):  # not every torch comes with numpy
+            importlib.import_module(name)
     _become_agent(_serve(socket.socket(fileno=int(sys.argv[1]))))
 
 
