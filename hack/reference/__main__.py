@@ -1,4 +1,4 @@
-"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, a flowchart, terminals, times.
+"""Writes what is made from the sources: references of the chart, the API, Python and the metrics, a flowchart, terminals, times.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -12,6 +12,7 @@ import custom_resource
 import field_table
 import metrics_page
 import packages
+import python_api
 import screens
 import silence_table
 import yaml
@@ -34,6 +35,7 @@ def pages() -> dict[Path, str]:
             (DOCS / "reference" / "api-versions.md").read_text(), definition
         ),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
+        DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "internals" / "architecture.md": packages.page((DOCS / "internals" / "architecture.md").read_text()),
         DOCS / "operate" / "operations.md": silence_table.page((DOCS / "operate" / "operations.md").read_text()),
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
