@@ -1,6 +1,7 @@
 """The reference of what Python programs import, from the docstrings: the training library and the client. Nothing of it is imported."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"elastic_pytorch": ROOT / "worker_image", "elastic_pytorch_client": ROOT / "plugin"}
 LIBRARY, CLIENT = "elastic_pytorch", "elastic_pytorch_client"
 MAX_SIGNATURE = 100  # characters in a line
+QUOTED_CLASS = re.compile(r"'([A-Z]\w*)'")
 
 HEAD = """# Python API
 
@@ -244,15 +246,16 @@ def _argument(given: ast.arg, default: ast.expr | None) -> str:
     text = f"{given.arg}: {_type(given.annotation)}" if given.annotation else given.arg
     if default is None:
         return text
-    return f"{text} = {_type(default)}" if given.annotation else f"{text}={_type(default)}"
+    return f"{text} = {ast.unparse(default)}" if given.annotation else f"{text}={ast.unparse(default)}"
 
 
-def _type(node: ast.expr | None) -> str:
-    """Returns an annotation or a default as it is written; a forward reference without its quotes."""
-    if node is None:
+def _type(annotation: ast.expr | None) -> str:
+    """Returns an annotation as it is written; forward references without their quotes."""
+    if annotation is None:
         return "None"
-    is_reference = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.strip() != ""
-    return str(ast.literal_eval(node)) if is_reference else ast.unparse(node)
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return QUOTED_CLASS.sub(r"\1", ast.unparse(annotation))
 
 
 def _code(text: str) -> str:
