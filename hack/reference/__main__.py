@@ -1,4 +1,4 @@
-"""Writes what is made from the sources: references of the chart, the API, Python and the metrics, a flowchart, terminals, times.
+"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, a flowchart, terminals, times.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """
@@ -31,11 +31,11 @@ def pages() -> dict[Path, str]:
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition),
+        DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "reference" / "api-versions.md": field_table.page(
             (DOCS / "reference" / "api-versions.md").read_text(), definition
         ),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
-        DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "internals" / "architecture.md": packages.page((DOCS / "internals" / "architecture.md").read_text()),
         DOCS / "operate" / "operations.md": silence_table.page((DOCS / "operate" / "operations.md").read_text()),
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
