@@ -19,7 +19,8 @@ HEAD = """# Python API
 
 Authors of training scripts and of pipelines find here each public name of the training library (`elastic_pytorch`) and of the client
 (`elastic_pytorch_client`), with its signature and docstring. [training-library.md](../use/training-library.md) and
-[plugin.md](../use/plugin.md#from-python) explain how to use them. `make docs` writes this page from the source.
+[plugin.md](../use/plugin.md#from-python) explain how to use them. Examples import `elastic_pytorch` as `elastic`.
+`make docs` writes this page from the source.
 """
 
 
