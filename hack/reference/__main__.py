@@ -12,6 +12,7 @@ import custom_resource
 import field_table
 import metrics_page
 import packages
+import python_api
 import screens
 import silence_table
 import yaml
@@ -30,6 +31,7 @@ def pages() -> dict[Path, str]:
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition),
+        DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "reference" / "api-versions.md": field_table.page(
             (DOCS / "reference" / "api-versions.md").read_text(), definition
         ),

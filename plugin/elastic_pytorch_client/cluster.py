@@ -23,28 +23,28 @@ class Cluster(Protocol):
     """What the plugin and the SDK ask of a cluster. All methods raise EpjError.
 
     Attributes:
-        namespace: the one that is meant if none is given.
+        namespace: the namespace that is used if none is given.
     """
 
     namespace: str
 
     def get_job(self, namespace: str, name: str) -> Object:
-        """A job."""
+        """Returns a job."""
         ...
 
     def list_jobs(self, namespace: str | None) -> list[Object]:
-        """The jobs of a namespace; None: of all."""
+        """Returns the jobs of a namespace; None: of all namespaces."""
         ...
 
     def watch_jobs(
         self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS
     ) -> Iterator[tuple[str, Object]]:
-        """What there is, as ADDED, then each change, until the API server ends it.
+        """Yields each job as ADDED, and then each change, until the API server ends the watch.
 
         Args:
-            namespace: None: all.
-            name: of the only job to watch.
-            seconds: after which it ends.
+            namespace: the namespace; None: all.
+            name: the name of the only job to watch; None: all jobs.
+            seconds: the time after which the watch ends.
         """
         ...
 
@@ -60,10 +60,10 @@ class Cluster(Protocol):
         """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not.
 
         Args:
-            namespace: of the job.
-            name: of the job.
-            replicas: from minReplicas to maxReplicas.
-            dry_run: the API server checks everything, permissions too, and changes nothing.
+            namespace: the namespace of the job.
+            name: the name of the job.
+            replicas: the number, from minReplicas to maxReplicas.
+            dry_run: whether the API server only checks everything, permissions too, and changes nothing.
         """
         ...
 
@@ -72,7 +72,7 @@ class Cluster(Protocol):
         ...
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
-        """The pods of a job; only those of some indexes, if any are given."""
+        """Returns the pods of a job; only those of some indexes, if any are given."""
         ...
 
     def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
@@ -96,19 +96,19 @@ class Cluster(Protocol):
         ...
 
     def list_nodes(self) -> list[Object]:
-        """All nodes."""
+        """Returns all nodes."""
         ...
 
     def get_node(self, name: str) -> Object:
-        """A node."""
+        """Returns a node."""
         ...
 
     def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
-        """Has a node take no more pods, or take them again."""
+        """Marks a node as unschedulable, or as schedulable again."""
         ...
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
-        """The events about an object (v1), in no order."""
+        """Returns the events about an object (v1), in no order."""
         ...
 
     def pod_log(
@@ -120,26 +120,26 @@ class Cluster(Protocol):
         tail_lines: int | None = None,
         since: str | None = None,
     ) -> Iterator[str]:
-        """The lines of the training container's log, each with its RFC 3339 timestamp in front.
+        """Yields the lines of the training container's log, each with its RFC 3339 timestamp in front.
 
         Args:
-            namespace: of the pod.
-            pod: its name.
-            follow: go on until the container ends.
-            tail_lines: of the end only; None: all.
-            since: RFC 3339: only what is not older, to the second.
+            namespace: the namespace of the pod.
+            pod: the name of the pod.
+            follow: whether to go on until the container ends.
+            tail_lines: the number of last lines; None: all.
+            since: a time in RFC 3339, to the second: only lines that are not older.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which cluster, as kubectl's own options say it.
+    """The cluster to connect to, as kubectl's own options name it.
 
     Attributes:
-        kubeconfig: a file; empty: $KUBECONFIG or ~/.kube/config.
-        context: of the kubeconfig; empty: its current one.
-        namespace: empty: the context's.
+        kubeconfig: a kubeconfig file; empty: $KUBECONFIG or ~/.kube/config.
+        context: a context of the kubeconfig; empty: its current one.
+        namespace: the namespace; empty: the context's.
     """
 
     kubeconfig: str = ""
@@ -148,7 +148,7 @@ class Access:
 
 
 class KubernetesCluster:
-    """A Cluster that is one, through the official client."""
+    """A Kubernetes cluster, through the official client. It has the methods of `Cluster`."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         self._api = api
@@ -159,7 +159,7 @@ class KubernetesCluster:
         """Connects as a kubeconfig says, or in a pod without one as its ServiceAccount.
 
         Raises:
-            Unreachable: neither is there.
+            Unreachable: there is no kubeconfig, and this is no pod with a ServiceAccount.
         """
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415

@@ -50,9 +50,9 @@ class Line:
     """A line of a worker's log.
 
     Attributes:
-        worker: who said it.
-        at: RFC 3339; empty if there is none.
-        text: without its end.
+        worker: the worker that has written it.
+        at: its time in RFC 3339; empty if it has none.
+        text: the line, without its end.
     """
 
     worker: Worker

@@ -6,8 +6,8 @@ from typing import Any
 
 from elastic_pytorch_client.page.history import GroupSize, History
 from elastic_pytorch_client.page.rows import finite, seconds_of, tone
-from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
-from elastic_pytorch_client.reading.job_view import Interruption, JobView
+from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES, Interruption
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author

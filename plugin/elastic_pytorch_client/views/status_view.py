@@ -13,8 +13,8 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.interruption_phases import name_slowest
-from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, Worker
+from elastic_pytorch_client.reading.interruption_phases import Interruption, name_slowest
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.reading.timeline import JobEvent

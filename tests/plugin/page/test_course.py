@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from elastic_pytorch_client.page.course import course_of, group_sizes
 from elastic_pytorch_client.page.history import GroupSize, History
-from elastic_pytorch_client.reading.job_view import Interruption
+from elastic_pytorch_client.reading.interruption_phases import Interruption
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 from tests.plugin.recorded_cluster import events_of, job_of, moment_of

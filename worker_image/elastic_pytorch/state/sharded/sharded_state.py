@@ -52,16 +52,16 @@ class ShardedState(State):
     takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX; None: there are none.
+        folder: the folder of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX. None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
             `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
-        flush_seconds: from one checkpoint to the next, unless steps are given for that; None: 600. Training goes on while one is written,
-            from a copy, if all containers have the memory for that.
-        name: of the training, if it is not the only one in the folder.
+        flush_seconds: the time from one checkpoint to the next, unless `every` says it in steps; None: 600. Training goes on while
+            one is written, from a copy, if all containers have the memory for that.
+        name: the name of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         keep_every_steps: see `State`.
-        total_steps: at which step training is done, for the progress that is reported.
-        memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
+        total_steps: the step at which training is done, for the progress reports.
+        memory: whether to commit to the pods' memory. It takes twice the rank's part of the state, and as much for the copy.
         overlap: refused, as is `initial`: see `State`.
         initial: refused: load the weights on all ranks after `restore`, if that finds no step.
         registered: what to save, by names of your choice.
