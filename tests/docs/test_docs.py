@@ -101,7 +101,7 @@ def test_fields_in_the_text_exist(page: Path) -> None:
         assert field in known or field.startswith("spec.template.") or field.endswith(".py"), field
 
 
-@pytest.mark.parametrize("page", ["use/getting-started.md"])
+@pytest.mark.parametrize("page", ["use/getting-started.md", "use/pipelines.md"])
 def test_python_in_the_text_compiles(page: str) -> None:
     for block in (block for block in blocks(ROOT / "docs" / page) if block.language == "python"):
         compile(block.text, page, "exec")
