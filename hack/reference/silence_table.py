@@ -12,9 +12,7 @@ def page(text: str) -> str:
     """Returns a page with the tables between its two markers."""
     head = "| state of the worker and its group | counted from | alive for at least | at most | ends early when |"
     waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
-    head = (
-        "| what delays reports | a new leader decides nothing for at most | the loss of a worker comes later by at most |"
-    )
+    head = "| what delays reports | a new leader decides nothing for at most | the loss of a worker comes later by at most |"
     delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
     return replace_between(text, BEGIN, END, "\n".join([*waits, "", *delays, ""]))
 

@@ -40,14 +40,14 @@ class Wait(NamedTuple):
     at_least_seconds: float
     at_most_seconds: float
     ends: str = ""
-    why: str = "has not been heard since this operator began to listen"
+    why: str = "has not reported since this operator began to lead"
     arrival_seconds: float = 1.0
     crowded_seconds: float = 5.0
     per_heartbeat: bool = False
 
 
-DIED_WITH_LEADER = "is on node {node}, which has probably died with the operator that led before"
-DOES_NOT_START = "does not start on node {node}, which has probably died"
+DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
+DOES_NOT_START = "does not start on node {node}, which has probably failed"
 SILENT, CLOSED = "has been silent for {seconds:.1f} s", "has closed its connection while its peers failed"
 # Not heard by a new leader. Agents open another connection every quarter of a second, and wait at most 2 s before they try again.
 # An attempt to reach a dead leader times out after 5 s. Every node has the address after a minute, and a margin for what hangs.
@@ -57,7 +57,13 @@ LOST_WITH_LEADER = Wait(
 NO_GROUP = Wait("its group has broken, is complete without it, or never existed", NEW_LEADER, 5.0, 15.0)
 UNHEARD = Wait("no agent of its group has reported", NEW_LEADER, 10.0, 120.0, BREAKS)
 RUNS = Wait(
-    "every agent of its group that has reported is training", NEW_LEADER, 5.0, 120.0, STALLS, arrival_seconds=10.0, crowded_seconds=10.0
+    "every agent of its group that has reported is training",
+    NEW_LEADER,
+    5.0,
+    120.0,
+    STALLS,
+    arrival_seconds=10.0,
+    crowded_seconds=10.0,
 )
 # Not heard by any leader: others that are ready wait before they begin without it, or another pod takes its place.
 FIRST_REPORT = Wait("its container runs, and its agent has never reported", "another's readiness", 15.0, math.inf, "it reports")
@@ -67,7 +73,9 @@ NOT_STARTED = Wait(
 # Not heard any more. After a failure, the operator asks all agents of the group to report.
 LOST_NODE = Wait("its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
 DISCONNECTED = Wait("a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED)
-PEER_FAILED = Wait("a member has failed, and this worker has not reported since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed")
+PEER_FAILED = Wait(
+    "a member has failed, and this worker has not reported since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed"
+)
 GROUP_HEARD = Wait("others of its group report, or it belongs to no group", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
 GROUP_SILENT = Wait("no agent of its group reports, but agents of other jobs do", ALIVE, 30.0, 30.0, "", SILENT)
 # Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again costs minutes.
@@ -88,7 +96,9 @@ class Delay(NamedTuple):
     lost_seconds: float
 
 
-ARRIVALS = Delay("agents of earlier groups are still connecting", 300.0, 300.0)  # each does so once; 10,000 take one to two minutes
+ARRIVALS = Delay(
+    "agents of earlier groups are still connecting", 300.0, 300.0
+)  # each does so once; 10,000 take one to two minutes
 CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)  # they may be strangers
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
