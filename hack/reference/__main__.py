@@ -36,8 +36,9 @@ def pages() -> dict[Path, str]:
             (DOCS / "reference" / "api-versions.md").read_text(), definition
         ),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
-        DOCS / "internals" / "architecture.md": packages.page((DOCS / "internals" / "architecture.md").read_text()),
-        DOCS / "operate" / "operations.md": silence_table.page((DOCS / "operate" / "operations.md").read_text()),
+        DOCS / "internals" / "architecture.md": silence_table.page(
+            packages.page((DOCS / "internals" / "architecture.md").read_text())
+        ),
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 

@@ -98,5 +98,5 @@ def advise(phases: Mapping[str, float], steps_lost: int | None, *, grace_seconds
             grace = f" It is {grace_seconds:.0f} now." if phase == STOP and grace_seconds is not None else ""
             lines.append(f"{PHASE_NAMES[phase]} took {seconds:.1f} s. {_ADVICE[phase]}{grace}")
     if steps_lost is not None and steps_lost >= MANY_STEPS:
-        lines.append(f"{steps_lost} steps were done again. {_STEPS_LOST}")
+        lines.append(f"{steps_lost} steps were repeated. {_STEPS_LOST}")
     return lines

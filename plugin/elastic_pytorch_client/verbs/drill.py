@@ -21,7 +21,7 @@ NAME, HELP = "drill", "disturb a running job on purpose: what each fault costs i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
-    parser.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    parser.add_argument("--yes", action="store_true", help="run the drill; without this flag, only print the plan")
     parser.add_argument(
         "--only",
         action="append",

@@ -228,9 +228,9 @@ def _conditions(
     running = _running(job, observed, live, size, findings, shortage)
     whole = f"all {target.worth} wanted workers train" if size == target.worth else ""
     if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
-        whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
+        whole += f"; {allowed} were requested: {findings.scaling.get('message', 'autoscale keeps fewer')}"
     elif whole and job.requested != target.worth:
-        whole += f"; {job.requested} were asked for, which {job.rounded_by} rounds down"
+        whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and findings.relief.kept:
@@ -281,7 +281,7 @@ def _running(
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
-    text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"
+    text = f"{ready} of {findings.target.worth} workers are ready; training needs {needed}"
     text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
     return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
 
@@ -315,7 +315,7 @@ def _not_suspended(job: Job) -> Condition:
 
 
 def _nothing_trains(type_: str) -> Condition:
-    return Condition(type_, False, names.WAITING_FOR_WORKERS, "nothing trains yet, see condition Running")
+    return Condition(type_, False, names.WAITING_FOR_WORKERS, "no group is training yet; see condition Running")
 
 
 def _state(job: Job, status: Status, trains: bool) -> str:

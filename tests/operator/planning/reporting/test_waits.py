@@ -29,7 +29,7 @@ RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
         (WaitEnd(WaitEndReason.UNWATCHED, 4.0), "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
         (WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted"), "After 4.0 s: the change cannot wait, w1 was deleted"),
         (WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1"), "After 4.0 s: the workers of w1 have failed"),
-        (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group is to stay as it is"),
+        (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group no longer needs to change"),
     ],
 )
 def test_end_of_a_wait_for_a_checkpoint(end: WaitEnd, text: str) -> None:
