@@ -365,7 +365,12 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
 def _view_left_out_nodes(status: Mapping[str, Any]) -> tuple[LeftOutNode, ...]:
     """Returns the nodes that a status lists, the last one last."""
     return tuple(
-        LeftOutNode(*(str(entry.get(field, "")) for field in ("node", "worker", "message")), time=parse_time(entry.get("time")))
+        LeftOutNode(
+            node=str(entry.get("node", "")),
+            worker=str(entry.get("worker", "")),
+            message=str(entry.get("message", "")),
+            time=parse_time(entry.get("time")),
+        )
         for entry in status.get("leftOutNodes") or ()
     )
 

@@ -110,15 +110,23 @@ def write_drill(drill: Mapping[str, Any], time: str) -> str:
 
 def _fault(found: Mapping[str, Any]) -> DrilledFault:
     return DrilledFault(
-        *(_text(found.get(name)) for name in ("fault", "skipped", "error")),
-        _number(found.get("wholeAfterSeconds")),
-        _each(found.get("interruptions"), _interruption),
+        fault=_text(found.get("fault")),
+        skipped=_text(found.get("skipped")),
+        error=_text(found.get("error")),
+        whole_seconds=_number(found.get("wholeAfterSeconds")),
+        interruptions=_each(found.get("interruptions"), _interruption),
     )
 
 
 def _interruption(found: Mapping[str, Any]) -> DrillInterruption:
-    numbers = (_number(found.get(name)) for name in ("seconds", "stepsLost", "workersBefore", "workers"))
-    return DrillInterruption(_text(found.get("cause")), *numbers, _text(found.get("slowestPhase")))
+    return DrillInterruption(
+        cause=_text(found.get("cause")),
+        seconds=_number(found.get("seconds")),
+        steps_lost=_number(found.get("stepsLost")),
+        before=_number(found.get("workersBefore")),
+        workers=_number(found.get("workers")),
+        slowest=_text(found.get("slowestPhase")),
+    )
 
 
 def _each(found: object, read: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:
