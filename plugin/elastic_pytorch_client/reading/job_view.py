@@ -9,6 +9,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.interruption_phases import Interruption, view_interruption
+from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
 from elastic_pytorch_client.reading.nodes import LeftOutNode, view_left_out_nodes
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
@@ -186,6 +187,7 @@ class JobView:
         ready_spares: `status.readySpares`.
         unit: `spec.unitReplicas`.
         goodput: what its time was spent on.
+        last_drill: what the last drill has shown; None: there was none.
     """
 
     name: str
@@ -226,6 +228,7 @@ class JobView:
     ready_spares: int = 0
     unit: int = 1
     goodput: Goodput = field(default_factory=Goodput)
+    last_drill: LastDrill | None = None
 
     def condition(self, type_: str) -> Condition | None:
         """Returns the condition of a type, None if there is none."""
@@ -336,6 +339,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             metrics=_view_metrics(progress.get("metrics") or ()),
         ),
         goodput=view_goodput(status),
+        last_drill=view_drill(metadata),
         recent_interruptions=tuple(map(view_interruption, status.get("recentInterruptions") or ())),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),
