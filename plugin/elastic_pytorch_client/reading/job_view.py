@@ -86,16 +86,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training.
+    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training. Old ones are condensed.
 
     Attributes:
         cause: one word.
-        seconds: what it took.
+        seconds: what it took, or all of them together.
         steps_lost: steps done again.
         phases: the seconds of each phase that is known, in their order.
         slowest: the phase that took longest; empty if none is known.
         round: the round that trains since then.
         ended: when it was over; None: not known.
+        count: how many there were; above 1: the others are the sums of all, and of the last one.
+        before: how many workers trained before; None: not known.
+        after: how many train since then; None: not known.
     """
 
     cause: str
@@ -105,6 +108,9 @@ class Interruption:
     slowest: str = ""
     round: int = 0
     ended: datetime | None = None
+    count: int = 1
+    before: int | None = None
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +387,9 @@ def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:
         slowest=str(interruption.get("slowestPhase", "")),
         round=int(interruption.get("round", 0)),
         ended=parse_time(interruption.get("time")),
+        count=int(interruption.get("count", 1)),
+        before=_whole(interruption.get("from")),
+        after=_whole(interruption.get("to")),
     )
 
 
