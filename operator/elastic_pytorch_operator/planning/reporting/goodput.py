@@ -23,6 +23,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 GOODPUT = "goodput"  # the field
 SETTING_UP = (AgentState.UNCHECKED, AgentState.PREPARING)
+TINY = 1e-6  # seconds, above what sums of floats are off by
 ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
 
 
@@ -130,8 +131,9 @@ class Account:
             found["activity"] = self.activity.value
         if (ratio := self.ratio) is not None:
             found["ratio"] = f"{ratio:.3f}"
+        whole = _whole_seconds(self.spent)
         found["activities"] = [
-            {"activity": activity.value, "seconds": int(spent.seconds), "processSeconds": int(spent.process_seconds)}
+            {"activity": activity.value, "seconds": whole[activity], "processSeconds": int(spent.process_seconds)}
             for activity in Activity
             if (spent := self.spent.get(activity)) is not None
         ]
@@ -190,6 +192,18 @@ def book_checkpoints(account: Account, known: Booked) -> Account:
     spent = dict(account.spent)
     _move(spent, Activity.TRAINING, Activity.CHECKPOINTING, known.seconds - before.seconds)
     return replace(account, spent=spent, checkpoints=Booked(known.round, max(known.seconds, before.seconds)))
+
+
+def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
+    """The seconds of each activity as integers, whose sum is that of all, rounded down: the next leader goes on with them.
+
+    The largest fractions are rounded up (method of largest remainders): each one rounded down would lose up to a second.
+    """
+    whole = {activity: int(each.seconds) for activity, each in spent.items()}
+    short = int(sum(each.seconds for each in spent.values()) + TINY) - sum(whole.values())
+    for activity in sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)[:short]:
+        whole[activity] += 1
+    return whole
 
 
 def _book(spent: dict[Activity, Spent], activity: Activity | None, seconds: float, processes: int) -> None:
@@ -265,7 +279,8 @@ def keep_account(
     )
     account = advance_account(account, observed.now, now)
     told = [agent.progress for agent in agents if round_ and agent.round == round_.number]
-    if round_ and any(progress.first_step is not None for progress in told):  # ranks wait for each other: the longest delay counts
+    if round_ and any(progress.first_step is not None for progress in told):
+        # Ranks wait for each other: the longest delay counts.
         account = book_checkpoints(account, Booked(round_.number, max(progress.checkpoint_seconds for progress in told)))
     if after is not None and after.seconds is not None and after != before:
         return book_interruption(account, after)

@@ -1,6 +1,7 @@
 """What a job's time was spent on: each second once, whatever is found out late."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -138,7 +139,9 @@ def test_checkpoints_take_their_time_from_the_training(booked: Booked | None, kn
 def test_longest_delay_of_all_ranks_of_the_group_counts() -> None:
     def told(*seconds: float, round_: int = 1, first_step: int | None = 5) -> Any:
         agents = [
-            an_agent(f"w{rank}", progress=Progress(9, first_step, checkpoint_seconds=each), progressed_at=NOW - 1, round_=round_)
+            an_agent(
+                f"w{rank}", progress=Progress(9, first_step, checkpoint_seconds=each), progressed_at=NOW - 1, round_=round_
+            )
             for rank, each in enumerate(seconds)
         ]
         return observed(agents=agents)
@@ -185,6 +188,13 @@ def test_next_leader_goes_on_with_what_went_on() -> None:
     assert (read.until, read.activity, read.interruptions) == (5.0, Activity.TRAINING, account.interruptions)
 
 
+def test_integers_add_up() -> None:
+    seconds = {Activity.TRAINING: 90.75, Activity.STARTING: 0.5, Activity.RECOVERING: 5.75, Activity.SUSPENDED: 2.5}
+    account = Account(NOW, None, NOW, {activity: Spent(each) for activity, each in seconds.items()})
+    told = {each["activity"]: each["seconds"] for each in account.as_status(TIME)["activities"]}
+    assert told == {"Training": 91, "Starting": 0, "Recovering": 6, "Suspended": 2}
+
+
 def test_next_leader_leaves_out_what_it_does_not_know() -> None:
     told = [{"activity": "Dreaming", "seconds": 5, "processSeconds": 5}]
     read = read_account({"goodput": {"time": TIME, "activity": "Dreaming", "activities": told}}, NOW, TIME)
@@ -199,6 +209,27 @@ MOMENT = st.tuples(
     st.integers(0, 40),  # steps that are done again
     st.builds(Booked, st.integers(1, 4), st.floats(0, 1000)),  # what is told of checkpoints
 )
+
+
+@given(st.lists(MOMENT, max_size=30), st.floats(0, 1))
+def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction: float) -> None:
+    """Each one begins with another clock, and knows what the last one has written: times and sums in whole seconds."""
+
+    def clock(seconds: float) -> str:
+        return (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(fraction + seconds))).isoformat()
+
+    account, lasted = Account(NOW, Activity.STARTING, NOW), 0.0
+    for after, activity, ago, _, told in moments:
+        now = Now(activity, None if ago is None else account.until + after - ago, processes=3)
+        account = book_checkpoints(advance_account(account, account.until + after, now), told)
+        written = {"goodput": account.as_status(clock(lasted + after)), "worldSize": 3}
+        lasted += after + 0.75
+        read = read_account(written, 3 * NOW, clock(lasted))
+        assert read is not None
+        account = read
+    counted = sum(each.seconds for each in account.spent.values())
+    assert lasted - 2 * len(moments) - 1 <= counted <= lasted + 1 + 1e-6
+    assert account.ratio is None or 0 <= account.ratio <= 1 + 1e-9
 
 
 @given(st.lists(MOMENT, max_size=30))
