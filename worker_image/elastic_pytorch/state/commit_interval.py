@@ -123,7 +123,7 @@ class CommitInterval:
         self.blocked_seconds += seconds
 
     def cost(self) -> dict[str, Any]:
-        """Returns what `report` tells of the commits."""
+        """Returns what a report says about the commits, as arguments of `report`."""
         return {"commit_every_steps": self.steps, "checkpoint_seconds": self.blocked_seconds}
 
     def wanted(self) -> int:
