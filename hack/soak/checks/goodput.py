@@ -9,7 +9,7 @@ from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
 from soak.timeline import Hit, StatusSeen, Step, Violation, groups_of, kept_seconds
 
 APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
-LEAST_SECONDS = 400.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
+LEAST_SECONDS = 900.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
 WHOLE_SECONDS = 1.0
 STEPS = ("Training", "Checkpointing")  # a step is seen with what delays it
 ENDED = ("Complete", "Failed")
@@ -22,7 +22,7 @@ def check_goodput(
     """The share of kept steps is that of the steps that were seen, and no more time is told than there was.
 
     Args:
-        expected: what holds for the job; a job without the training library is not checked, nor one of less than 400 s.
+        expected: what holds for the job; a job without the training library is not checked, nor one of less than 900 s.
         told: what the operator says at the end.
         steps: of its processes.
         statuses: of the job, as they changed.

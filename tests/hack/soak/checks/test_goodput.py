@@ -13,28 +13,28 @@ STATUSES = [
     StatusSeen(0, "job", "", 0),
     StatusSeen(1, "job", "Pending", 0),
     StatusSeen(20, "job", "Running", 2),
-    StatusSeen(500, "job", "Complete", 0),
-    StatusSeen(900, "job", "Complete", 0),
+    StatusSeen(1000, "job", "Complete", 0),
+    StatusSeen(1900, "job", "Complete", 0),
 ]
-# Two groups of a step a second: 100 and 300 steps, a pause of 50 s, and a step that is done again.
-STEPS = [Step(20 + number, "w0", 0, 2, number, 1) for number in range(1, 101)]
-STEPS += [Step(70 + number, "w0", 0, 2, number, 2) for number in range(100, 401)]
-OPERATOR = Hit(119, 125, "kill-leader", "kill the leader")
+# Two groups of a step in two seconds: 100 and 300 steps, a pause of 100 s, and a step that is done again.
+STEPS = [Step(20 + 2 * number, "w0", 0, 2, number, 1) for number in range(1, 101)]
+STEPS += [Step(120 + 2 * number, "w0", 0, 2, number, 2) for number in range(100, 401)]
+OPERATOR = Hit(219, 225, "kill-leader", "kill the leader")
 
 
-def told(training: int, *, checkpointing: int = 0, other: int = 100) -> Goodput:
+def told(training: int, *, checkpointing: int = 0, other: int = 200) -> Goodput:
     return Goodput(0.0, {"Training": training, "Checkpointing": checkpointing, "Recovering": other})
 
 
 @pytest.mark.parametrize(
     ("goodput", "rules"),
     [
-        pytest.param(told(400), [], id="the same"),
-        pytest.param(told(390, checkpointing=10), [], id="checkpoints delay steps that are seen"),
-        pytest.param(told(388, other=112), [], id="three seconds are not resolved, and two in a hundred are allowed"),
-        pytest.param(told(386, other=114), ["goodput is what was seen"], id="too little"),
-        pytest.param(told(414, other=86), ["goodput is what was seen"], id="too much"),
-        pytest.param(told(412, other=103), ["no more time is told than there was"], id="more than there was"),
+        pytest.param(told(800), [], id="the same"),
+        pytest.param(told(790, checkpointing=10), [], id="checkpoints delay steps that are seen"),
+        pytest.param(told(776, other=224), [], id="five seconds are not resolved, and two in a hundred are allowed"),
+        pytest.param(told(774, other=226), ["goodput is what was seen"], id="too little"),
+        pytest.param(told(826, other=174), ["goodput is what was seen"], id="too much"),
+        pytest.param(told(824, other=206), ["no more time is told than there was"], id="more than there was"),
         pytest.param(told(0, other=0), [], id="nothing is told"),
     ],
 )
@@ -43,12 +43,12 @@ def test_account_of_the_operator(goodput: Goodput, rules: list[str]) -> None:
 
 
 def test_pause_while_no_operator_may_have_led_is_not_resolved() -> None:
-    wrong = told(450, other=50)
+    wrong = told(900, other=100)
     assert list(check_goodput(LIBRARY, wrong, STEPS, STATUSES, [OPERATOR])) == []
-    assert unresolved_seconds(STEPS, [OPERATOR]) == 2 + 50 + 2
+    assert unresolved_seconds(STEPS, [OPERATOR]) == 4 + 100 + 2
     settled = replace(OPERATOR, kind="drain")
     [violation] = check_goodput(LIBRARY, wrong, STEPS, STATUSES, [settled])
-    assert violation.text == "90.0% of 500 s is told, 80.0% of 500.0 s was seen; 3.0 s are not resolved"
+    assert violation.text == "90.0% of 1000 s is told, 80.0% of 1000.0 s was seen; 5.0 s are not resolved"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_pause_while_no_operator_may_have_led_is_not_resolved() -> None:
         pytest.param(LIBRARY, [], STATUSES, id="no step was seen"),
         pytest.param(LIBRARY, STEPS, STATUSES[:3], id="the job has not ended"),
         pytest.param(LIBRARY, STEPS, [], id="nothing was seen"),
-        pytest.param(LIBRARY, STEPS, [STATUSES[0], replace(STATUSES[3], at=399)], id="the job was short"),
+        pytest.param(LIBRARY, STEPS, [STATUSES[0], replace(STATUSES[3], at=899)], id="the job was short"),
     ],
 )
 def test_what_cannot_be_compared(expected: Expected, steps: list[Step], statuses: list[StatusSeen]) -> None:
