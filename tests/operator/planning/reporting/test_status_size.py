@@ -35,7 +35,7 @@ from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a
 
 pytestmark = pytest.mark.simulation
 
-WORKERS, MAX_BYTES = 4096, 80 * 1024  # a full log of interruptions, of the largest numbers there are, takes 25 of it
+WORKERS, MAX_BYTES = 4096, 88 * 1024  # a full log of interruptions, of the largest numbers there are, takes 25 of it
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
 MOMENT = Moment(NOW, TIME)
