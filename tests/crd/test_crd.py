@@ -251,7 +251,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         *("message", "efficiency", "sizes", "keptReplicas"),
     }
     assert set(PROPERTIES["status.recentInterruptions[]"]["properties"]) == {
-        *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "round", "time"),
+        *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "from", "to", "count", "round", "time"),
     }
     assert set(PROPERTIES["status.goodput"]["properties"]) == {"ratio", "activity", "time", "activities", "interruptions"}
     assert set(PROPERTIES["status.goodput.activities[]"]["properties"]) == {"activity", "seconds", "processSeconds"}

@@ -11,6 +11,7 @@ KEPT = ("Training", "StepsUnreported")
 # What the time was lost to, in words that follow a percentage.
 LOST_TO = {
     "Repeating": "repeating steps",
+    "Checkpointing": "checkpointing",
     "Starting": "starting",
     "Preparing": "preparing",
     "WaitingForNodes": "waiting for nodes",

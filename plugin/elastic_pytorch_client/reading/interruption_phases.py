@@ -43,16 +43,19 @@ _STEPS_LOST = (
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training.
+    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training. Old ones are condensed.
 
     Attributes:
         cause: one word.
-        seconds: how long it took.
+        seconds: how long it took, or all of them together.
         steps_lost: the steps that were done again.
         phases: the seconds of each phase that is known, in their order.
         slowest: the phase that took longest; empty if none is known.
         round: the round that has trained since.
         ended: when it was over; None: not known.
+        count: the number of interruptions; above 1, the other attributes are their sums, and those of the last one.
+        before: the number of workers that trained before; None: not known.
+        after: the number of workers that have trained since; None: not known.
     """
 
     cause: str
@@ -62,6 +65,9 @@ class Interruption:
     slowest: str = ""
     round: int = 0
     ended: datetime | None = None
+    count: int = 1
+    before: int | None = None
+    after: int | None = None
 
 
 def view_interruption(interruption: Mapping[str, Any]) -> Interruption:
@@ -75,6 +81,9 @@ def view_interruption(interruption: Mapping[str, Any]) -> Interruption:
         slowest=str(interruption.get("slowestPhase", "")),
         round=int(interruption.get("round", 0)),
         ended=parse_time(interruption.get("time")),
+        count=int(interruption.get("count", 1)),
+        before=parse_whole(interruption.get("from")),
+        after=parse_whole(interruption.get("to")),
     )
 
 

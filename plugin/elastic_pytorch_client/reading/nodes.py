@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.reading.node_ends import NodeEnd, find_end
+from elastic_pytorch_client.reading.text import parse_time
 
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)$")
@@ -125,6 +126,11 @@ class LeftOutNode:
 def view_left_out_nodes(status: Mapping[str, Any]) -> tuple[LeftOutNode, ...]:
     """Returns the nodes that a status lists, the last one last."""
     return tuple(
-        LeftOutNode(str(entry.get("node", "")), str(entry.get("worker", "")), str(entry.get("message", "")))
+        LeftOutNode(
+            node=str(entry.get("node", "")),
+            worker=str(entry.get("worker", "")),
+            message=str(entry.get("message", "")),
+            time=parse_time(entry.get("time")),
+        )
         for entry in status.get("leftOutNodes") or ()
     )

@@ -54,6 +54,15 @@ def test_the_axis_begins_with_what_is_known_and_ends_with_the_job() -> None:
     assert (found["begin"], found["end"]) == (before(45).timestamp(), before(30).timestamp())
 
 
+def test_condensed_interruptions_have_no_place_on_the_axis() -> None:
+    condensed = Interruption("WorkerLost", 9e6, 12, ended=before(59), count=20, before=3, after=2)
+    job = replace(job_of("whole"), started=before(60), completed=None, recent_interruptions=(condensed,))
+    found = course_of(job, [], History(), NOW)
+    assert found["begin"] == before(60).timestamp()
+    [told] = found["interruptions"]
+    assert (told["count"], told["before"], told["after"], told["stepsLost"]) == (20, 3, 2, 12)
+
+
 def test_what_a_tenant_writes_into_events_harms_nothing() -> None:
     ages = JobEvent(NOW + timedelta(days=3000), "Odd", "<b>", round=10**17, workers=10**17)
     cost = Interruption("WorkerLost", float("inf"), None, {"stop": float("nan"), "wait": 1.5}, ended=before(1))

@@ -25,7 +25,8 @@ from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, Memo
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, reason_of, without_quota
@@ -191,11 +192,14 @@ def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
 
 
 def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:
-    """The latest interruptions that are over, and how many there have been."""
-    recent, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
-    if interruption is not None and interruption.seconds is not None and [over := interruption.as_status()] != recent[-1:]:
-        recent, count = extend_recent(recent, over), count + 1
-    return {"interruptions": count} | ({"recentInterruptions": recent} if recent else {})
+    """The log of the interruptions that are over, and how many there have been."""
+    log, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
+    if interruption is not None and interruption.seconds is not None:
+        over, last = interruption.as_status(), log[-1] if log else None
+        # Not the whole entry: an older resource definition has dropped some of its fields.
+        if last is None or any(last.get(name) != over.get(name) for name in ("round", "time")):
+            log, count = extend_log(log, over), count + 1
+    return {"interruptions": count} | ({"recentInterruptions": log} if log else {})
 
 
 def _conditions(

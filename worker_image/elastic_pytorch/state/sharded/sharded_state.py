@@ -107,8 +107,7 @@ class ShardedState(State):
         self._stages: list[int] = []  # of the ranks
         self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
         self._compared = False  # whether ranks with the same shards have the same values
-        self._saved = NONE
-        self._saved_at = time.monotonic()
+        self._saved, self._saved_at = NONE, time.monotonic()
         self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
         self._background = BackgroundSave()
@@ -323,7 +322,8 @@ class ShardedState(State):
         if self._saves_group is None:
             self._saves_group = dist.new_group(backend="gloo")
         assert self._path is not None
-        version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
+        with self._interval.saving():
+            version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
         options: Any = {"stages": self._stages, "group": self._saves_group}
         self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
 
@@ -333,7 +333,9 @@ class ShardedState(State):
         Raises:
             RuntimeError: a peer is lost.
         """
-        if (taken := self._background.take(wait=wait)) is not None:
+        with self._interval.saving():
+            taken = self._background.take(wait=wait)
+        if taken is not None:
             self._end_save(*taken)
 
     def _save(self) -> None:
@@ -342,7 +344,8 @@ class ShardedState(State):
         version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
-            save_sharded(self._path, version, self._tree(), self._keep, **options)
+            with self._interval.saving():
+                save_sharded(self._path, version, self._tree(), self._keep, **options)
         except (OSError, Superseded) as error:
             problem = error
         self._end_save(version, problem)
