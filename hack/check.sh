@@ -20,7 +20,7 @@ step types-measure "Types of hack/measure, demo, bench, replay, scale and soak (
 for program in commit_cost.py images/load_image.py krew/release.py; do
     step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
 done
-for program in growth_picture.py in_process_pause.py lost_peer.py object_storage_cost.py shard_cost.py gpu; do
+for program in growth_picture.py in_process_pause.py lost_peer.py object_storage_cost.py record_run.py shard_cost.py gpu; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH=.:hack .venv/bin/mypy "hack/$program"
 done
 step prose "Prose (hack/prose)" .venv/bin/python hack/prose

@@ -6,6 +6,7 @@
 A state of one process comes first, then one that two ranks share, with the restore. What is compared takes turns.
 """
 
+import io
 import multiprocessing
 import os
 import re
@@ -80,6 +81,13 @@ def upload_in_parts(name: str, size: int) -> None:
     obstore.put(store(), name, bytes(size), use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARALLEL)
 
 
+def upload_as_usual(name: str, size: int) -> None:
+    """Amazon's own library with its defaults: eight parts of 8 MiB at a time, as `aws s3 cp` uploads a file."""
+    import boto3  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    boto3.client("s3").upload_fileobj(io.BytesIO(bytes(size)), "bucket", name)
+
+
 def download(name: str) -> None:
     """One request, to its last byte."""
     import obstore  # noqa: PLC0415
@@ -118,9 +126,10 @@ def seconds_of_all(action: Callable[[], object]) -> float:
 
 def measure_one(size: int, times: int) -> Seconds:
     """A state of one process."""
-    found: Seconds = {name: [] for name in ("upload", "in parts", "checkpoint")}
+    found: Seconds = {name: [] for name in ("upload", "as usual", "in parts", "checkpoint")}
     for step in range(times):
         found["upload"].append(seconds(partial(upload, "plain", size)))
+        found["as usual"].append(seconds(partial(upload_as_usual, "usual", size)))
         found["in parts"].append(seconds(partial(upload_in_parts, "parts", size)))
         found["checkpoint"].append(seconds(partial(write, URL, StateVersion(1, step), chunks(size), 1, size)))
     return found
@@ -194,7 +203,8 @@ def main() -> None:
         for megabytes in sizes:
             size = megabytes * 1_000_000 // len(CHUNK) * len(CHUNK)
             alone = measure_one(size, times)
-            show(f"{megabytes} MB of one process, {times} times", alone, (("checkpoint", "upload"), ("checkpoint", "in parts")))
+            plain = ("upload", "as usual", "in parts")
+            show(f"{megabytes} MB of one process, {times} times", alone, tuple(("checkpoint", name) for name in plain))
             together = measure_sharded(size, times)
             show(
                 f"{megabytes} MB of {RANKS} ranks, {times} times",

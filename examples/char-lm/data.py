@@ -1,4 +1,4 @@
-"""The text, cut into samples, and their order: which depends on seed and epoch, never on how many workers there are."""
+"""The text, cut into samples, and their order, which depends on seed and epoch but not on the number of workers."""
 
 import itertools
 from collections.abc import Iterator

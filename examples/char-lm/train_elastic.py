@@ -1,8 +1,8 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train.py does, with the training library of elastic-pytorch. Steps are committed, so only what came after the last commit is
-lost with a worker: one step, unless a commit costs more than a hundredth of it. The group changes within the living
-processes. Under plain torchrun it runs as well, and goes on from its last checkpoint.
+The same as train.py, with the training library of elastic-pytorch. It commits its steps, so a worker takes with it only those since the
+last commit: one step, unless a commit costs more than a hundredth of it. The group changes within the living processes. Under plain
+torchrun, the script runs as well and continues from its last checkpoint.
 """
 
 import argparse

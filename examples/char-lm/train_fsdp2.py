@@ -1,9 +1,8 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-What train_elastic.py does, with a model that is sharded over the workers by FSDP2: no worker has all of it. Each worker keeps its
-shards in its pod's memory, and another pod has a copy. A group of any size goes on from them, and no volume is needed for that. Now
-and then all workers together write a checkpoint, for the loss of several pods at once.
-With NCCL on GPUs, with gloo where there is none.
+The same as train_elastic.py, with a model that FSDP2 shards over the workers. Each worker keeps its shards in its pod's memory, and
+another pod has a copy. A group of any size continues from them without a volume. From time to time, all workers together write a
+checkpoint, for the loss of several pods at once. The script uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse

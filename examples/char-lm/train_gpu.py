@@ -1,6 +1,6 @@
 """Trains the small GPT on GPUs: NCCL, bfloat16, batches that are copied to the device while it computes.
 
-It has been run with two workers that share one GPU. Without a GPU it runs on the CPU with gloo. Under plain torchrun it runs as well.
+It has been run with two workers that share one GPU. It also runs on the CPU with gloo, and under plain torchrun.
 """
 
 import argparse

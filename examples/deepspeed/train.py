@@ -1,6 +1,6 @@
 """Trains a small language model with DeepSpeed's ZeRO, character by character, on the licence texts that every Debian system carries.
 
-With NCCL on GPUs, with gloo on CPUs (DS_ACCELERATOR=cpu).
+The script uses NCCL on GPUs, and gloo on CPUs (DS_ACCELERATOR=cpu).
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Fits a small network to a curve: the shortest script that does all that an elastic one should.
+"""Fits a small network to a curve, in the shortest script that does everything an elastic script should.
 
-Plain torchrun code; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment. The package elastic_pytorch is not needed.
+It is plain torchrun code, which reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The package elastic_pytorch is not needed.
 """
 
 import argparse

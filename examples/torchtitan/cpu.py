@@ -1,6 +1,6 @@
 """Lets torchtitan run on CPUs, for a first try: torchtitan is made for accelerators.
 
-To be imported before the rest of torchtitan, whose modules copy the names that are set here.
+Import it before the rest of torchtitan, whose modules copy the names that are set here.
 """
 
 from types import SimpleNamespace

@@ -3,8 +3,8 @@
     config.dataloader = ElasticDataLoader.Config(samples=my_samples)
     config.checkpoint = ElasticCheckpointManager.Config(enable=True, interval=100)
 
-torchtitan's own data loaders go on only with the same data-parallel degree. Its checkpoints fit any degree. Copy this file beside your
-script: it fits the release of torchtitan that the Dockerfile names, and the release of elastic-pytorch that it comes with.
+torchtitan's own data loaders continue only with the same data-parallel degree, while its checkpoints fit any degree. Copy this file beside
+your script. It fits the release of torchtitan that the Dockerfile names, and the release of elastic-pytorch that it comes with.
 """
 
 from collections.abc import Callable, Iterator

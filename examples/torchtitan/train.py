@@ -1,6 +1,6 @@
 """Trains a tiny Llama with torchtitan's own Trainer, character by character, on the licence texts that every Debian system carries.
 
-Two lines of the configuration are not torchtitan's: the data loader and the checkpoint manager. With NCCL on GPUs, with gloo on CPUs.
+Two lines of the configuration are not torchtitan's, the data loader and the checkpoint manager. It uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse

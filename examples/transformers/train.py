@@ -1,4 +1,4 @@
-"""Train a small GPT-2 on texts, character by character, with the Trainer of transformers: in a group whose size may change."""
+"""Train a small GPT-2 on texts, character by character, with the Trainer of transformers, in a group whose size may change."""
 
 import argparse
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Trains a model that is cut by tensors over the pods of a unit, character by character, on the licence texts that every Debian system has.
+"""Trains a model that is split by tensors over the pods of a unit, on the licence texts that every Debian system has.
 
-Each unit is a replica of the model, and computes a share of every batch. Each rank keeps its part of the model in its pod's memory. A
-group of any number of units goes on from there. With NCCL on GPUs, with gloo where there is none.
+Each unit is a replica of the model, and computes a share of every batch. Each rank keeps its part of the model in its pod's memory, from
+which a group of any number of units continues. The script uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse

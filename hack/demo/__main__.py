@@ -126,7 +126,9 @@ async def show_locally(steps: int, console: Console) -> int:
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
         async with LocalCluster.started(Path(workdir)) as cluster:
             manifest = local_manifest(steps)
-            return await show(cluster, cluster, manifest, console, keep=False, help_with=lambda _: cluster.last_words())
+            with cluster.page() as url:
+                console.print(f"Its page, until the training is over: {url}", soft_wrap=True, highlight=False, markup=False)
+                return await show(cluster, cluster, manifest, console, keep=False, help_with=lambda _: cluster.last_words())
 
 
 async def main() -> int:

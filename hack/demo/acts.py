@@ -34,6 +34,13 @@ class Play:
 
     async def perform(self, replicas: int) -> Done:
         """Goes through all acts, and returns how the training ended."""
+        await self.lose_and_grow(replicas)
+        await self._scale(replicas + 1, 2)
+        self._say("nothing more is done to it: it trains to its end")
+        return await self._complete()
+
+    async def lose_and_grow(self, replicas: int) -> None:
+        """Goes through the first acts: a worker is killed and replaced, then another one joins. Afterwards it trains on."""
         what = "the operator to make the workers (is it installed?)"
         await self._wait(lambda: self._watcher.job.workers, OPERATOR_SECONDS, what)
         first = await self._wait(lambda: self._timeline.first(Step), START_SECONDS, "the first step")
@@ -46,9 +53,6 @@ class Play:
         await self._settle()
         await self._scale(replicas, replicas + 1)
         await self._settle()
-        await self._scale(replicas + 1, 2)
-        self._say("nothing more is done to it: it trains to its end")
-        return await self._complete()
 
     async def _kill_a_worker(self, replicas: int) -> None:
         members = self._members()

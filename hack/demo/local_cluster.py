@@ -9,13 +9,15 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_local.cluster.object_store import Watcher
 from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
+from elastic_pytorch_local.page import MemoryReader, serve_page
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from measure.api import Api
 from measure.commands import CommandFailed, Commands
@@ -90,6 +92,18 @@ class LocalCluster(Commands, Api):
                 read += 1
                 yield line
             await asyncio.sleep(LOOK_SECONDS)
+
+    def page(self) -> AbstractContextManager[str]:
+        """Serves the page of `kubectl epj ui` for as long as the context lasts, which yields its address."""
+        return serve_page(self.reader())
+
+    def reader(self) -> MemoryReader:
+        """What reads its objects."""
+        return MemoryReader(self._operator.cluster, self._logs)
+
+    def observe(self, watcher: Watcher) -> None:
+        """Calls a callable with each change of an object."""
+        self._operator.cluster.watch(watcher)
 
     def last_words(self) -> str:
         """The last lines of each pod's log."""

@@ -12,6 +12,7 @@ import custom_resource
 import field_table
 import metrics_page
 import packages
+import python_api
 import screens
 import silence_table
 import template_resources
@@ -33,12 +34,14 @@ def pages() -> dict[Path, str]:
         **{folder / name: text for folder in (ROOT / "crds", CHART / "files") for name, text in templates.items()},
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition),
+        DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "reference" / "api-versions.md": field_table.page(
             (DOCS / "reference" / "api-versions.md").read_text(), definition
         ),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
-        DOCS / "internals" / "architecture.md": packages.page((DOCS / "internals" / "architecture.md").read_text()),
-        DOCS / "operate" / "operations.md": silence_table.page((DOCS / "operate" / "operations.md").read_text()),
+        DOCS / "internals" / "architecture.md": silence_table.page(
+            packages.page((DOCS / "internals" / "architecture.md").read_text())
+        ),
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 

@@ -7,9 +7,10 @@ Schema = Mapping[str, Any]
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
-This page is for people who write jobs.
-Made from `crds/elasticpytorchjobs.yaml` by `make docs`; `kubectl explain epj.spec --recursive` shows the same. `{api}`, kind `{kind}`,
-short name `{short}`.
+Look up here what each field of a job means, which values it takes, and what the API server refuses. `make docs` writes this reference from
+`crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts.
+
+The API is `{api}`, kind `{kind}`, short name `{short}`.
 
 {about}
 """

@@ -1,4 +1,4 @@
-"""Each field of the API with what is promised of it, and when it may change in a job: the tables in docs/reference/api-versions.md."""
+"""The level of stability of each field, and when it may change in a job: the tables in docs/reference/api-versions.md."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,18 @@ def page(text: str, definition: Schema) -> str:
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(FIXED_BESIDES_SCALE)
-    rows = ["| field of the spec | level | may change |", "|---|---|---|"]
-    for path, child, changes in fields("spec", schema["spec"]):
-        rows.append(f"| `{path}` | {_level(path, child, fixed)} | {changes} |")
-    rows += ["", "| field of the status | level |", "|---|---|"]
-    rows += [f"| `{path}` | {_level(path, child, fixed)} |" for path, child, _ in fields("status", schema["status"])]
+    spec = {path: f"{_level(path, child, fixed)} | {changes}" for path, child, changes in fields("spec", schema["spec"])}
+    status = {path: _level(path, child, fixed) for path, child, _ in fields("status", schema["status"])}
+    rows = ["| field of the spec | level | may change |", "|---|---|---|", *_rows(spec)]
+    rows += ["", "| field of the status | level |", "|---|---|", *_rows(status)]
     return replace_between(text, BEGIN, END, "\n".join([*rows, ""]))
+
+
+def _rows(cells: Mapping[str, str]) -> Iterator[str]:
+    """The rows of a table, without those of fields that agree with the field that holds them."""
+    for path, cell in cells.items():
+        if cells.get(path.rpartition(".")[0].removesuffix("[]")) != cell:
+            yield f"| `{path}` | {cell} |"
 
 
 def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[str, Schema, str]]:

@@ -1,4 +1,4 @@
-"""How long workers that are not heard may be alive, as tables in docs/operate/operations.md."""
+"""How long workers that do not report may be alive, as tables in docs/internals/architecture.md."""
 
 import math
 
@@ -10,11 +10,9 @@ BEGIN, END = "<!-- silence: written by `make docs` -->\n", "<!-- end of silence 
 
 def page(text: str) -> str:
     """Returns a page with the tables between its two markers."""
-    head = "| what is known of it and its group | counted from | alive for at least | at most | ends early when |"
+    head = "| state of the worker and its group | counted from | alive for at least | at most | ends early when |"
     waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
-    head = (
-        "| what keeps agents from being heard | a new leader decides nothing for at most | a worker is lost later by at most |"
-    )
+    head = "| what delays reports | a new leader decides nothing for at most | the loss of a worker comes later by at most |"
     delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
     return replace_between(text, BEGIN, END, "\n".join([*waits, "", *delays, ""]))
 

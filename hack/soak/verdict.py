@@ -7,7 +7,7 @@ from itertools import chain
 
 from elastic_pytorch_client.reading.goodput import Goodput
 
-from soak.checks import bucket, cluster, preparation, training
+from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS
 from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
@@ -88,6 +88,7 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     yield from preparation.check_spares(expected, steps, statuses, seen.hits)
     if job not in seen.stock:
         yield from cluster.check_status(job, statuses, steps, seen.hits)
+        yield from goodput.check_goodput(expected, seen.goodput.get(job, Goodput()), steps, statuses, seen.hits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it
 
 
 class EpjError(Exception):
-    """Something that a person should read, in one line."""
+    """What went wrong, in one line for people: the base of all errors of the client."""
 
 
 class NoSuchJob(EpjError):
@@ -40,7 +40,7 @@ class JobFailed(EpjError):
     """A job that was waited for has failed.
 
     Attributes:
-        reason: of its Failed condition, such as `TooManyFailures`.
+        reason: the reason of its condition `Failed`, such as `TooManyFailures`.
     """
 
     def __init__(self, message: str, reason: str = "") -> None:
@@ -49,7 +49,7 @@ class JobFailed(EpjError):
 
 
 class TimedOut(EpjError):
-    """What was waited for did not come in time."""
+    """A wait has ended before what it waits for has come."""
 
 
 def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.diagnosis import Evidence
 from elastic_pytorch_client.reading.job_view import JobView
@@ -15,7 +15,7 @@ from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 MAX_PODS = 10  # whose events are asked for
 
 
-def read_evidence(cluster: Cluster, job: JobView, nodes: Sequence[NodeView] | None, now: datetime) -> Evidence:
+def read_evidence(cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime) -> Evidence:
     """What `diagnose` judges a job by.
 
     Args:
@@ -31,7 +31,7 @@ def read_evidence(cluster: Cluster, job: JobView, nodes: Sequence[NodeView] | No
     return Evidence(pods, nodes, read_job_events(cluster, job), _warnings(cluster, pods), now)
 
 
-def read_job_events(cluster: Cluster, job: JobView) -> list[JobEvent]:
+def read_job_events(cluster: ClusterReader, job: JobView) -> list[JobEvent]:
     """A job's events, oldest first; empty if the user may not read them."""
     try:
         return read_events(cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
@@ -39,7 +39,7 @@ def read_job_events(cluster: Cluster, job: JobView) -> list[JobEvent]:
         return []
 
 
-def read_nodes(cluster: Cluster) -> list[NodeView] | None:
+def read_nodes(cluster: ClusterReader) -> list[NodeView] | None:
     """All nodes; None if the user may not look at them, which is common."""
     try:
         return [view_node(node) for node in cluster.list_nodes()]
@@ -47,7 +47,7 @@ def read_nodes(cluster: Cluster) -> list[NodeView] | None:
         return None
 
 
-def _warnings(cluster: Cluster, pods: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _warnings(cluster: ClusterReader, pods: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The newest warning about each of some pods that do not run."""
     found: dict[str, str] = {}
     waiting = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending" and pod["spec"].get("nodeName")]

@@ -21,9 +21,10 @@ class Job:
     Returned by `Job.create`, `Job.get` and `Job.list_all`. Every method may raise an EpjError, whose message is one line.
 
     Args:
-        name: of the job.
-        namespace: of the job.
-        cluster: where it runs.
+        name: the name of the job.
+        namespace: the namespace of the job.
+        cluster: the cluster on which it runs.
+        clock: the time, for tests.
     """
 
     def __init__(self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None) -> None:
@@ -48,9 +49,9 @@ class Job:
 
         Args:
             source: its manifest: a dict, YAML text, or the Path of a file. None: it is built from `wanted`.
-            namespace: default: the manifest's, or else the context's.
-            cluster: default: the one of the kubeconfig, or of the pod that this runs in.
-            wanted: as `build_manifest` takes it: `name`, `image`, `args`, `replicas`, …
+            namespace: the namespace; None: the manifest's, or else the context's.
+            cluster: the cluster; None: the one of the kubeconfig, or of the pod that this runs in.
+            wanted: the arguments of `build_manifest`: `name`, `image`, `args`, `replicas`, …
 
         Raises:
             Refused: the API server does not accept it, or has one of that name.
@@ -63,7 +64,7 @@ class Job:
 
     @classmethod
     def get(cls, name: str, *, namespace: str | None = None, cluster: Cluster | None = None) -> "Job":
-        """An existing job.
+        """Returns an existing job.
 
         Raises:
             NoSuchJob: there is none of that name.
@@ -75,7 +76,7 @@ class Job:
 
     @classmethod
     def list_all(cls, *, namespace: str | None = None, cluster: Cluster | None = None) -> list["Job"]:
-        """The jobs of a namespace."""
+        """Returns the jobs of a namespace."""
         cluster = cluster or KubernetesCluster.connect()
         place = namespace or cluster.namespace
         return [cls(str(found["metadata"]["name"]), place, cluster) for found in cluster.list_jobs(place)]
@@ -94,9 +95,9 @@ class Job:
         """Changes the number of workers.
 
         Args:
-            replicas: from minReplicas to maxReplicas.
-            wait: until all of them train.
-            timeout_seconds: of the wait; None: no limit.
+            replicas: the number, from minReplicas to maxReplicas.
+            wait: whether to wait until all of them train.
+            timeout_seconds: how long to wait; None: without a limit.
         """
         self.cluster.scale_job(self.namespace, self.name, replicas)
         if wait:
@@ -114,8 +115,8 @@ class Job:
         """Deletes the job and all that it owns; it is no error if it does not exist any more.
 
         Args:
-            wait: until it is deleted (its pods may take their grace period).
-            timeout_seconds: of the wait.
+            wait: whether to wait until it is deleted (its pods may take their grace period).
+            timeout_seconds: how long to wait.
         """
         try:
             self.cluster.delete_job(self.namespace, self.name)
@@ -129,7 +130,7 @@ class Job:
         raise TimedOut(f"{self.name} still exists {timeout_seconds:.0f} s after it was deleted")
 
     def progress(self, *, timeout_seconds: float | None = None) -> Iterator[JobView]:
-        """The job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
+        """Yields the job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
 
         Broken connections are opened again; changes that come in between are reported as one.
         """
@@ -171,17 +172,17 @@ class Job:
         raise self._why_not("all its workers trained", timeout_seconds)
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
-        """The logs of the workers whose pods still exist.
+        """Yields the log lines of the workers whose pods still exist.
 
         Args:
             rank: only the worker that has this rank now; None: all workers, one after the other.
-            tail_lines: only the last lines of each, this number of them.
+            tail_lines: the number of last lines of each log; None: all.
         """
         choice = Choice(frozenset() if rank is None else frozenset({rank}))
         return read_logs(self.cluster, self.status, choice, tail_lines=tail_lines)
 
     def follow_logs(self, *, rank: int | None = None) -> Iterator[Line]:
-        """The logs of the workers as they are written, across replaced pods, until the job ends.
+        """Yields the log lines of the workers as they are written, across replaced pods, until the job ends.
 
         Args:
             rank: only the worker that has this rank at the time; None: all workers.
@@ -190,7 +191,7 @@ class Job:
         return follow_logs(self.cluster, self.namespace, self.name, choice)
 
     def timeline(self) -> list[JobEvent]:
-        """The job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
+        """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
         return read_events(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
 
     def _why_not(self, what: str, timeout_seconds: float | None) -> JobFailed | TimedOut:

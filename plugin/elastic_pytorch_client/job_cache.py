@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from elastic_pytorch_client.cluster import Cluster, Object
+from elastic_pytorch_client.cluster import ClusterReader, Object
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
@@ -20,7 +20,7 @@ class JobCache:
         trouble: why what is known may be old; empty: it is not.
     """
 
-    cluster: Cluster
+    cluster: ClusterReader
     namespace: str | None
     name: str | None = None
     trouble: str = ""

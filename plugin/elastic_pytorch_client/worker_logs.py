@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 from elastic_pytorch_client.reading.pod_workers import add_pods
@@ -36,7 +36,7 @@ class Choice:
         return [w for w in all_workers if w.rank in self.ranks or w.index in self.indexes]
 
 
-def find_workers(cluster: Cluster, job: JobView, choice: Choice) -> JobView:
+def find_workers(cluster: ClusterReader, job: JobView, choice: Choice) -> JobView:
     """A job with all its workers that are chosen: pods are asked for if the status does not list them all."""
     indexes = choice.indexes - {worker.index for worker in job.workers}
     everyone = not choice.ranks and not choice.indexes
@@ -50,9 +50,9 @@ class Line:
     """A line of a worker's log.
 
     Attributes:
-        worker: who said it.
-        at: RFC 3339; empty if there is none.
-        text: without its end.
+        worker: the worker that has written it.
+        at: its time in RFC 3339; empty if it has none.
+        text: the line, without its end.
     """
 
     worker: Worker
@@ -60,7 +60,7 @@ class Line:
     text: str
 
 
-def read_logs(cluster: Cluster, job: JobView, choice: Choice, *, tail_lines: int | None = None) -> Iterator[Line]:
+def read_logs(cluster: ClusterReader, job: JobView, choice: Choice, *, tail_lines: int | None = None) -> Iterator[Line]:
     """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
     for worker in choice.of(find_workers(cluster, job, choice)):
         try:
@@ -71,7 +71,7 @@ def read_logs(cluster: Cluster, job: JobView, choice: Choice, *, tail_lines: int
 
 
 def follow_logs(
-    cluster: Cluster, namespace: str, name: str, choice: Choice, *, tail_lines: int | None = None
+    cluster: ClusterReader, namespace: str, name: str, choice: Choice, *, tail_lines: int | None = None
 ) -> Iterator[Line]:
     """The chosen workers' lines as they come, of replacements too, until the job has ended or is deleted.
 
@@ -109,7 +109,7 @@ def follow_logs(
 class _LogReaders:
     """A thread for each pod that is read; their lines come together in a queue."""
 
-    cluster: Cluster
+    cluster: ClusterReader
     namespace: str
     tail_lines: int | None
     _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MAX_WAITING_LINES))

@@ -42,7 +42,7 @@ def test_notes_name_nothing_as_off_that_is_on(tmp_path: Path) -> None:
         "networkPolicy.enabled=true",
         "policies.ttlRequired.enabled=true",
     )
-    assert "Off, because" not in notes(tmp_path, *everything)
+    assert "Disabled by the values" not in notes(tmp_path, *everything)
 
 
 def notes(tmp_path: Path, *settings: str) -> str:

@@ -63,6 +63,7 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.checkpointPath": "/data/other",
     "resizePolicy.replaceStragglers": {"slowdownPercent": 80},
     "scheduling.disruption": "Allow",
+    "scheduling.extraWorkers": {"priorityClassName": "lower"},
     "scheduling.gang": {"scheduler": "Kai", "queue": "team-a"},
     "scheduling.rankTopologyKey": "example.com/block",
     "scheduling.scheduleTimeoutSeconds": 60,

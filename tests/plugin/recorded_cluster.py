@@ -144,7 +144,9 @@ class RecordedCluster:
         self._check("patch_job")
         self.calls.append(("patch", name, json.dumps(patch)))
         job = self.get_job(namespace, name)
-        job["spec"] |= patch["spec"]
+        job["spec"] |= patch.get("spec", {})
+        if annotations := patch.get("metadata", {}).get("annotations"):
+            job["metadata"]["annotations"] = (job["metadata"].get("annotations") or {}) | annotations
         self.put(job)
         return job
 

@@ -179,7 +179,7 @@ def fails_again_and_again(job: JobView) -> JobView:
 
 
 def gave_places_back(job: JobView) -> JobView:
-    message = "fewer than 3 workers had a place for 60 s; the next try is at 2026-01-01T00:00:00Z"
+    message = "fewer than 3 workers had a node for 60 s; the next attempt is at 2026-01-01T00:00:00Z"
     return replace(with_condition(job, "Running", "ScheduleTimeout", message, true=False), world=0)
 
 
@@ -192,7 +192,10 @@ def without_pod_group(job: JobView) -> JobView:
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
-        (gave_places_back, ["Fewer than 3 workers had a place for 60 s", "next try is at 2026-01-01T00:00:00Z.", "their turn"]),
+        (
+            gave_places_back,
+            ["Fewer than 3 workers had a node for 60 s", "next attempt is at 2026-01-01T00:00:00Z.", "Other jobs can use"],
+        ),
         (without_pod_group, ["spec.scheduling.gang.scheduler is Kai", "Do what the message says"]),
         (
             lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),

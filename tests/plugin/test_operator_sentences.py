@@ -209,11 +209,9 @@ def test_crash_loop() -> None:
     ("seen", "told"),
     [
         pytest.param(
-            NOTHING_TRAINS, "0 of 3 workers are ready, training starts with 1; 1 pod: waiting to be scheduled", id="no node"
+            NOTHING_TRAINS, "0 of 3 workers are ready; training needs 1; 1 pod: waiting to be scheduled", id="no node"
         ),
-        pytest.param(
-            observed([a_pod(0)]), "0 of 3 workers are ready, training starts with 1; 1 pod: its agent has not", id="mute"
-        ),
+        pytest.param(observed([a_pod(0)]), "0 of 3 workers are ready; training needs 1; 1 pod: its agent has not", id="mute"),
         pytest.param(TWO_OF_THREE, "Trains with 2 of 3 workers", id="degraded"),
     ],
 )

@@ -81,7 +81,7 @@ Conditions
 Timeline
   57s ago  FirstRound       Round 1, 0 -> 3 workers: 3 of 3 wanted workers are ready
    4s ago  WorkerLeaving    Round 2, 3 -> 2 workers: char-lm-worker-1-v7jk7 is being deleted
-   4s ago  TrainingResumed  Trains again with 2 workers 1.0 s after WorkerLeaving, 9 steps are done again
+   4s ago  TrainingResumed  Training resumed with 2 workers 1.0 s after WorkerLeaving; 9 steps repeated
 """
 
 
@@ -89,7 +89,7 @@ Timeline
     ("name", "lines"),
     [
         ("young", ["● Running", "rank 0", "rank 2", "3 train, 3 wanted (1 to 4) · world size 3 · round 1"]),
-        ("whole", ["4 train, 4 wanted", "TrainingResumed", "Trains again with 4 workers 1.2 s after WorkerJoined"]),
+        ("whole", ["4 train, 4 wanted", "TrainingResumed", "Training resumed with 4 workers 1.2 s after WorkerJoined"]),
         ("suspended", ["○ Suspended", "▲ Suspended", "spec.suspend is true: nothing runs", "none"]),
         ("failed", ["✗ Failed  after 12 s", "Last failure", "rank 1, exit code 1", "ValueError: told to fail at step 5"]),
         ("too-large", ["no node yet", "3 Insufficient cpu", "0 train, 2 wanted (1 to 2)"]),
@@ -107,7 +107,7 @@ def test_last_interruption_is_shown_with_its_slowest_phase() -> None:
     assert job.last_interruption is not None
     known = replace(job.last_interruption, phases={"stop": 0.2, "firstStep": 0.97}, slowest="firstStep")
     shown = text_of(show_status(replace(job, recent_interruptions=(known,)), [], moment_of("whole")))
-    said = "trained again 1.2 s after WorkerJoined, 3 steps done again; the slowest phase was first step (1.0 s)"
+    said = "training resumed 1.2 s after WorkerJoined; 3 steps repeated; the slowest phase was first step (1.0 s)"
     assert said in shown
     assert "the slowest phase" not in text_of(show_status(job, [], moment_of("whole")))
 

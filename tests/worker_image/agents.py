@@ -16,6 +16,7 @@ from elastic_pytorch.stopping.stacks import children
 from tests.paths import ROOT
 from tests.waiting import WAIT_SECONDS, until
 from tests.worker_image.one_gpu import one_gpu
+from tests.worker_image.warm_python import ForkedProcess, warm_python
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
@@ -63,10 +64,15 @@ class Agent:
             "WORKER": worker,
             **{name: str(value) for name, value in environment.items()},
         }
-        command = command or [sys.executable, "-m", "elastic_pytorch.agent"]
+        words = [str(argument) for argument in arguments]
+        warm = None if command else warm_python(environ, worker)
+        self.process: subprocess.Popen[bytes] | ForkedProcess
         with self.log.open("ab") as err, self.out.open("ab") as out:
+            if warm:
+                self.process = warm.start(words, environ, directory, out.fileno(), err.fileno())
+                return
             self.process = subprocess.Popen(
-                [*command, *(str(argument) for argument in arguments)],
+                [*(command or [sys.executable, "-m", "elastic_pytorch.agent"]), *words],
                 env=environ,
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
@@ -115,7 +121,9 @@ class Events:
         until(lambda: len(self.all(**wanted)) >= count, lambda: f"{count} of {wanted}; the last are {self.all()[-5:]}")
         return self.all(**wanted)
 
-    def until_step(self, step: int, world: int, seconds: float, agents: Sequence[Agent] = (), **wanted: Any) -> None:
+    def until_step(
+        self, step: int, world: int, seconds: float = WAIT_SECONDS, agents: Sequence[Agent] = (), **wanted: Any
+    ) -> None:
         """Waits until a group of a size, or the rank of it that is wanted, has done a step, while these agents live."""
         deadline = time.monotonic() + seconds
         while not any(event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world, **wanted)):

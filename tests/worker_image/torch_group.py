@@ -43,6 +43,17 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, ba
         return group.outcomes()
 
 
+def run_alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns in a process of its own, which has this one's variables and folder, and no group."""
+    with tempfile.TemporaryDirectory() as name:
+        process = PROCESSES.Process(target=_alone, args=(Path(name), dict(os.environ), Path.cwd(), function, arguments))
+        process.start()
+        try:
+            return RunningGroup(Path(name), [process]).outcomes()[0]
+        finally:
+            process.kill()
+
+
 class RunningGroup:
     """Processes that run a function as a group.
 
@@ -89,6 +100,19 @@ def running_group(
             for process in processes:
                 process.kill()
                 process.join()
+
+
+def _alone(
+    folder: Path, environ: dict[str, str], directory: Path, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    try:
+        os.environ.clear()
+        os.environ.update(environ)
+        os.chdir(directory)
+        (folder / "rank-0").write_bytes(pickle.dumps(function(*arguments)))
+    except BaseException:
+        (folder / "error-0").write_text(traceback.format_exc())
+        raise
 
 
 def _member(

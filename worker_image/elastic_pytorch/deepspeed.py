@@ -34,13 +34,13 @@ class DeepSpeedState(ShardedState):
     training would miss is registered, such as the sampler.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share.
+        folder: the folder of the checkpoints, on a volume that all pods share.
         engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal": true}` in its configuration.
         every: steps of the optimizer from one checkpoint to the next. Training waits while one is written.
-        name: of the training, if it is not the only one in the folder.
+        name: the name of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         keep_every_steps: see `State`.
-        total_steps: at which step training is done, for the progress that is reported.
+        total_steps: the step at which training is done, for the progress reports.
         registered: what to save beside the engine, by names of your choice.
 
     Raises:

@@ -29,6 +29,11 @@ class ObjectStore:
         """Has a callable called with every change from now on."""
         self._watchers.append(watcher)
 
+    def show_all(self, watcher: Watcher) -> None:
+        """Calls a callable with each object that there is, as ADDED."""
+        for (kind, _, _), found in sorted(self._objects.items()):
+            watcher(kind, "ADDED", copied(found))
+
     def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
         """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
         self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))

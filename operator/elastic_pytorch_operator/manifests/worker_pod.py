@@ -158,7 +158,7 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
         index: of the worker.
         suffix: makes the name unique to this incarnation of the worker.
     """
-    template = copied(dict(job.template))
+    template = copied(dict(job.template_of(index)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"

@@ -39,7 +39,7 @@ class JobGauges:
         )
         self._longest_pending = gauge(
             "elastic_pytorch_longest_pending_seconds",
-            "The longest time that a job has been Pending, of those that wait for a reason now.",
+            "The longest time that a job waiting for this reason has been Pending.",
             ("namespace", "reason"),
         )
         self._workers = gauge(
@@ -49,12 +49,12 @@ class JobGauges:
         )
         self._stragglers = gauge(
             "elastic_pytorch_stragglers",
-            "Ranks that are slow, so that the others wait for them: entries of status.stragglers (docs/use/observability.md).",
+            "Slow ranks for which the others wait: entries of status.stragglers (docs/use/observability.md).",
             space,
         )
         self._left_out = gauge(
             "elastic_pytorch_left_out_nodes",
-            "Nodes that jobs leave out, because their checks before training failed twice (docs/use/preflight.md).",
+            "Nodes that jobs avoid because their checks before training failed twice (docs/use/preflight.md).",
             space,
         )
         job, only = ("namespace", "job_name"), "With metrics.perJob only."
@@ -69,12 +69,12 @@ class JobGauges:
         )
         self._efficiency = gauge(
             "elastic_pytorch_job_scaling_efficiency",
-            f"What each of the last workers adds, as a part of what each worker before them does: status.scaling.efficiency. {only}",
+            f"Marginal speed-up per added worker, relative to the workers before it: status.scaling.efficiency. {only}",
             job,
         )
         self._impaired = gauge(
             "elastic_pytorch_job_impaired_seconds",
-            f"For how long the job has been Pending or Degraded, with the reason; only while it is so. {only}",
+            f"How long the job has been Pending or Degraded, by reason; absent otherwise. {only}",
             ("namespace", "job_name", "reason"),
         )
 

@@ -85,11 +85,11 @@ class Metrics:
             "workqueue_queue_duration_seconds", "Time from when a job was due until its reconcile began.", name, WORK_BUCKETS
         )
         self._queue_work = self._histogram(
-            "workqueue_work_duration_seconds", "Time that a job was worked on.", name, WORK_BUCKETS
+            "workqueue_work_duration_seconds", "Time from the start to the end of work on a job.", name, WORK_BUCKETS
         )
         self._queue_longest = self._gauge(
             "workqueue_longest_running_processor_seconds",
-            "Age of the oldest running reconcile, or of a write that it asked for.",
+            "Age of the oldest running reconcile, or of a write that it has requested.",
             name,
         )
 
@@ -118,8 +118,8 @@ class Metrics:
     def _define_agents(self) -> None:
         self._agent_requests = self._counter(
             "elastic_pytorch_agent_requests_total",
-            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/internals/protocol.md). The heartbeats and "
-            "rounds of a stream are counted one by one.",
+            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/internals/protocol.md). Heartbeats and "
+            "rounds on a stream count one by one.",
             ("request", "code"),
         )
         self._agents = self._gauge(
@@ -127,7 +127,7 @@ class Metrics:
         )
         self._streams = self._gauge(
             "elastic_pytorch_agent_streams_open",
-            "Open streams: agents that hear of the next round (docs/internals/protocol.md).",
+            "Open streams of agents, which wait for the next round (docs/internals/protocol.md).",
         )
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
@@ -137,28 +137,27 @@ class Metrics:
         )
         self._refused_connections = self._counter(
             "elastic_pytorch_connections_refused_total",
-            "Connections to the agents' port that were refused, by reason. The process needs its last 256 files for "
-            "itself (files). The address opens too many per second (rate) or has too many "
-            "open (address). All addresses have too many open (total), or too many wait for their turn (crowd). No agent authenticated "
-            "in time (timeout).",
+            "Connections to the agents' port that were refused, by reason. files: the operator reserves its last 256 "
+            "files. rate, address: the address opens too many per second, or has too many open. total, crowd: all addresses together "
+            "have too many open, or too many waiting. timeout: no agent authenticated in time.",
             ("reason",),
         )
 
     def _define_operator(self) -> None:
         self._unreadable = self._gauge(
             "elastic_pytorch_unreadable_objects",
-            "Objects that the operator cannot read, and leaves out, by kind. Its log names each of them once.",
+            "Objects that the operator cannot read and ignores, by kind. The log names each of them once.",
             ("kind",),
         )
         self._unavailable = self._gauge(
             "elastic_pytorch_namespace_unavailable",
-            "1 for each namespace of watchNamespaces that the operator cannot list or watch. It serves the others.",
+            "1 for each namespace of watchNamespaces that the operator cannot list or watch, while it serves the others.",
             ("namespace",),
         )
         self._certificate = self._gauge(
             "elastic_pytorch_certificate_expiration_timestamp_seconds",
-            "When the certificate ends that the leader shows to agents, seconds since the epoch: 90 days after it was made. The leader "
-            "renews it after 60 days.",
+            "When the certificate that the leader shows to agents expires, seconds since the epoch. It is valid for 90 days, and renewed "
+            "after 60.",
             ("name",),
         )
         self._ready = self._gauge("elastic_pytorch_operator_ready", "1 on each replica that is ready, as /readyz says; else 0.")

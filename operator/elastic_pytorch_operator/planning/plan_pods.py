@@ -58,12 +58,16 @@ def pod_actions(
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
         left_out = workers.preflight.state.nodes.keys()
-        avoided = nodes_to_avoid(observed, job.template, workers.doubtful, left_out)
+        one_of_each = {job.is_extra(index): index for index in replicas.create}
+        avoided = {
+            extra: nodes_to_avoid(observed, job.template_of(index), workers.doubtful, left_out)
+            for extra, index in one_of_each.items()
+        }
         actions += [
             CreatePod(
                 index,
-                avoided.never,
-                unwanted=avoided.unwanted,
+                avoided[job.is_extra(index)].never,
+                unwanted=avoided[job.is_extra(index)].unwanted,
                 failed_starts=starts.nodes.get(index, ()),
                 group_restarts=group_restarts(job),
                 apart=index in replicas.apart,

@@ -65,7 +65,7 @@ class ServiceTakenError(ClusterError):
         owners = service["metadata"].get("ownerReferences") or ()
         self._predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
         message = (
-            f"Service {job.key.name} exists and does not belong to this job, so that no name leads to its workers: "
+            f"Service {job.key.name} exists and is not owned by this job, so its workers cannot be resolved by name: "
             "delete that Service, or create the job under another name"
         )
         super().__init__(409, message, retry_after_seconds=SERVICE_GOES_SECONDS)

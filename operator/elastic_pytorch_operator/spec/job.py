@@ -155,6 +155,15 @@ class Job:
         """Whether nodes are checked again after a loss: not with `prepare`, where members keep the processes that hold the devices."""
         return self.preflight is not None and not self.prepare_seconds
 
+    def is_extra(self, index: int) -> bool:
+        """Whether the worker of an index is scheduled by `scheduling.extraWorkers`."""
+        return self.scheduling.extra_workers is not None and index >= self.minimum
+
+    def template_of(self, index: int) -> Manifest:
+        """The pod template of the worker of an index."""
+        extra = self.scheduling.extra_workers
+        return extra.applied_to(self.template) if extra is not None and self.is_extra(index) else self.template
+
     @property
     def pod_conditions(self) -> frozenset[PodCondition]:
         """The conditions of pods that its rules name."""

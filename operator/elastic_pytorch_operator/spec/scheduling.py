@@ -1,4 +1,4 @@
-"""`spec.scheduling`: gangs, where units are placed, the order of ranks, how long places are held, and whether autoscalers may take one."""
+"""`spec.scheduling`: gangs, where pods are placed, the order of ranks, how long places are held, and whether autoscalers may take one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
+from elastic_pytorch_operator.spec.extra_workers import ExtraWorkers, read_extra_workers
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 
 PATH = "spec.scheduling"
@@ -38,6 +39,7 @@ class Scheduling:
         disruption: whether an autoscaler may take a worker's node away to save cost.
         unit_topology: where the pods of a unit are placed; None: like others.
         rank_topology_key: the label of nodes that orders the ranks; empty: none does.
+        extra_workers: how those beyond the minimum are scheduled; None: like the others.
     """
 
     gang: GangScheduler | None = None
@@ -46,6 +48,7 @@ class Scheduling:
     disruption: str = FORBID
     unit_topology: UnitTopology | None = None
     rank_topology_key: str = ""
+    extra_workers: ExtraWorkers | None = None
 
 
 NO_SCHEDULING = Scheduling()
@@ -72,7 +75,8 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     if rank_topology_key is not None and not (isinstance(rank_topology_key, str) and rank_topology_key):
         raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
     unit_topology = _read_unit_topology(spec, fields)
-    return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "")
+    extra_workers = read_extra_workers(spec, fields, kueue_queue)
+    return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
 
 
 def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> UnitTopology | None:

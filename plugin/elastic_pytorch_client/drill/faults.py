@@ -215,13 +215,13 @@ def _steps_again(job: JobView, *, orderly: bool = False) -> str:
     """How many steps may have to be done again."""
     progress = job.progress
     if progress.commit_every_steps is not None:
-        return "no step is done again" if orderly else f"at most {progress.commit_every_steps} steps are done again"
+        return "no step is repeated" if orderly else f"at most {progress.commit_every_steps} steps are repeated"
     if progress.step is None:
-        return "the script reports no steps, so it is not known how many are done again"
+        return "the script reports no steps, so the number of repeated steps is unknown"
     if progress.checkpoint_step is None:
-        return "the steps since its last checkpoint are done again; the script does not report its checkpoints"
+        return "the steps since its last checkpoint are repeated; the script does not report its checkpoints"
     since = max(0, progress.step - progress.checkpoint_step)
-    return f"the steps since its last checkpoint are done again ({since} now)"
+    return f"the steps since its last checkpoint are repeated ({since} now)"
 
 
 def _action_on_kill(manifest: Mapping[str, Any]) -> tuple[int, str]:

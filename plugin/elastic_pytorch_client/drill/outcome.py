@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
-from elastic_pytorch_client.reading.interruption_phases import PHASES, advise
-from elastic_pytorch_client.reading.job_view import Interruption
+from elastic_pytorch_client.reading.interruption_phases import PHASES, Interruption, advise
 from elastic_pytorch_client.reading.pod_start import PodStart
 
 

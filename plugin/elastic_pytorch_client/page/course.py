@@ -6,8 +6,8 @@ from typing import Any
 
 from elastic_pytorch_client.page.history import GroupSize, History
 from elastic_pytorch_client.page.rows import finite, seconds_of, tone
-from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
-from elastic_pytorch_client.reading.job_view import Interruption, JobView
+from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES, Interruption
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author
@@ -27,7 +27,8 @@ def course_of(job: JobView, events: Sequence[JobEvent], history: History, now: d
     interruptions = [_interruption(each) for each in job.recent_interruptions]
     end = job.completed or now
     told = [size.at for size in sizes] + [event.at for event in events]
-    told += [each.ended - timedelta(seconds=_length(each)) for each in job.recent_interruptions if each.ended]
+    single = [each for each in job.recent_interruptions if each.count == 1]  # when the others began is not known
+    told += [each.ended - timedelta(seconds=_length(each)) for each in single if each.ended]
     begin = min([*told, job.completed or job.started or now])
     return {
         "begin": seconds_of(begin),
@@ -66,6 +67,9 @@ def _interruption(interruption: Interruption) -> dict[str, Any]:
     return {
         "ended": seconds_of(interruption.ended),
         "cause": interruption.cause,
+        "count": interruption.count,
+        "before": interruption.before,
+        "after": interruption.after,
         "seconds": _length(interruption),
         "stepsLost": interruption.steps_lost,
         "round": interruption.round,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.evidence import read_nodes
 from elastic_pytorch_client.reading.nodes import NodeView
 
@@ -21,7 +21,7 @@ class KeptNodes:
         now: the time of day.
     """
 
-    cluster: Cluster
+    cluster: ClusterReader
     now: Callable[[], datetime]
     _read: datetime | None = None
     _nodes: list[NodeView] | None = None

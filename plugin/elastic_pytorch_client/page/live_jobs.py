@@ -9,6 +9,7 @@ from datetime import datetime
 
 from elastic_pytorch_client.job_cache import JobCache
 from elastic_pytorch_client.page.history import History
+from elastic_pytorch_client.page.node_rows import SeenJob
 from elastic_pytorch_client.page.rows import row_of
 from elastic_pytorch_client.reading.job_view import JobView
 
@@ -73,6 +74,11 @@ class LiveJobs:
         """What has been seen of a job: a copy, as the job goes on."""
         with self._changed:
             return copy.deepcopy(self._histories.get(uid, History()))
+
+    def seen(self) -> list[SeenJob]:
+        """All jobs as they are now, each with the workers that have left it."""
+        with self._changed:
+            return [SeenJob(job, tuple(self._histories[uid].departures)) for uid, job in self._views.items()]
 
     def changes(self, shown: Mapping[str, str], trouble: str, wait_seconds: float) -> Changes | None:
         """What differs from what a page shows, as soon as anything does; None if nothing has in time.

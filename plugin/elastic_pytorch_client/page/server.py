@@ -14,13 +14,14 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from elastic_pytorch_client.cluster import Cluster
+from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed
 from elastic_pytorch_client.evidence import read_evidence
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.page.details import details_of, log_of
 from elastic_pytorch_client.page.kept_nodes import KeptNodes
 from elastic_pytorch_client.page.live_jobs import Changes, LiveJobs
+from elastic_pytorch_client.page.node_rows import nodes_of
 from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request, is_name
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
@@ -47,7 +48,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, cluster: Cluster, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
+    def __init__(self, cluster: ClusterReader, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
         self.cluster, self.live, self.now = cluster, live, now
         self.nodes = KeptNodes(cluster, now)
         self.secret = secrets.token_urlsafe(24)
@@ -97,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", self.server.static[file])
             case ("events",):
                 self._stream()
+            case ("nodes",):
+                self._send_data(lambda: nodes_of(self.server.live.seen(), self.server.nodes.nodes(), self.server.now()))
             case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._job(namespace, name))
             case ("manifests", namespace, name) if is_name(namespace) and is_name(name):

@@ -192,9 +192,7 @@ def _gave_places_back(job: JobView) -> Iterable[Finding]:
     if running is None or running.reason != names.SCHEDULE_TIMEOUT:
         return
     said = first_line(running.message)
-    do = (
-        "Free resources, or add a node. If other jobs need the same nodes, they have their turn now, and this one has it later."
-    )
+    do = "Free resources, or add a node. Other jobs can use these nodes now, and this job retries later."
     yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
 
 

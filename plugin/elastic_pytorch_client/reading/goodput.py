@@ -11,6 +11,7 @@ KEPT = ("Training", "StepsUnreported")
 # What the time was lost to, in words that follow a percentage.
 LOST_TO = {
     "Repeating": "repeating steps",
+    "Checkpointing": "checkpointing",
     "Starting": "starting",
     "Preparing": "preparing",
     "WaitingForNodes": "waiting for nodes",
@@ -27,8 +28,8 @@ class Goodput:
 
     Attributes:
         ratio: the share of kept steps in the time, from 0 to 1; None: not known.
-        seconds: by activity, without the time that the job was suspended.
-        process_seconds: by activity, of all processes together, also of spares.
+        seconds: the seconds of each activity, without the time that the job was suspended.
+        process_seconds: the seconds of each activity, of all processes together, also of spares.
     """
 
     ratio: float | None = None

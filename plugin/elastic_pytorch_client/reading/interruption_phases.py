@@ -1,8 +1,12 @@
-"""The phases of an interruption: their names, when one is slow, and what to set then."""
+"""An interruption and its phases: their names, when one is slow, and what to set then."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
 
 # As the operator writes them, in their order (docs/internals/rounds.md).
 DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
@@ -37,6 +41,52 @@ _STEPS_LOST = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training. Old ones are condensed.
+
+    Attributes:
+        cause: one word.
+        seconds: how long it took, or all of them together.
+        steps_lost: the steps that were done again.
+        phases: the seconds of each phase that is known, in their order.
+        slowest: the phase that took longest; empty if none is known.
+        round: the round that has trained since.
+        ended: when it was over; None: not known.
+        count: the number of interruptions; above 1, the other attributes are their sums, and those of the last one.
+        before: the number of workers that trained before; None: not known.
+        after: the number of workers that have trained since; None: not known.
+    """
+
+    cause: str
+    seconds: float | None
+    steps_lost: int | None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    slowest: str = ""
+    round: int = 0
+    ended: datetime | None = None
+    count: int = 1
+    before: int | None = None
+    after: int | None = None
+
+
+def view_interruption(interruption: Mapping[str, Any]) -> Interruption:
+    """Returns an interruption from its entry in a status."""
+    seconds = {phase: parse_number(interruption.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
+    return Interruption(
+        cause=str(interruption.get("cause", "")),
+        seconds=parse_number(interruption.get("seconds")),
+        steps_lost=parse_whole(interruption.get("stepsLost")),
+        phases={phase: taken for phase, taken in seconds.items() if taken is not None},
+        slowest=str(interruption.get("slowestPhase", "")),
+        round=int(interruption.get("round", 0)),
+        ended=parse_time(interruption.get("time")),
+        count=int(interruption.get("count", 1)),
+        before=parse_whole(interruption.get("from")),
+        after=parse_whole(interruption.get("to")),
+    )
+
+
 def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
     """The slowest phase with its time, for people; empty if none is known."""
     return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)" if slowest else ""
@@ -57,5 +107,5 @@ def advise(phases: Mapping[str, float], steps_lost: int | None, *, grace_seconds
             grace = f" It is {grace_seconds:.0f} now." if phase == STOP and grace_seconds is not None else ""
             lines.append(f"{PHASE_NAMES[phase]} took {seconds:.1f} s. {_ADVICE[phase]}{grace}")
     if steps_lost is not None and steps_lost >= MANY_STEPS:
-        lines.append(f"{steps_lost} steps were done again. {_STEPS_LOST}")
+        lines.append(f"{steps_lost} steps were repeated. {_STEPS_LOST}")
     return lines

@@ -8,10 +8,11 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
-from elastic_pytorch_client.reading.interruption_phases import PHASES
-from elastic_pytorch_client.reading.nodes import LeftOutNode
+from elastic_pytorch_client.reading.interruption_phases import Interruption, view_interruption
+from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
+from elastic_pytorch_client.reading.nodes import LeftOutNode, view_left_out_nodes
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
-from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time
+from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
 from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 RUNNING = "Running"
@@ -19,7 +20,16 @@ RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One entry of `status.conditions`."""
+    """One entry of `status.conditions`.
+
+    Attributes:
+        type: its type, such as `Running`.
+        true: whether its status is True.
+        reason: one word.
+        message: a sentence.
+        since: the time of its last transition.
+        unknown: whether its status is Unknown.
+    """
 
     type: str
     true: bool
@@ -34,13 +44,13 @@ class Worker:
     """One entry of `status.workers`, or a pod that is none.
 
     Attributes:
-        name: of its pod.
-        index: among the job's workers; its replacement gets the same.
-        rank: in the current group; None if it is not in it, if stock torchrun gives the ranks, or if it is not known.
+        name: the name of its pod.
+        index: its number among the job's workers, which its replacement gets, too.
+        rank: its rank in the current group; None if it is not in it, if stock torchrun gives the ranks, or if it is not known.
         node: empty until it has one.
         state: one word.
         listed: whether the status lists it; otherwise its rank is not known.
-        processes: that it would run, if that number keeps it out of the group.
+        processes: the number of processes that it would run, if that keeps it out of the group.
         preparing_since: when the set-up that goes on has begun; None: none does.
     """
 
@@ -61,7 +71,18 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the training is, as far as its script says; None: it does not."""
+    """How far the training is, as its script reports it; None: it does not report this.
+
+    Attributes:
+        step: the last step that is done.
+        total: the step at which the training is done.
+        loss: the newest loss.
+        steps_per_second: the present speed.
+        checkpoint_step: the step of the newest checkpoint.
+        commit_every_steps: the steps from one commit to the next.
+        seconds_left: how long the rest takes at the present speed.
+        metrics: other numbers that the script reports, by name.
+    """
 
     step: int | None = None
     total: int | None = None
@@ -69,12 +90,12 @@ class Progress:
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
-    seconds_left: int | None = None  # at the present speed
-    metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that the script reports, by name
+    seconds_left: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def fraction(self) -> float | None:
-        """Of the way to the last step, from 0 to 1."""
+        """The part of the steps that is done, from 0 to 1."""
         if self.step is None or not self.total:
             return None
         return min(1.0, self.step / self.total)
@@ -86,31 +107,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Interruption:
-    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training.
+class RootCause:
+    """`status.rootCause`: the last failure that counted.
 
     Attributes:
-        cause: one word.
-        seconds: what it took.
-        steps_lost: steps done again.
-        phases: the seconds of each phase that is known, in their order.
-        slowest: the phase that took longest; empty if none is known.
-        round: the round that trains since then.
-        ended: when it was over; None: not known.
+        worker: the worker that failed.
+        rank: its rank; None: not known.
+        exit_code: the exit code of the process, after signal N 128+N; None: not known.
+        signal: the signal that has ended it; empty: none.
+        message: what failed, in words.
+        node: the node of the worker; empty: not known.
+        pid: the process in the container.
+        time: when it failed.
     """
-
-    cause: str
-    seconds: float | None
-    steps_lost: int | None
-    phases: Mapping[str, float] = field(default_factory=dict)
-    slowest: str = ""
-    round: int = 0
-    ended: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RootCause:
-    """`status.rootCause`: the last failure that counted."""
 
     worker: str
     rank: int | None
@@ -138,30 +147,48 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job.
+    """A job's spec and status, parsed.
 
     Attributes:
+        name: the name of the job.
+        namespace: the namespace of the job.
+        uid: the UID of the job.
+        created: when it was created.
         wanted: `spec.replicas`.
         minimum: `spec.minReplicas`; of a job of a fixed size, its size.
+        maximum: `spec.maxReplicas`; of a job of a fixed size, its size.
         elastic: whether it has a minReplicas; without, it trains with all wanted workers or waits.
+        suspended: `spec.suspend`.
+        managed_by: `spec.managedBy`; empty: the operator.
+        backend: `spec.rendezvous.backend`.
+        max_failures: `failurePolicy.maxFailures`.
         backoff_limit: `failurePolicy.backoffLimit`; None: no limit.
+        allowed: `resizePolicy.allowedReplicas`, rising.
         state: the conditions in one word.
         ready: workers that train, or are ready to, without spares.
         world: processes that train together, 0 while nothing trains.
-        failures: those that have counted since the last progress.
-        total_failures: those that have counted since the job began.
+        round: the number of the current round.
+        failures: the failures that have counted since the last progress.
+        total_failures: the failures that have counted since the job began.
         interruptions: how often a group trained again.
         seen: whether the operator has looked at the newest spec.
-        workers: those that the status lists. Of a large job these are not all: `reading.pod_workers` adds the others.
-        unlisted: the indexes of the others, by state.
-        refusals: what the API server does not take of what the operator writes for the job, each in a sentence.
+        started: `status.startTime`; None: not yet.
+        completed: `status.completionTime`; None: not yet.
+        progress: how far the training is.
+        recent_interruptions: the newest interruptions, oldest first.
+        root_cause: the last failure that counted; None: there was none.
+        workers: the workers that the status lists, which are not all of a large job.
+        conditions: the conditions of the job.
+        unlisted: the indexes of the workers that the status does not list, by state.
+        refusals: the writes of the operator for this job that the API server refuses, each in a sentence.
         scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
         spares: `spec.spares`, pods that are to be ready to take over.
-        ready_spares: `status.readySpares`, those that are.
+        ready_spares: `status.readySpares`.
         unit: `spec.unitReplicas`.
         goodput: what its time was spent on.
+        last_drill: what the last drill has shown; None: there was none.
     """
 
     name: str
@@ -202,13 +229,14 @@ class JobView:
     ready_spares: int = 0
     unit: int = 1
     goodput: Goodput = field(default_factory=Goodput)
+    last_drill: LastDrill | None = None
 
     def condition(self, type_: str) -> Condition | None:
-        """The condition of a type, None if there is none."""
+        """Returns the condition of a type, None if there is none."""
         return next((c for c in self.conditions if c.type == type_), None)
 
     def holds(self, type_: str) -> bool:
-        """Whether a condition is there and true."""
+        """Returns whether the job has a condition of a type, and it is true."""
         found = self.condition(type_)
         return found is not None and found.true
 
@@ -229,7 +257,7 @@ class JobView:
 
     @property
     def stopping(self) -> bool:
-        """Whether it is to be suspended, and workers of it are still there."""
+        """Whether the job is to be suspended, and has workers still."""
         return self.suspended and not self.ended and not self.holds("Suspended")
 
     @property
@@ -264,7 +292,7 @@ class JobView:
 
     @property
     def at_wanted_size(self) -> bool:
-        """Whether a group trains that is not to change its size."""
+        """Whether a group of the wanted size trains."""
         degraded = self.condition("Degraded")
         smaller = degraded is not None and degraded.true and degraded.reason != names.CHECKPOINTS_FAILING
         return self.holds("Running") and not self.holds("Resizing") and not smaller
@@ -290,7 +318,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         managed_by=str(spec.get("managedBy", "")),
         backend=str((spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR)),
         max_failures=int((spec.get("failurePolicy") or {}).get("maxFailures", 3)),
-        backoff_limit=_whole((spec.get("failurePolicy") or {}).get("backoffLimit")),
+        backoff_limit=parse_whole((spec.get("failurePolicy") or {}).get("backoffLimit")),
         allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
         state=str(status.get("state", "Pending")),
         ready=int(status.get("readyReplicas", 0)),
@@ -303,25 +331,26 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
         progress=Progress(
-            step=_whole(progress.get("step")),
-            total=_whole(progress.get("total")),
+            step=parse_whole(progress.get("step")),
+            total=parse_whole(progress.get("total")),
             loss=parse_number(progress.get("loss")),
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
-            checkpoint_step=_whole(progress.get("checkpointStep")),
-            commit_every_steps=_whole(progress.get("commitEverySteps")),
-            seconds_left=_whole(progress.get("estimatedRemainingSeconds")),
+            checkpoint_step=parse_whole(progress.get("checkpointStep")),
+            commit_every_steps=parse_whole(progress.get("commitEverySteps")),
+            seconds_left=parse_whole(progress.get("estimatedRemainingSeconds")),
             metrics=_view_metrics(progress.get("metrics") or ()),
         ),
         goodput=view_goodput(status),
-        recent_interruptions=tuple(map(_view_interruption, status.get("recentInterruptions") or ())),
+        last_drill=view_drill(metadata),
+        recent_interruptions=tuple(map(view_interruption, status.get("recentInterruptions") or ())),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),
-            rank=_whole(cause.get("rank")),
-            exit_code=_whole(cause.get("exitCode")),
+            rank=parse_whole(cause.get("rank")),
+            exit_code=parse_whole(cause.get("exitCode")),
             signal=str(cause.get("signal", "")),
             message=str(cause.get("message", "")),
             node=str(cause.get("node", "")),
-            pid=_whole(cause.get("pid")),
+            pid=parse_whole(cause.get("pid")),
             time=parse_time(cause.get("time")),
         )
         if cause
@@ -330,7 +359,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             Worker(
                 name=str(worker["name"]),
                 index=int(worker.get("index", 0)),
-                rank=_whole(worker.get("rank")),
+                rank=parse_whole(worker.get("rank")),
                 node=str(worker.get("node", "")),
                 state=str(worker.get("state", "")),
                 processes=worker.get("processes"),
@@ -353,38 +382,13 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
         scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
-        left_out_nodes=_view_left_out_nodes(status),
+        left_out_nodes=view_left_out_nodes(status),
         spares=int(spec.get("spares", 0)),
         ready_spares=int(status.get("readySpares", 0)),
         unit=int(spec.get("unitReplicas", 1)),
     )
 
 
-def _view_left_out_nodes(status: Mapping[str, Any]) -> tuple[LeftOutNode, ...]:
-    """Returns the nodes that a status lists, the last one last."""
-    return tuple(
-        LeftOutNode(str(entry.get("node", "")), str(entry.get("worker", "")), str(entry.get("message", "")))
-        for entry in status.get("leftOutNodes") or ()
-    )
-
-
 def _view_metrics(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     values = {str(metric.get("name", "")): parse_number(metric.get("value")) for metric in metrics}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _view_interruption(interruption: Mapping[str, Any]) -> Interruption:
-    seconds = {phase: parse_number(interruption.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
-    return Interruption(
-        cause=str(interruption.get("cause", "")),
-        seconds=parse_number(interruption.get("seconds")),
-        steps_lost=_whole(interruption.get("stepsLost")),
-        phases={phase: taken for phase, taken in seconds.items() if taken is not None},
-        slowest=str(interruption.get("slowestPhase", "")),
-        round=int(interruption.get("round", 0)),
-        ended=parse_time(interruption.get("time")),
-    )
-
-
-def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None

@@ -11,11 +11,11 @@ class Straggler:
 
     Attributes:
         rank: RANK in the training script.
-        worker: its pod.
-        node: of the pod.
-        slowdown: how many times the group's median its work is.
-        work_seconds: of its work in a step.
-        median_seconds: of the group.
+        worker: the pod of the rank.
+        node: the node of the pod.
+        slowdown: the ratio of its work to the group's median.
+        work_seconds: the seconds of its work in a step.
+        median_seconds: the median of the group's ranks.
     """
 
     rank: int

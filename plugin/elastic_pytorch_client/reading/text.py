@@ -29,6 +29,11 @@ def parse_ranges(text: str) -> tuple[int, ...]:
     return tuple(indexes)
 
 
+def parse_whole(value: object) -> int | None:
+    """A number as a whole one, None if it is none."""
+    return int(value) if isinstance(value, (int, float)) else None
+
+
 def parse_time(text: object) -> datetime | None:
     """An RFC 3339 time, with up to nine digits of a second; None if it is none."""
     if not isinstance(text, str):

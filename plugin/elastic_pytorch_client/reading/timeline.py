@@ -21,10 +21,10 @@ class JobEvent:
         note: a sentence.
         warning: whether it is bad news.
         round: the number of the round that it declares, None if it declares none.
-        workers: in that round, or in the group that trains again.
-        cause: of that round, in words; or the reason that it recovers from.
-        seconds: what the interruption took.
-        steps_lost: what it cost.
+        workers: the number of workers in that round, or in the group that trains again.
+        cause: the cause of that round, in words; or the reason of the interruption that is over.
+        seconds: how long the interruption took.
+        steps_lost: how many steps it cost.
     """
 
     at: datetime

@@ -4,14 +4,18 @@ import argparse
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from typing import Any
 
+from elastic_pytorch_client import names
 from elastic_pytorch_client.drill.exercise import Exercise
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault, plan_faults, refusal
 from elastic_pytorch_client.drill.outcome import Outcome, drill_json, recovered
 from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.reading.last_drill import write_drill
 from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.drill_view import show_outcomes, show_plan
 
@@ -21,7 +25,7 @@ NAME, HELP = "drill", "disturb a running job on purpose: what each fault costs i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add_name(parser)
-    parser.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    parser.add_argument("--yes", action="store_true", help="run the drill; without this flag, only print the plan")
     parser.add_argument(
         "--only",
         action="append",
@@ -67,11 +71,26 @@ def run(context: Context, options: argparse.Namespace) -> int:
             )
         return 0
     outcomes = _exercise(context, options, planned)
+    found = drill_json(namespace, name, planned, outcomes)
     if plain:
         context.console.print(show_outcomes(planned, outcomes))
     else:
-        print_data(context, options.output, drill_json(namespace, name, planned, outcomes))
+        print_data(context, options.output, found)
+    if (reason := _keep(context, name, found)) and plain:
+        context.console.print(f"The page of kubectl epj ui will not show this drill: {reason}", highlight=False, markup=False)
     return 0 if recovered(outcomes) else 1
+
+
+def _keep(context: Context, job: str, found: Mapping[str, Any]) -> str:
+    """Leaves what a drill has shown in an annotation of its job; returns why not, if that cannot be done."""
+    written = write_drill(found, context.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    try:
+        context.cluster.patch_job(
+            context.one_namespace, job, {"metadata": {"annotations": {names.ANNOTATION_LAST_DRILL: written}}}
+        )
+    except EpjError as error:
+        return str(error)
+    return ""
 
 
 def _exercise(context: Context, options: argparse.Namespace, planned: list[PlannedFault]) -> list[Outcome]:

@@ -13,8 +13,8 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.interruption_phases import name_slowest
-from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, Worker
+from elastic_pytorch_client.reading.interruption_phases import Interruption, name_slowest
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.reading.timeline import JobEvent
@@ -82,12 +82,12 @@ def describe_goodput(goodput: Goodput, price: float | None = None) -> str:
 def describe_interruption(interruption: Interruption) -> str:
     """What the last change of the group took, and which part of it took longest."""
     lost = (
-        f", {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} done again"
+        f"; {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} repeated"
         if interruption.steps_lost
         else ""
     )
     slowest = name_slowest(interruption.phases, interruption.slowest)
-    text = f"trained again {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}"
+    text = f"training resumed {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}"
     return f"{text}; the slowest phase was {slowest}" if slowest else text
 
 

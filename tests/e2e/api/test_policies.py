@@ -172,7 +172,7 @@ def test_limit_range_that_forbids_the_pods_is_waited_out(start_job: StartJob, na
 
 def test_quota_that_is_used_up_is_waited_out(start_job: StartJob, namespace: str) -> None:
     make_quota(namespace, pods=2)
-    job = start_job(args=ENDLESS)
+    job = start_job(args=ENDLESS, resizePolicy={"settleSeconds": 1})  # the third does not come
     job.until_world(2, RETRY_SECONDS)
     until_told(job, "exceeded quota: small")
     assert job.condition("Degraded")["status"] == "True"

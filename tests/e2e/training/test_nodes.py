@@ -73,7 +73,7 @@ def test_trains_with_what_fits_and_grows_when_there_is_room(start_job: StartJob)
     # More than half a node's processors each: one worker a node.
     resources = {"requests": {"cpu": "1100m"}}
     with cordoned("elastic-pytorch-worker3"):
-        job = start_job(args=ENDLESS, resources=resources, replicas=4, minReplicas=2)
+        job = start_job(args=ENDLESS, resources=resources, replicas=4, minReplicas=2, resizePolicy={"settleSeconds": 1})
         status = job.until_world(2)
         job.until(lambda _: "Insufficient cpu" in job.condition("Degraded").get("message", ""), "the reason")
         assert job.condition("Degraded")["status"] == "True"

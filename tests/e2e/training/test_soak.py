@@ -1,4 +1,4 @@
-"""Faults at random, to jobs of all sorts at once: three minutes with a seed; docs/evidence/reliability.md tells of longer runs."""
+"""Faults at random, to jobs of all sorts at once: a minute and a half with a seed; docs/evidence/reliability.md tells of longer runs."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ from tests.paths import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
-ARGUMENTS = ("--minutes", "3", "--seed", "7", "--longest", "20", "--jobs", "plain,library,two-processes,suspended")
+ARGUMENTS = ("--minutes", "1.5", "--seed", "7", "--longest", "20", "--jobs", "plain,library,two-processes,suspended")
 SECONDS = 1500  # the jobs start, and train to their ends, on a machine that may be busy
 
 
-def test_three_minutes_of_faults_break_no_promise() -> None:
+def test_faults_at_random_break_no_promise() -> None:
     command = [sys.executable, "-m", "soak", *ARGUMENTS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "hack")}
     with subprocess.Popen(

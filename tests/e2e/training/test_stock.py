@@ -15,6 +15,8 @@ SCRIPT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "
 ENDLESS = [*SCRIPT, "--steps", "100000"]
 # Without a checkpoint before it: a script that is started again would be past that step.
 FAILING = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30", "--fail-at", "5"]
+# Torch waits for a third worker before each group, if there may be one.
+NO_MORE = {"replicas": 2, "maxReplicas": 2}
 RENDEZVOUS = "elasticpytorch.dev/rendezvous"
 
 
@@ -56,7 +58,7 @@ def kill_container(pod: dict[str, Any]) -> None:
 
 
 def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
-    job = start_job("stock-c10d", args=[*SCRIPT, "--steps", "50"])
+    job = start_job("stock-c10d", args=[*SCRIPT, "--steps", "50"], **NO_MORE)
     job.until_world(2)
     [store] = pods(job, "store")
     for pod in pods(job):
@@ -72,7 +74,7 @@ def test_stock_workers_apply_to_complete(start_job: StartJob) -> None:
 
 
 def test_stock_worker_that_is_killed_is_replaced_in_the_same_rendezvous(start_job: StartJob) -> None:
-    job = start_job("stock-c10d", args=ENDLESS)
+    job = start_job("stock-c10d", args=ENDLESS, **NO_MORE)
     done = until_steps(job, 2)
     [store] = names(pods(job, "store"))
     victim = pods(job)[0]

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from demo.__main__ import local_manifest
@@ -22,6 +24,10 @@ async def test_the_demo_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Pa
         await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(local_manifest(100_000)))
         async with background(watcher.run()):
             await watcher.until(lambda: trains_with(watcher, 3), seconds=WAIT_SECONDS, what="three workers to train")
+            with cluster.page() as url:
+                shown = await asyncio.to_thread(read, f"{url}jobs/{cluster.namespace}/char-lm")
+                assert (shown["row"]["workers"], shown["row"]["world"]) == ("3/3", 3)
+                assert (await asyncio.to_thread(read, f"{url}logs/{cluster.namespace}/char-lm?index=0"))["lines"]
             victim = watcher.job.members[-1].name
             await cluster.kubectl("delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
             await watcher.until(lambda: victim not in watcher.pods, seconds=WAIT_SECONDS, what="the pod to be gone")
@@ -43,6 +49,11 @@ async def test_a_job_that_is_not_there_is_deleted_and_a_command_that_the_demo_ha
             await cluster.kubectl("drain", "node")
         async with asyncio.timeout(WAIT_SECONDS):
             await cluster.kubectl("wait", "pod", "--for=delete")
+
+
+def read(url: str) -> Any:
+    with urlopen(url, timeout=WAIT_SECONDS) as answer:
+        return json.load(answer)
 
 
 def trains_with(watcher: Watcher, workers: int) -> bool:

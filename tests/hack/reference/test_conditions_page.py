@@ -11,7 +11,9 @@ from tests.paths import ROOT
 
 SOURCES = sorted((ROOT / "operator" / "elastic_pytorch_operator").rglob("*.py"))
 CONSTANTS = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
-WORDS = {name: value for name, value in CONSTANTS.items() if re.fullmatch(r"([A-Z][a-z]+)+", value) and not name.endswith("KIND")}
+WORDS = {
+    name: value for name, value in CONSTANTS.items() if re.fullmatch(r"([A-Z][a-z]+)+", value) and not name.endswith("KIND")
+}
 
 
 def table_under(heading: str) -> dict[str, list[str]]:

@@ -33,7 +33,7 @@ def test_newcomer_prepares_or_fails_while_the_others_train(name: str, tmp_path: 
         agents += [start(worker, sort, operator, tmp_path) for worker in ("w0", "w1")]
         operator.wait_for("ready", "w0", "w1")
         operator.declare("w0", "w1")
-        events.until_step(3, 2, 60.0, agents)
+        events.until_step(3, 2, agents=agents)
         agents.append(start("w2", sort, operator, tmp_path))
         if failing:
             assert agents[2].wait() == 1

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from elastic_pytorch_client.reading.goodput import Goodput
 from rich.console import Console
 from soak.checks.training import Expected
 from soak.pauses import Compared
@@ -43,6 +44,17 @@ def whole() -> Seen:
 
 def test_a_run_without_a_flaw() -> None:
     assert violations(whole()) == []
+
+
+def test_account_that_is_not_what_was_seen_is_a_flaw() -> None:
+    seen = whole()
+    seen.expected = {"job": replace(seen.expected["job"], commits=True)}
+    seen.done = {"job": [Done(107.5, POD, ())]}
+    seen.statuses = {"job": [StatusSeen(100, "job", "Running", 1), StatusSeen(1100, "job", "Complete", 0)]}
+    seen.goodput = {"job": Goodput(0.006, {"Training": 6, "Recovering": 994})}
+    assert violations(seen) == []
+    seen.goodput = {"job": Goodput(0.1, {"Training": 100, "Recovering": 900})}
+    assert [violation.rule for violation in violations(seen)] == ["goodput is what was seen"]
 
 
 def test_flaws_are_listed_by_time() -> None:

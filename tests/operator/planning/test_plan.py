@@ -79,7 +79,7 @@ def test_resumed_training_is_told_once() -> None:
         simulation.settle(0.25)
         told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
     assert len(told) == 1
-    assert told[0].note.startswith("Trains again with 2 workers 0.")
+    assert told[0].note.startswith("Training resumed with 2 workers 0.")
     assert simulation.job.status["recentInterruptions"][-1]["cause"] == "WorkerLost"
 
 

@@ -94,7 +94,7 @@ def test_group_has_only_allowed_sizes() -> None:
     assert events(simulation) == ["ScaleRefused"]
     simulation.settle(10)
     assert simulation.declared[-1].size == 4
-    assert "5 were asked for" in find_condition(simulation.job.status, "Resizing")["message"]  # type: ignore[index]
+    assert "5 were requested" in find_condition(simulation.job.status, "Resizing")["message"]  # type: ignore[index]
     simulation.nodes = {name: replace(node, unschedulable=True) for name, node in simulation.nodes.items()}
     simulation.kill_pod(simulation.declared[-1].workers[3])
     simulation.settle(10)

@@ -78,7 +78,7 @@ def test_worker_that_does_not_help_is_given_back_and_its_pod_goes() -> None:
     assert status["scaling"]["message"].endswith("autoscale keeps 3 of 4 workers")
     [resizing] = [condition for condition in status["conditions"] if condition["type"] == names.RESIZING]
     assert resizing["reason"] == names.AT_WANTED_SIZE
-    assert "4 were asked for: " in resizing["message"]
+    assert "4 were requested: " in resizing["message"]
 
 
 def test_next_leader_makes_no_pod_for_a_worker_that_was_given_back() -> None:

@@ -258,7 +258,7 @@ def test_below_the_minimum_the_job_waits_and_says_for_what() -> None:
     simulation.settle(10)
     status = simulation.status
     assert (status["state"], status["worldSize"]) == ("Pending", 0)
-    assert "2 of 3 workers are ready, training starts with 3" in status["conditions"][0]["message"]
+    assert "2 of 3 workers are ready; training needs 3" in status["conditions"][0]["message"]
     simulation.full = False
     simulation.settle(10)
     assert simulation.status["worldSize"] == 3

@@ -63,11 +63,12 @@ class UnevenSimulation(Simulation):
 
 
 def training(nodes: int = 4, *, pods_per_node: int = 1, step_seconds: float = 0.25, **fields: Any) -> UnevenSimulation:
-    """A job that trains on some of the nodes."""
+    """A job that trains on some of the nodes; from then on, a step of the simulation takes some seconds."""
     job = a_job(**{"resizePolicy": POLICY, **fields})
     there = {f"node-{n}": NodeView(f"node-{n}") for n in range(nodes)}
-    simulation = UnevenSimulation(job, there, pods_per_node, step_seconds=step_seconds)
-    simulation.settle(60)
+    simulation = UnevenSimulation(job, there, pods_per_node)
+    simulation.settle(30)
+    simulation.step_seconds = step_seconds
     assert simulation.round is not None
     assert simulation.round.size == job.wanted
     return simulation
@@ -227,7 +228,7 @@ def a_day(simulation: UnevenSimulation) -> int:
 
 @pytest.mark.simulation
 def test_slow_node_loses_its_worker_once_a_day() -> None:
-    simulation = training(step_seconds=10.0)
+    simulation = training(step_seconds=30.0)
     simulation.slow_nodes["node-1"] = 1.8
     assert a_day(simulation) == 1
     assert simulation.nodes_of_members == ["node-0", "node-2", "node-3"]
@@ -236,7 +237,7 @@ def test_slow_node_loses_its_worker_once_a_day() -> None:
 @pytest.mark.simulation
 @pytest.mark.parametrize("spares", [0, 1])
 def test_script_that_gives_a_rank_more_work_has_it_moved_twice_at_most(spares: int) -> None:
-    simulation = training(7, replicas=4, maximum=4, spares=spares, step_seconds=10.0)
+    simulation = training(7, replicas=4, maximum=4, spares=spares, step_seconds=30.0)
     simulation.slow_ranks[3] = 2.0
     assert a_day(simulation) == 1
     assert simulation.reasons("StragglerKept") == ["StragglerKept"]
@@ -248,7 +249,7 @@ def test_script_that_gives_a_rank_more_work_has_it_moved_twice_at_most(spares: i
 @pytest.mark.simulation
 @pytest.mark.parametrize("slow", [(3, 4, 7, 8, 9), (3, 4, 5, 6, 7)], ids=["the next nodes are fast", "the next nodes are slow"])
 def test_job_on_a_fleet_of_which_half_is_slow_comes_to_rest(slow: tuple[int, ...]) -> None:
-    simulation = training(10, replicas=5, maximum=5, step_seconds=10.0)
+    simulation = training(10, replicas=5, maximum=5, step_seconds=30.0)
     simulation.slow_nodes |= {f"node-{n}": 2.0 for n in slow}
     simulation.settle(HOUR)
     assert len(simulation.declared) - 1 <= 2

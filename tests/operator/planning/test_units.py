@@ -58,7 +58,7 @@ def test_too_few_whole_units_wait_for_their_workers() -> None:
     simulation.kill_pod(pod_of(simulation, 3))
     simulation.settle(5)
     assert members(simulation) == []
-    assert "4 of 6 workers are ready, training starts with 6" in message(simulation, "Running")
+    assert "4 of 6 workers are ready; training needs 6" in message(simulation, "Running")
 
 
 def test_two_members_of_different_units_on_a_node_take_only_these_units() -> None:

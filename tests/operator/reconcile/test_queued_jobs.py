@@ -237,7 +237,7 @@ def test_job_that_leaves_its_queue_stops_gives_its_quota_back_and_starts_without
         assert world.rounds["a"][-1] == ("Evicted", 0), "at a step boundary"
         status, reason, message = world.condition("a", "Running")
         assert (status, reason) == ("False", "LeavingQueue")
-        assert message.startswith("leaves queue team: its quota is given back when its pods are gone")
+        assert message.startswith("leaves queue team: it returns its quota when its pods are gone")
         while world.cluster.used:
             assert queued(world) == len(world.pods("a")), "no pod without quota"
             await asyncio.sleep(TICK_SECONDS)

@@ -20,7 +20,7 @@ def test_group_waits_for_all_workers() -> None:
     simulation.nodes["node-2"] = replace(simulation.nodes["node-2"], unschedulable=True)
     simulation.settle(60)
     assert simulation.declared == []
-    assert "2 of 3 workers are ready, training starts with 3" in running_condition(simulation)["message"]
+    assert "2 of 3 workers are ready; training needs 3" in running_condition(simulation)["message"]
     simulation.nodes["node-2"] = replace(simulation.nodes["node-2"], unschedulable=False)
     simulation.settle(10)
     assert [round_.size for round_ in simulation.declared] == [3]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.errors import NotAllowed, Refused
+from elastic_pytorch_client.reading.job_view import view_job
 
 from tests.plugin.drill.drilled_cluster import DrilledCluster, a_training_job
 from tests.plugin.plugin_console import FakeTime
@@ -34,9 +35,10 @@ def test_all_faults_are_done_and_undone(epj: Epj) -> None:
         ("uncordon", "node-1"),
         ("scale", "lm"),
         ("scale", "lm"),
+        ("patch", "lm"),
     ]
     assert cluster.calls[0][2:] == ("pytorch", "python3", "-c")
-    assert [call[2] for call in cluster.calls[-2:]] == ["4", "3"]
+    assert [call[2] for call in cluster.calls[-3:-1]] == ["4", "3"]
     assert not cluster.cordoned
     assert "init (1.0 s)" in text
     assert "3 -> 2" in text
@@ -64,6 +66,26 @@ def test_json(epj: Epj) -> None:
     assert "It is 20 now" in fault["advice"][0]
     code, text = epj(cluster, "drill", "lm", "-o", "json")
     assert (code, json.loads(text)["dryRun"]) == (0, True)
+
+
+def test_the_job_keeps_what_its_last_drill_has_shown(epj: Epj) -> None:
+    cluster = DrilledCluster()
+    assert epj(cluster, "drill", "lm", "--yes", "--only", "process")[0] == 0
+    drill = view_job(cluster.get_job("team", "lm")).last_drill
+    assert drill is not None
+    assert drill.recovered
+    assert [(fault.fault, fault.error) for fault in drill.faults] == [("process", "")]
+    assert (drill.faults[0].interruptions[0].slowest, drill.faults[0].interruptions[0].before) == ("init", 3)
+
+
+def test_a_job_that_may_not_be_edited_keeps_nothing_and_the_drill_is_as_good(epj: Epj) -> None:
+    cluster = DrilledCluster()
+    cluster.faults = {"patch_job": [NotAllowed("elasticpytorchjobs is forbidden")] * 2}
+    code, text = epj(cluster, "drill", "lm", "--yes", "--only", "process", width=200)
+    assert code == 0
+    assert "The page of kubectl epj ui will not show this drill: elasticpytorchjobs is forbidden" in text
+    code, text = epj(cluster, "drill", "lm", "--yes", "--only", "process", "-o", "json")
+    assert (code, json.loads(text)["recovered"]) == (0, True)
 
 
 @pytest.mark.parametrize("fault", ["pod", "node", "scale"])

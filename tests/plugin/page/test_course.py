@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from elastic_pytorch_client.page.course import course_of, group_sizes
 from elastic_pytorch_client.page.history import GroupSize, History
-from elastic_pytorch_client.reading.job_view import Interruption
+from elastic_pytorch_client.reading.interruption_phases import Interruption
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 from tests.plugin.recorded_cluster import events_of, job_of, moment_of
@@ -52,6 +52,15 @@ def test_the_axis_begins_with_what_is_known_and_ends_with_the_job() -> None:
     job = replace(job_of("failed"), started=before(60), completed=before(30), recent_interruptions=())
     found = course_of(job, [JobEvent(before(45), "JobFailed", "")], History(), NOW)
     assert (found["begin"], found["end"]) == (before(45).timestamp(), before(30).timestamp())
+
+
+def test_condensed_interruptions_have_no_place_on_the_axis() -> None:
+    condensed = Interruption("WorkerLost", 9e6, 12, ended=before(59), count=20, before=3, after=2)
+    job = replace(job_of("whole"), started=before(60), completed=None, recent_interruptions=(condensed,))
+    found = course_of(job, [], History(), NOW)
+    assert found["begin"] == before(60).timestamp()
+    [told] = found["interruptions"]
+    assert (told["count"], told["before"], told["after"], told["stepsLost"]) == (20, 3, 2, 12)
 
 
 def test_what_a_tenant_writes_into_events_harms_nothing() -> None:

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from elastic_pytorch_client.page.history import MAX_CHANGES, MAX_LANES, History
-from elastic_pytorch_client.reading.job_view import JobView, Worker
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 
 from tests.plugin.recorded_cluster import job_of
 
@@ -58,3 +60,46 @@ def test_what_is_remembered_is_bounded() -> None:
         history.take(with_states("Running" if second % 2 else "Silent"), at(second))
     assert len(history.lanes) == MAX_LANES
     assert len(history.lanes[0]) == MAX_CHANGES
+
+
+def test_a_worker_that_a_large_job_does_not_list_has_not_gone_once_the_job_is_small() -> None:
+    large = replace(job_of("whole"), round=4, workers=(FIRST,), unlisted={"Running": (1,)})
+    assert depart(large, replace(large, unlisted={})) == []
+
+
+def test_a_worker_that_leaves_in_order_has_trained_in_the_round_before() -> None:
+    leaving = replace(job_of("whole"), round=4, workers=(FIRST, replace(LOST, state="Leaving", rank=None)))
+    gone = replace(leaving, round=5, workers=(FIRST,))
+    assert depart(leaving, gone) == [("w-1", "node-1", 3)]
+
+
+def depart(*after: JobView) -> list[tuple[str, str, int]]:
+    """The departures of a job of two workers, as it is and as it is later."""
+    history = History()
+    workers = tuple(Worker(f"w-{i}", i, i, f"node-{i}", "Running") for i in range(2))
+    job = replace(job_of("whole"), workers=workers, round=3)
+    for second, each in enumerate((job, *after)):
+        history.take(each, at(second))
+    return [(each.worker, each.node, each.round) for each in history.departures]
+
+
+FIRST = Worker("w-0", 0, 0, "node-0", "Running")
+LOST = Worker("w-1", 1, None, "node-1", "Lost")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"workers": (FIRST,)}, [("w-1", "node-1", 3)]),
+        ({"workers": (FIRST, LOST)}, [("w-1", "node-1", 3)]),
+        ({"workers": (FIRST, replace(LOST, state="Leaving"))}, []),
+        ({"workers": (FIRST, replace(LOST, state="Ready"))}, []),
+        ({"workers": (FIRST,), "unlisted": {"Running": (1,)}}, []),
+        ({"workers": (FIRST, LOST), "unlisted": {"Running": (2,)}}, [("w-1", "node-1", 3)]),
+        ({"workers": (FIRST,), "suspended": True}, []),
+        ({"workers": (), "conditions": (Condition("Complete", True, "", "", None),)}, []),
+    ],
+)
+def test_workers_that_have_gone(change: dict[str, Any], expected: list[tuple[str, str, int]]) -> None:
+    later = replace(job_of("whole"), round=4, **change)
+    assert depart(later, later) == expected

@@ -34,7 +34,7 @@ def test_a_job_that_grows() -> None:
         "loss": "1.633",
         "losses": [1.633],
         "speed": "6.2",
-        "interruption": "trained again 1.0 s after WorkerLeaving, 9 steps done again",
+        "interruption": "training resumed 1.0 s after WorkerLeaving; 9 steps repeated",
         "note": "trains with 2 of 3 workers; 1 pod: starting",
         "trouble": 4,
     }

@@ -165,6 +165,26 @@ def test_what_the_api_server_refuses_is_said(cluster: WatchedCluster, server: Pa
     assert get(server, "manifests/team/char-lm") == (502, {"error": "no answer"})
 
 
+def test_nodes(cluster: WatchedCluster, server: PageServer) -> None:
+    code, found = get(server, "nodes")
+    assert (code, found["listed"], found["more"]) == (200, True, 0)
+    with events_of_page(server) as messages:
+        next(messages)
+        job = cluster.get_job("team", "char-lm")
+        lost = job["status"]["workers"].pop()
+        cluster.change(job)
+        next(messages)
+        _, found = get(server, "nodes")
+    [row] = [row for row in found["nodes"] if row["name"] == lost["node"]]  # type: ignore[attr-defined]
+    assert row["findings"][0]["what"].startswith(f"{lost['name']} is gone from here")
+
+
+def test_nodes_that_the_user_may_not_list(cluster: WatchedCluster, server: PageServer) -> None:
+    cluster.faults = {"list_nodes": [NotAllowed("nodes is forbidden")]}
+    code, found = get(server, "nodes")
+    assert (code, found["listed"]) == (200, False)
+
+
 def test_two_servers_have_two_secrets(cluster: WatchedCluster, server: PageServer) -> None:
     with served(WatchedCluster()) as other:
         assert other.secret != server.secret

@@ -42,6 +42,10 @@ class WatchedCluster(RecordedCluster):
         """Has there be events."""
         self._events += events
 
+    def put_nodes(self, nodes: list[Object]) -> None:
+        """Has the cluster have these nodes."""
+        self._nodes = nodes
+
     def stop(self) -> None:
         """Ends the watch."""
         self._changes.put(None)
@@ -50,7 +54,7 @@ class WatchedCluster(RecordedCluster):
 @contextmanager
 def served(cluster: WatchedCluster, now: Callable[[], datetime] = lambda: moment_of("young")) -> Iterator[PageServer]:
     """A page's server on a cluster."""
-    live = LiveJobs(JobCache(cluster, "team"), now)
+    live = LiveJobs(JobCache(cluster, cluster.namespace), now)
     with PageServer(cluster, live, now) as server:
         live.start()
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

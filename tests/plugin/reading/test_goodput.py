@@ -20,7 +20,7 @@ SPENT = {
 def test_status_of_the_operator_is_read() -> None:
     goodput = view_goodput({"goodput": Account(0.0, None, 0.0, SPENT).as_status("2026-01-01T00:00:00Z")})
     assert str(goodput) == "92.0%"
-    assert describe_goodput(goodput) == "goodput 92.0%, lost 6.0% recovering, 1.9% starting"
+    assert describe_goodput(goodput) == "goodput 92.0%, lost 6.0% recovering, 2.0% starting"
 
 
 def test_cost_is_that_of_all_processes() -> None:

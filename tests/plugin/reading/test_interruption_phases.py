@@ -24,7 +24,7 @@ def test_slow_stop_names_the_grace_period() -> None:
 
 def test_steps_that_were_done_again() -> None:
     (line,) = advise({}, MANY_STEPS)
-    assert line.startswith(f"{MANY_STEPS} steps were done again. Write checkpoints more often")
+    assert line.startswith(f"{MANY_STEPS} steps were repeated. Write checkpoints more often")
     assert not advise({}, MANY_STEPS - 1)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from elastic_pytorch_client.reading.diagnosis import diagnose
 from elastic_pytorch_client.reading.job_view import LeftOutNode, view_job
+from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.views.why_view import show_why
 from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS
 from elastic_pytorch_operator.planning.preflight.preflight import LeftOutNode as Told
@@ -19,7 +20,7 @@ WHY = "has failed its check: matrix products: no device"
 def test_they_are_read_and_worded_as_the_operator_does() -> None:
     told = Told("node-1", "w1", WHY, 0.0, TIME)
     job = view_job({**a_manifest(), "status": {"leftOutNodes": [told.as_status()]}})
-    assert job.left_out_nodes == (LeftOutNode("node-1", "w1", WHY),)
+    assert job.left_out_nodes == (LeftOutNode("node-1", "w1", WHY, parse_time(TIME)),)
     assert str(job.left_out_nodes[0]).endswith(told.describe())
     assert view_job(a_manifest()).left_out_nodes == ()
 

@@ -19,7 +19,7 @@ def test_a_job_completes_when_the_operator_says_so(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
     finish = tmp_path / "finish"
-    both = [agents(w, SCRIPTS / "train.py", "--finish", finish) for w in ("w0", "w1")]
+    both = [agents(w, SCRIPTS / "train.py", "--finish", finish, OMP_NUM_THREADS=1) for w in ("w0", "w1")]
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.wait(2, what="step", step=3)
@@ -48,8 +48,8 @@ def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: S
 
 
 def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Events) -> None:
-    leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
-    staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
+    leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save", OMP_NUM_THREADS=1)
+    staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save", OMP_NUM_THREADS=1)
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.wait(2, what="step", step=2)

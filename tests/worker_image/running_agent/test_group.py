@@ -26,7 +26,7 @@ class Group:
         self.fail_once.touch()
         arguments = (SCRIPTS / "train.py", "--fail-once", self.fail_once)
         # as Debian's torch, which has no libuv
-        self.agents = {w: Agent(w, self.operator.url, directory, *arguments, USE_LIBUV=0) for w in WORKERS}
+        self.agents = {w: Agent(w, self.operator.url, directory, *arguments, USE_LIBUV=0, OMP_NUM_THREADS=1) for w in WORKERS}
         self.operator.wait_for("ready", *WORKERS)
 
     def declare(self, *workers: str) -> tuple[int, list[dict[str, Any]]]:

@@ -23,7 +23,7 @@ def has_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("start", ["warm", "cold", "program", "shell"])
+@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long), "program", "shell"])
 def test_helper_lives_until_the_script_has_saved(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str
 ) -> None:
@@ -36,7 +36,7 @@ def test_helper_lives_until_the_script_has_saved(
         "program": ["--no-python", sys.executable, HELPER],
         "shell": ["--no-python", shell],
     }
-    agents("w0", *ways[start])
+    agents("w0", *ways[start], OMP_NUM_THREADS=1)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     [begun] = events.wait(what="start")
@@ -53,7 +53,7 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
     child = tmp_path / "child"
     shell.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n")
     shell.chmod(0o755)
-    agents("w0", "--no-python", shell)
+    agents("w0", "--no-python", shell, OMP_NUM_THREADS=1)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     until(child.exists, "the shell's child")

@@ -17,6 +17,9 @@ SCRIPT = SCRIPTS / "loop_body.py"
 STEPS = 120
 Agents = Callable[..., Agent]
 IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+RESTARTED_TOO = pytest.mark.parametrize(
+    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
+)
 ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 
 
@@ -44,7 +47,7 @@ def test_planned_change_leaves_out_nothing(
     start(agents, operator, *option)
     changes = 3
     for number in range(changes):
-        events.until_step(20 + 25 * number, 2, 60.0)
+        events.until_step(20 + 25 * number, 2)
         operator.declare(*(("w1", "w0") if number % 2 == 0 else ("w0", "w1")), orderly=True)
     done = finish(operator, events, "w0", "w1")
     assert (done["averaged"], done["after"], done["seen"]) == (STEPS, STEPS, STEPS)
@@ -57,12 +60,12 @@ def test_planned_change_leaves_out_nothing(
     assert len(events.all(what="at exit")) == (2 if option else groups)
 
 
-@IN_PROCESS
+@RESTARTED_TOO
 def test_kill_costs_the_step_at_hand_at_most(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:
     start(agents, operator, *option)
-    events.until_step(30, 2, 60.0)
+    events.until_step(30, 2)
     os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w1")
     operator.declare("w0", "w1")
@@ -73,12 +76,12 @@ def test_kill_costs_the_step_at_hand_at_most(
     assert sorted(set(steps)) == list(range(1, STEPS + 1))
 
 
-@IN_PROCESS
+@RESTARTED_TOO
 def test_evaluation_of_one_rank_is_waited_for(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:
     start(agents, operator, "--evaluation-seconds", 4, *option)
-    events.until_step(49, 2, 60.0)
+    events.until_step(49, 2)
     operator.declare("w0", "w1", orderly=True)
     done = finish(operator, events, "w0", "w1")
     assert (done["averaged"], done["seen"]) == (STEPS, STEPS)
@@ -87,7 +90,7 @@ def test_evaluation_of_one_rank_is_waited_for(
 
 def test_script_whose_end_takes_long_is_ended(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
     start(agents, operator, "--stay-in-finally")
-    events.until_step(20, 2, 60.0)
+    events.until_step(20, 2)
     operator.declare("w0", "w1", orderly=True)
     done = finish(operator, events, "w0", "w1")
     assert (done["averaged"], done["seen"]) == (STEPS, STEPS)
@@ -97,7 +100,7 @@ def test_script_whose_end_takes_long_is_ended(operator: ScriptedOperator, events
     ("start_method", "option"),
     [
         pytest.param((), ("--in-process",), id="kept, warm"),
-        pytest.param(("--start-method=spawn",), ("--in-process",), id="kept, cold"),
+        pytest.param(("--start-method=spawn",), ("--in-process",), id="kept, cold", marks=pytest.mark.long),
         pytest.param(("--start-method=spawn",), (), id="ended, cold"),
     ],
 )
@@ -113,7 +116,7 @@ def test_process_that_leaves_its_group_ends_as_a_script_does(
     started = [agents(worker, *start_method, SCRIPT, *option, **ENVIRONMENT) for worker in ("w0", "w1")]
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
-    events.until_step(20, 2, 60.0)
+    events.until_step(20, 2)
     operator.declare("w0", orderly=True)
     finish(operator, events, "w0")
     assert [agent.wait() for agent in started] == [0, 0]

@@ -69,7 +69,7 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
 ) -> None:
     expected = [(epoch, sorted(batch)) for epoch in range(2) for batch in batches_of(own, epoch)]
     within = len(batches_of(own, 0))
-    start(agents, operator, 3, *OPTIONS[own], "--step-seconds", 0.1, *option)
+    start(agents, operator, 3, *OPTIONS[own], "--step-seconds", 0.1, "--fast-after", within, *option)
     until_step(events, 3, 3)
     operator.declare("w0", "w2", orderly=True)
     until_step(events, 8, 2)

@@ -29,8 +29,9 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...]
 ) -> None:
     go = tmp_path / "go"
-    start(agents, *option, "--world", 2)
-    start(agents, *option, "--world", 2, "--until", go, worker="w1")
+    shared = (*option, "--world", 2, "--steps", 60)
+    start(agents, *shared)
+    start(agents, *shared, "--until", go, worker="w1")
     operator.wait_for("ready", "w0")
     [begun] = events.wait(what="set-up", worker="w1")
     operator.declare("w0")
@@ -46,7 +47,7 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     operator.end("complete")
     [done] = events.wait(what="done", worker="w1")
     assert (done["RANK"], done["WORLD_SIZE"]) == (1, 2)
-    assert done["step"] >= STEPS
+    assert done["step"] >= 60
     assert len({event["pid"] for event in events.all(worker="w1")}) == 1, "its process is the one that was set up"
     steps = [event["step"] for event in events.all(what="step", worker="w0")]
     assert steps == list(range(1, done["step"] + 1)), "no step is lost"
@@ -59,7 +60,7 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
         start(agents, "--in-process", "--world", 2, worker=worker)
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
-    events.until_step(5, 2, 60.0)
+    events.until_step(5, 2)
     os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w1")
     operator.declare("w0")
@@ -91,7 +92,7 @@ def test_node_is_checked_before_each_set_up(operator: ScriptedOperator, events: 
     operator.wait_for("ready", "w0", "w1")
     operator.pass_checks()
     operator.declare("w0", "w1")
-    events.until_step(5, 2, 60.0)
+    events.until_step(5, 2)
     os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w1")
     operator.declare("w0")

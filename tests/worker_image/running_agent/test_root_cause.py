@@ -101,7 +101,7 @@ def failed(request: pytest.FixtureRequest, operator: ScriptedOperator, agents: S
         script = tmp_path / "script.py"
         if source:
             script.write_text(textwrap.dedent(source))
-        agent = agents("w0", f"--start-method={request.param}", script)
+        agent = agents("w0", f"--start-method={request.param}", script, OMP_NUM_THREADS=1)
         operator.wait_for("ready", "w0")
         operator.declare("w0")
         operator.wait_for("failed", "w0")

@@ -11,7 +11,6 @@ from tests.worker_image.running_agent.test_state_changes import (
     check_samples,
     computed_twice,
     finish,
-    outcomes,  # noqa: F401 - a fixture
     start,
     undisturbed,  # noqa: F401 - a fixture
     until_step,
@@ -22,15 +21,28 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 Agents = Callable[..., Agent]
 NEEDS_FSDP2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
-WAYS = [
-    pytest.param(("--sharded",), marks=NEEDS_FSDP2),
-    pytest.param(("--sharded", "--in-process"), marks=NEEDS_FSDP2),
-    ("--sharded-weights",),
-    ("--sharded-weights", "--in-process"),
-]
+WAYS = {
+    "fsdp2": ("--sharded",),
+    "fsdp2 in process": ("--sharded", "--in-process"),
+    "weights": ("--sharded-weights",),
+    "weights in process": ("--sharded-weights", "--in-process"),
+}
 
 
-@pytest.mark.parametrize("way", WAYS)
+def ways(*shown: str) -> pytest.MarkDecorator:
+    """All ways, of which `make test` shows some."""
+    return pytest.mark.parametrize(
+        "way",
+        [
+            pytest.param(
+                way, id=name, marks=[NEEDS_FSDP2] * name.startswith("fsdp2") + [pytest.mark.long] * (name not in shown)
+            )
+            for name, way in WAYS.items()
+        ],
+    )
+
+
+@ways("fsdp2 in process", "weights")
 def test_orderly_changes_lose_nothing(
     way: tuple[str, ...],
     operator: ScriptedOperator,
@@ -51,7 +63,7 @@ def test_orderly_changes_lose_nothing(
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@ways("fsdp2", "weights in process")
 def test_lost_pod_s_shards_come_from_another_pod(
     way: tuple[str, ...],
     operator: ScriptedOperator,
@@ -59,7 +71,7 @@ def test_lost_pod_s_shards_come_from_another_pod(
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
 ) -> None:
-    lost, *_ = start(agents, operator, 3, *way, "--step-seconds", 0.2)
+    lost, *_ = start(agents, operator, 3, *way, "--step-seconds", 0.2, "--fast-after", 40)
     until_step(events, 30, 3)
     lost.kill()
     operator.declare("w1", "w2")

@@ -19,6 +19,7 @@ SCRIPT = SCRIPTS / "stateful.py"
 STEPS = 84  # of two epochs of 500 samples in batches of 12
 # However busy this machine is, a worker that can go on in its process has the time for it.
 ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+OUTCOMES: dict[str, list[float]] = {}  # of undisturbed runs, by backend
 Agents = Callable[..., Agent]
 BACKENDS = pytest.mark.parametrize(
     "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
@@ -36,7 +37,7 @@ def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any)
 
 
 def until_step(events: Events, step: int, world: int) -> None:
-    events.until_step(step, world, 60.0)
+    events.until_step(step, world)
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:
@@ -80,22 +81,14 @@ def computed_twice(events: Events) -> int:
     return sum(len(generations) - 1 for generations in groups.values())
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, list[float]]:
-    """Of undisturbed runs, by backend."""
-    return {}
-
-
 @pytest.fixture
-def undisturbed(
-    request: pytest.FixtureRequest, outcomes: dict[str, list[float]], tmp_path_factory: pytest.TempPathFactory
-) -> list[float]:
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The parameters that a run of two workers has at its end if nothing happens to it; on a GPU, what such a run has there."""
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     backend = "nccl" if parameters.get("backend") == "nccl" else "gloo"
-    if backend not in outcomes:
-        outcomes[backend] = run_undisturbed(tmp_path_factory.mktemp("undisturbed"), backend)
-    return outcomes[backend]
+    if backend not in OUTCOMES:
+        OUTCOMES[backend] = run_undisturbed(tmp_path_factory.mktemp("undisturbed"), backend)
+    return OUTCOMES[backend]
 
 
 def run_undisturbed(directory: Path, backend: str) -> list[float]:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 Start = Callable[..., Agent]
 HANGS = SCRIPTS / "hangs.py"
-LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
+LONG = {"OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_GRACE_SECONDS": 600}
 
 
 @pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])

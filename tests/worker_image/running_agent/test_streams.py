@@ -22,7 +22,11 @@ SECONDS = 120.0
 Agents = Callable[..., Agent]
 
 
-@pytest.mark.parametrize("options", [(), ("--in-process", "--loader-workers", 2)], ids=["restarted", "in process with workers"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), marks=pytest.mark.long), ("--in-process", "--loader-workers", 2)],
+    ids=["restarted", "in process with workers"],
+)
 def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, options: tuple[Any, ...]
 ) -> None:

@@ -76,9 +76,9 @@ def change_units(
     start(agents, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
     operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
     operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
-    events.until_step(5, 6, 60.0)
+    events.until_step(5, 6)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
-    events.until_step(20, 4, 60.0)
+    events.until_step(20, 4)
     operator.declare("w2", "w3", "w0", "w1", "w4", "w5", orderly=True)
     done = finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
     computed = Counter(event["step"] for event in events.all(what="step", worker="w0"))
@@ -87,7 +87,9 @@ def change_units(
 
 
 @needs_fsdp2
-@pytest.mark.parametrize("options", [(), ("--in-process",)], ids=["started again", "in_process"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["started again", "in_process"]
+)
 def test_tensor_parallel_units_train_what_one_process_does(
     options: tuple[str, ...], operator: ScriptedOperator, events: Events, agents: Agents
 ) -> None:
@@ -112,12 +114,12 @@ def test_a_lost_pod_takes_its_unit_along_and_its_shards_are_in_another_one(
     lost, *_ = start(agents, "w2", "w3", "w0", "w1", "w4", "w5", step_seconds=0.15)
     operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
     operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
-    events.until_step(20, 6, 60.0)
+    events.until_step(20, 6)
     lost.kill()
     operator.declare("w0", "w1", "w4", "w5")
     events.wait(2, what="restored", worker="w0")
     start(agents, "w6", step_seconds=0.15)
-    events.until_step(40, 4, 60.0)
+    events.until_step(40, 4)
     operator.wait_for("ready", "w3", "w6")
     operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
     parameters = plain_training()
@@ -130,11 +132,11 @@ def test_a_lost_pod_takes_its_unit_along_and_its_shards_are_in_another_one(
 def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
     """They join with `in_process`, and have been prepared."""
     for worker in ("w0", "w1", "w2", "w3"):
-        script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4)
+        script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4, "--steps", 30)
         agents(worker, *script, **ENVIRONMENT, ELASTIC_PYTORCH_PREPARE_SECONDS=600)
     operator.wait_for("ready", "w0", "w1", "w2", "w3")
     operator.declare("w0", "w1")
-    events.until_step(3, 2, 60.0)
+    events.until_step(3, 2)
     operator.declare("w2", "w3", "w0", "w1", orderly=True)
     events.wait(4, what="group", size=4)
     told = {size: {event["worker"]: event["units"] for event in events.all(what="group", size=size)} for size in (2, 4)}

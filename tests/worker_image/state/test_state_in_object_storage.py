@@ -1,9 +1,6 @@
 """A State whose checkpoints are objects: written by another process than the training's, found by the next group, kept from older ones."""
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import elastic_pytorch as elastic
@@ -17,32 +14,28 @@ from elastic_pytorch.storage.checkpoint_folder import by_name, claimed
 from torch import nn
 
 from tests.worker_image.object_storage import Bucket, s3_error
+from tests.worker_image.torch_group import run_alone
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
-TRAINS = """
-import json, sys, torch, elastic_pytorch as elastic
-from torch import nn
-model = nn.Linear(3, 2)
-optimizer = torch.optim.AdamW(model.parameters())
-state = elastic.State(sys.argv[1], model=model, optimizer=optimizer, best=9.0)
-began = state.restore()
-while state.step < int(sys.argv[2]):
-    model(torch.ones(3)).sum().backward()
-    optimizer.step()
-    state.best = float(state.step)
-    state.commit()
-print(json.dumps([began, state.flush(), state.best, sum(float(p.detach().sum()) for p in model.parameters())]))
-"""
+
+def train_here(url: str, until: int) -> tuple[int, bool, float, float]:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    state = elastic.State(url, model=model, optimizer=optimizer, best=9.0)
+    began = state.restore()
+    while state.step < until:
+        model(torch.ones(3)).sum().backward()
+        optimizer.step()
+        state.best = float(state.step)
+        state.commit()
+    return began, state.flush(), state.best, sum(float(p.detach().sum()) for p in model.parameters())
 
 
 def train(url: str, until: int) -> tuple[int, bool, float, float]:
-    result = subprocess.run(
-        [sys.executable, "-c", TRAINS, url, str(until)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    began, flushed, best, weights = json.loads(result.stdout.splitlines()[-1])
-    return began, flushed, best, weights
+    """Trains in a new process: when it began, whether all is on disk, what is best, and the sum of the weights."""
+    trained: tuple[int, bool, float, float] = run_alone(train_here, url, until)
+    return trained
 
 
 def test_a_training_goes_on_from_the_last_object(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

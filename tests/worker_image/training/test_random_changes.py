@@ -34,7 +34,6 @@ SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SEED = int(os.environ.get("ELASTIC_PYTORCH_TEST_SEED", "7"))
 SAMPLES, BATCH, EPOCHS = 1250, 20, 2
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
-CHANGES = 8
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -98,8 +97,8 @@ async def until(fulfilled: Callable[[], bool], what: Callable[[], str], seconds:
         await asyncio.sleep(0.05)
 
 
-async def disturb(operator: LocalOperator, dice: random.Random, steps: Path, lines: list[str]) -> list[str]:
-    """Does random things to the job, each after some steps in peace; returns what it did. Two workers at least hold the state then."""
+async def disturb(operator: LocalOperator, changes: int, dice: random.Random, steps: Path, lines: list[str]) -> list[str]:
+    """Does random things to the job, each after some steps in peace; returns them. Two workers at least hold the state then."""
     done: list[str] = []
     slow = steps.with_name("slow")
 
@@ -110,8 +109,8 @@ async def disturb(operator: LocalOperator, dice: random.Random, steps: Path, lin
     def said() -> str:
         return f"seed {SEED}, after {done}: {status()}"
 
-    for change in range(CHANGES):
-        target = (change + 1) * STEPS // (CHANGES + 2)
+    for change in range(changes):
+        target = (change + 1) * STEPS // (changes + 2)
         await until(lambda target=target: any(e["step"] >= target for e in read(steps)[-8:]) or has_ended(status()), said)
         assert not has_ended(status()), said()
         slow.touch()
@@ -137,7 +136,8 @@ async def disturb(operator: LocalOperator, dice: random.Random, steps: Path, lin
     return done
 
 
-async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [5, pytest.param(8, marks=pytest.mark.long)])
+async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Path, changes: int) -> None:
     import torch
 
     undisturbed = train_undisturbed(tmp_path / "undisturbed")
@@ -157,7 +157,7 @@ async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Pa
         out = tmp_path / "local"
         await until(lambda: bool(list(out.rglob("steps"))), lambda: "\n".join(lines[-50:]))
         [steps] = out.rglob("steps")
-        done = await disturb(operator, random.Random(SEED), steps, lines)
+        done = await disturb(operator, changes, random.Random(SEED), steps, lines)
         await until(lambda: has_ended(operator.cluster.job("random")["status"]), lambda: f"{done}\n" + "\n".join(lines[-80:]))
         status = operator.cluster.job("random")["status"]
     print(f"seed {SEED}: {done}; {status['interruptions']} interruptions, {status['failures']} failures")

@@ -116,7 +116,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called once, and errors go their way.
 
     Raises:
-        RuntimeError: at the call: there is a process group already, which the function could not make again as it was.
+        RuntimeError: the decorated function is called while a process group exists, which it could not make again as it was.
     """
 
     @wraps(function)

@@ -26,14 +26,14 @@ class ElasticCallback(Callback):
 
     A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow the optimizer's step belong to it.
 
-    Kept are the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. So are the
-    loops' counters, logged metrics, and the states of the other callbacks and of the data module.
+    It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. It also keeps
+    the loops' counters, logged metrics, and the states of the other callbacks and of the data module.
 
     Args:
-        folder: of the checkpoints, as for `State`; None: there are none.
+        folder: the folder of the checkpoints, as for `State`; None: there are none.
         batch_size: samples of a batch of the whole group; see `options`.
         micro_batch_size: samples that a rank computes at once; see `options`.
-        name: of the training; see `State`.
+        name: the name of the training; see `State`.
         every: steps from one commit to the next; see `State`.
         keep: how many checkpoints to keep; see `State`.
         keep_every_steps: steps between checkpoints that are kept permanently; see `State`.

@@ -53,10 +53,10 @@ class State(Registered):
     With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; or None.
-        name: of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
+        folder: the folder of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there is none.
+        name: the name of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
         keep: how many checkpoints to keep there.
-        keep_every_steps: of each multiple of it, the first checkpoint at that step or behind it is never deleted; None: none is kept so.
+        keep_every_steps: the first checkpoint at or after each multiple of this number is never deleted. None: only the newest are kept.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
             a boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk, which take a tenth of the time at most; None: 5, or 600 if sharded.
@@ -174,11 +174,11 @@ class State(Registered):
         Advances a registered `ElasticSampler` by a batch.
 
         Args:
-            loss: of the step, to be reported; whatever float() takes.
+            loss: the loss of the step, to be reported; anything that float() takes.
 
         Raises:
             RuntimeError: a peer is lost; or `restore` has not been called.
-            GroupChanged: in a function decorated with `in_process`, which has it called again.
+            GroupChanged: the group changes, in a function that `in_process` decorates: it is called again.
         """
         self.end_step(loss=loss)
         self.complete_step()
@@ -383,7 +383,7 @@ class State(Registered):
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
-            commit_every_steps=self._interval.steps,
+            **self._interval.cost(),
             samples_per_step=next(filter(None, samples), None),
         )
         if self._rank == 0 and self._interval.steps != self._reported_interval:

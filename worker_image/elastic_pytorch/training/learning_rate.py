@@ -43,10 +43,10 @@ def scale_learning_rate(
     """Adapts the learning rate to the size of the group. To be called by each group, after `State.restore`; a second call changes nothing.
 
     Args:
-        optimizer: whose rates were chosen for `base_world_size`.
-        scheduler: of the optimizer, if there is one; both must be registered with the State, or neither.
-        rule: linear: a batch twice as large takes twice the rate, as is common with SGD; sqrt: 1.4 times, as is with Adam.
-        base_world_size: for which the rates were chosen.
+        optimizer: the optimizer, whose rates were chosen for `base_world_size`.
+        scheduler: the scheduler of the optimizer, if it has one; register both with the State, or neither.
+        rule: how the rate follows a batch that doubles. "linear" doubles it, as is common with SGD; "sqrt" takes 1.4 times, as with Adam.
+        base_world_size: the world size for which the rates were chosen.
 
     Returns:
         The factor by which the chosen rates are multiplied now.

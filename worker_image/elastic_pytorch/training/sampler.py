@@ -44,7 +44,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             None: each sample comes once. It is called on all ranks, and must return the same there and after each restart.
         batches: instead of a batch size: a function of the epoch that returns the whole group's batches, each as indices.
         shuffle: whether each epoch has its own order.
-        seed: of the orders; the same on all ranks.
+        seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out the last batch of an epoch where it is shorter.
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
         mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
@@ -268,7 +268,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
 
         Args:
-            model: in DistributedDataParallel, or sharded by fully_shard: its gradients are reduced only in the step's last micro-batch.
+            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
+                last micro-batch.
 
         Raises:
             RuntimeError: the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or the loop does not take

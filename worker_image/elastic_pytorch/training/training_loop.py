@@ -25,8 +25,8 @@ class Step:
     """A micro-batch: the whole step of this rank, or with a `micro_batch_size` a part of it.
 
     Attributes:
-        batch: from the loader.
-        epoch: of the batch, from 0.
+        batch: what the loader yields.
+        epoch: the epoch of the batch, from 0.
         samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
         last: whether the optimizer's step comes after it.
         ends_epoch: whether it is the last one of its epoch.
@@ -86,7 +86,7 @@ def steps(
     before_step: Callable[[], object] | None = None,
     after_step: Callable[[], object] | None = None,
 ) -> Iterator[Step]:
-    """The training loop, from the step of the state on. To be called in each group, after `State.restore`.
+    """Runs the training loop from the step of the state. Each group calls it after `State.restore`.
 
         for step in elastic.steps(state, loader, model, optimizer, epochs=3):
             step.backward(loss_of(model, *step.batch))
@@ -101,11 +101,11 @@ def steps(
     Args:
         state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler or stream are registered.
         loader: a DataLoader whose batch_sampler is an ElasticSampler; or a StreamLoader.
-        model: as used to compute the loss: wrapped in DistributedDataParallel, or sharded by fully_shard.
-        optimizer: of the model.
+        model: the model that computes the loss, wrapped in DistributedDataParallel, or sharded by fully_shard.
+        optimizer: the optimizer of the model.
         epochs: the number of epochs after which to end.
         max_steps: the step after which to end.
-        scheduler: of the learning rate; it steps with the optimizer.
+        scheduler: a scheduler of the learning rate that steps with the optimizer.
         epoch_scheduler: a scheduler that steps with each epoch.
         scaler: a torch.amp.GradScaler.
         before_step: called when the step's gradients are complete, and unscaled: to clip them, for example.

@@ -24,9 +24,9 @@ def unit_mesh(names: Sequence[str], sizes: Sequence[int] | None = None, *, devic
     called by all ranks, in each group.
 
     Args:
-        names: of the dimensions within a unit, the outermost first.
-        sizes: of these dimensions. None: there is one, which has all processes of the unit.
-        device_type: of the tensors. None: "cuda" if there is a GPU and the group's backend is not gloo, otherwise "cpu".
+        names: the names of the dimensions within a unit, the outermost first.
+        sizes: the sizes of these dimensions. None: there is one, which has all processes of the unit.
+        device_type: the device type of the tensors. None: "cuda" if there is a GPU and the group's backend is not gloo, otherwise "cpu".
 
     Raises:
         RuntimeError: there is no process group, or it does not consist of whole units.

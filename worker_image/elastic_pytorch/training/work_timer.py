@@ -42,7 +42,7 @@ class WorkTimer:
     count as work. On a GPU the times are those of the stream, and no call waits for it. Without an agent it does nothing.
 
     Args:
-        clock: seconds, from any zero.
+        clock: a function that returns seconds, from any zero.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

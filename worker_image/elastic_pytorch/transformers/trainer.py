@@ -39,12 +39,12 @@ class ElasticTrainerMixin(AnyTrainer):
     turns. So a step is the same step in a group of any size. Each step is committed to a State, from which the next group continues.
 
     Args:
-        positional: of the Trainer.
+        positional: the Trainer's positional arguments.
         batch_size: samples of a step, of all workers together.
-        folder: of the State's checkpoints, best on a volume that all pods share. "": there are none. None: the folder `elastic` in
-            `output_dir`, and in it one that is named after the job (TORCHELASTIC_RUN_ID).
+        folder: the folder of the State's checkpoints, best on a volume that all pods share. "": there are none. None: the folder
+            `elastic` in `output_dir`, and in it one that is named after the job (TORCHELASTIC_RUN_ID).
         every: steps from one commit to the next; None: as State chooses.
-        named: of the Trainer.
+        named: the Trainer's keyword arguments.
 
     Raises:
         ValueError: a training argument does not fit a group whose size changes; or a class has its own `compute_loss`, and does not say
@@ -257,10 +257,12 @@ class ElasticTrainerMixin(AnyTrainer):
 
 
 class ElasticTrainer(ElasticTrainerMixin, Trainer):
-    """The Trainer of transformers for a group whose size changes. See `ElasticTrainerMixin` for its own arguments.
+    """The Trainer of transformers for a group whose size changes.
 
-    trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset, batch_size=48)
-    trainer.train()
+        trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset, batch_size=48)
+        trainer.train()
+
+    Besides the Trainer's own arguments it takes those of `ElasticTrainerMixin`.
     """
 
 

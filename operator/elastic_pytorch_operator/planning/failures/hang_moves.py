@@ -53,7 +53,7 @@ def move_from_hang(known: HangMoves, job: Job, observed: Observed, stall: Stall 
         pod is None
         or not pod.node
         or again
-        or not others_have_room({*nodes, pod.node}, observed.nodes, observed.pods, job.template)
+        or not others_have_room({*nodes, pod.node}, observed.nodes, observed.pods, job.template_of(pod.index))
     ):
         return known
     return HangMoves({**nodes, pod.node: observed.now}, known.workers | {pod.name}, max(steps, default=0))

@@ -110,8 +110,8 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         size = observed.round.size if observed.round else 0
         lost = ""
         if resumed.steps_lost:
-            lost = f", {resumed.steps_lost} {'step is' if resumed.steps_lost == 1 else 'steps are'} done again"
-        note = f"Trains again with {size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
+            lost = f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
+        note = f"Training resumed with {size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
         facts = {
@@ -159,7 +159,7 @@ def record_preflight(step: PreflightStep) -> list[RecordEvent]:
     ]
     if step.undecided:
         named = _enumerate([f"{worker} {why}" for worker, why in sorted(step.undecided.items())])
-        note = f"No pair shows which node is at fault, so none is left out: {named}"
+        note = f"Node checks were inconclusive, so no node is left out: {named}"
         events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
     return events
 
@@ -200,7 +200,7 @@ def record_unreadable(now: Sequence[UnreadableObject], before: Collection[Unread
     named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]
     if not named:
         return []
-    note = f"The operator cannot read what follows, and uses the last versions that it could read: {_enumerate(named)}"
+    note = f"The operator cannot read these objects, and uses their last readable versions: {_enumerate(named)}"
     return [RecordEvent(names.UNREADABLE, note, warning=True)]
 
 

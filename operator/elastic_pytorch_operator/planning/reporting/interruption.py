@@ -13,7 +13,6 @@ from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
 WAITING = (AgentState.UNCHECKED, AgentState.PREPARING, AgentState.READY)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
-MAX_RECENT = 8  # interruptions that the status keeps: about two kilobytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,7 @@ class Interruption:
         seconds: what it took; None while it is going on.
         steps_lost: steps done again; None if unknown.
         group: the round that trained before; None: not known.
+        size: how many workers train since then, once it is over; 0: not known.
         emptied: no worker was to train for some of the time.
         declared_at: when the first round after the disturbance was declared, monotonic seconds.
         stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
@@ -42,6 +42,7 @@ class Interruption:
     seconds: float | None = None
     steps_lost: int | None = None
     group: Round | None = None
+    size: int = 0
     emptied: bool = False
     declared_at: float | None = None
     stopped_at: float | None = None
@@ -56,19 +57,11 @@ class Interruption:
         if self.phases:
             found["phaseSeconds"] = {phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()}
             found["slowestPhase"] = slowest_phase(self.phases)
+        if self.group is not None and self.size:
+            found |= {"from": self.group.size, "to": self.size}
         if self.time:
             found |= {"round": self.round, "time": self.time}
         return found
-
-
-def extend_recent(old: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns `status.recentInterruptions`, oldest first, with one more entry.
-
-    Args:
-        old: the entries there are.
-        last: the newest one, which may be among them already.
-    """
-    return [*(entry for entry in old if entry.get("round") != last.get("round")), last][-MAX_RECENT:]
 
 
 def begin_interruption(
@@ -186,11 +179,13 @@ def advance_interruption(
         ended_at = min(a.progressed_at for a in active if a.progress.first_step is not None)
         lost = max(0, interruption.step_before - min(first_steps) + 1)
         phases = _phases(interruption, round_, active, stepped_at=ended_at)
-        return replace(interruption, seconds=max(0.0, ended_at - interruption.since), steps_lost=lost, phases=phases, time=time)
+        seconds = max(0.0, ended_at - interruption.since)
+        return replace(interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time)
     if interruption.step_before is None or any(a.state is AgentState.SUCCEEDED for a in active):
         ended_at = max(a.state_since for a in active)
         phases = _phases(interruption, round_, active, running_at=ended_at)
-        return replace(interruption, seconds=max(0.0, ended_at - interruption.since), phases=phases, time=time)
+        seconds = max(0.0, ended_at - interruption.since)
+        return replace(interruption, seconds=seconds, phases=phases, size=round_.size, time=time)
     return interruption
 
 

@@ -40,7 +40,7 @@ def explain_shortage(
         if pod.ended or pod.deleting:
             continue
         if pod.name in preparing:
-            groups["its script sets itself up (spec.prepare)"] += 1
+            groups["its script runs its set-up (spec.prepare)"] += 1
             continue
         if pod.name in torn:
             groups["ready, and waits for the other workers of its unit (spec.unitReplicas)"] += 1
@@ -58,7 +58,9 @@ def explain_shortage(
     there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
     for index, pod in starts.newest.items():
         if index not in there:
-            groups[f"{describe_failed_start(pod)} on node {pod.node} before it could join; tried again after a pause"] += 1
+            groups[
+                f"{describe_failed_start(pod)} on node {pod.node} before joining; the operator will retry after a delay"
+            ] += 1
     told = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     clauses = [f"{_pods(count)}: {reason}" for reason, count in told[:MAX_REASONS]]
     if others := sum(count for _, count in told[MAX_REASONS:]):
@@ -87,8 +89,8 @@ def unheard_group(candidates: Sequence[Candidate]) -> list[Condition]:
     """Returns Running, Resizing and Degraded, all of them unknown."""
     unheard = sum(candidate.unheard for candidate in candidates)
     workers = "1 worker has" if unheard == 1 else f"{unheard} workers have"
-    running = f"{workers} not been heard since a replica of the operator began to lead; the group probably trains"
-    rest = "the group has not been heard, see condition Running"
+    running = f"{workers} not reported since a replica of the operator began to lead; the group is probably training"
+    rest = "no worker of the group has reported; see condition Running"
     return [
         Condition(names.RUNNING, None, names.WORKERS_UNHEARD, running),
         Condition(names.RESIZING, None, names.WORKERS_UNHEARD, rest),

@@ -13,7 +13,7 @@ UNSUPPORTED = (
     f"has the label {kueue.LABEL_QUEUE}, and this operator does not ask Kueue for quota: "
     "set kueue.enabled in the operator's chart, or remove the label"
 )
-UNANSWERED = "Kueue has not looked at it yet"
+UNANSWERED = "Kueue has not processed it yet"
 # The reasons of a job that has no quota.
 WITHOUT_QUOTA = (names.QUOTA_REQUESTED, names.WAITING_FOR_QUOTA, names.EVICTED, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
 
@@ -39,9 +39,9 @@ def explain_lack(quota: Quota) -> str:
         case QuotaLack.NO_WORKLOAD:
             return f"{waits}: it has no Workload yet"
         case QuotaLack.NO_QUEUE:
-            return f"leaves queue {queue}: its quota is given back when its pods are gone, then it starts without a queue"
+            return f"leaves queue {queue}: it returns its quota when its pods are gone, and then starts without a queue"
         case QuotaLack.OTHER_QUEUE if base:
-            return f"leaves queue {base.queue} for queue {queue}: its quota is given back when its pods are gone"
+            return f"leaves queue {base.queue} for queue {queue}: it returns its quota when its pods are gone"
         case QuotaLack.DEACTIVATED if base:
             said = base.message(kueue.EVICTED) or "by its spec.active"
             return f"has no quota in queue {queue}: Workload {base.name} is deactivated ({said}); set its spec.active to true"
@@ -81,7 +81,7 @@ def without_quota(quota: Quota, observed: Observed, size: int, waiting: str, ref
     reason, left = reason_of(quota), len(observed.pods) + len(observed.stores)
     pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else ""
     text = "; ".join(filter(None, (explain_lack(quota), waiting, pods, refusal)))
-    rests = "the job has no quota, see condition Running"
+    rests = "the job has no quota; see condition Running"
     running = Condition(names.RUNNING, False, reason, text)
     if size:
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until they have saved; {text}")

@@ -25,7 +25,8 @@ from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, Memo
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption, extend_recent
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, reason_of, without_quota
@@ -193,11 +194,14 @@ def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
 
 
 def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:
-    """The latest interruptions that are over, and how many there have been."""
-    recent, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
-    if interruption is not None and interruption.seconds is not None and [over := interruption.as_status()] != recent[-1:]:
-        recent, count = extend_recent(recent, over), count + 1
-    return {"interruptions": count} | ({"recentInterruptions": recent} if recent else {})
+    """The log of the interruptions that are over, and how many there have been."""
+    log, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
+    if interruption is not None and interruption.seconds is not None:
+        over, last = interruption.as_status(), log[-1] if log else None
+        # Not the whole entry: an older resource definition has dropped some of its fields.
+        if last is None or any(last.get(name) != over.get(name) for name in ("round", "time")):
+            log, count = extend_log(log, over), count + 1
+    return {"interruptions": count} | ({"recentInterruptions": log} if log else {})
 
 
 def _conditions(
@@ -230,9 +234,9 @@ def _conditions(
     running = _running(job, observed, live, size, findings, shortage)
     whole = f"all {target.worth} wanted workers train" if size == target.worth else ""
     if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
-        whole += f"; {allowed} were asked for: {findings.scaling.get('message', 'autoscale keeps fewer')}"
+        whole += f"; {allowed} were requested: {findings.scaling.get('message', 'autoscale keeps fewer')}"
     elif whole and job.requested != target.worth:
-        whole += f"; {job.requested} were asked for, which {job.rounded_by} rounds down"
+        whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and findings.relief.kept:
@@ -283,7 +287,7 @@ def _running(
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
-    text = f"{ready} of {findings.target.worth} workers are ready, training starts with {needed}"
+    text = f"{ready} of {findings.target.worth} workers are ready; training needs {needed}"
     text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
     return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
 
@@ -317,7 +321,7 @@ def _not_suspended(job: Job) -> Condition:
 
 
 def _nothing_trains(type_: str) -> Condition:
-    return Condition(type_, False, names.WAITING_FOR_WORKERS, "nothing trains yet, see condition Running")
+    return Condition(type_, False, names.WAITING_FOR_WORKERS, "no group is training yet; see condition Running")
 
 
 def _state(job: Job, status: Status, trains: bool) -> str:

@@ -218,7 +218,7 @@ def _limit(notes: Sequence[str]) -> list[str]:
     left = len(notes) - MAX_EVENTS
     if left <= 0:
         return list(notes)
-    return [*notes[: MAX_EVENTS - 1], f"{notes[MAX_EVENTS - 1]}. So it is with {left} other workers"]
+    return [*notes[: MAX_EVENTS - 1], f"{notes[MAX_EVENTS - 1]}. The same applies to {left} other workers"]
 
 
 def _begun(group: Sequence[Straggler]) -> str:

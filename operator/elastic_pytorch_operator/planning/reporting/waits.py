@@ -34,7 +34,7 @@ def explain_wait_end(job: Job, end: WaitEnd) -> str:
         case WaitEndReason.MEMBER_FAILED:
             return f"{after}: the workers of {end.detail} have failed"
         case WaitEndReason.NO_CHANGE:
-            return f"{after}: the group is to stay as it is"
+            return f"{after}: the group no longer needs to change"
 
 
 def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
@@ -65,6 +65,6 @@ def explain_restart(restart: GroupRestart) -> str:
 def explain_schedule_wait(job: Job, wait: ScheduleWait) -> str:
     """Why a job has given its places back, and until when it waits."""
     return (
-        f"fewer than {job.minimum} workers had a place for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
-        f"their pods are deleted to make room for other jobs; the next try is at {wait.retry_time}"
+        f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
+        f"their pods are deleted to make room for other jobs, and the next attempt is at {wait.retry_time}"
     )

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
-NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the closure"
+NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the disconnection"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
 BREAKS = "a member fails, stops or is lost"
 STALLS = f"{BREAKS}, or a script that reports steps makes none for {STALLED_SECONDS:.0f} s"
@@ -40,37 +40,47 @@ class Wait(NamedTuple):
     at_least_seconds: float
     at_most_seconds: float
     ends: str = ""
-    why: str = "has not been heard since this operator began to listen"
+    why: str = "has not reported since this operator began to lead"
     arrival_seconds: float = 1.0
     crowded_seconds: float = 5.0
     per_heartbeat: bool = False
 
 
-DIED_WITH_LEADER = "is on node {node}, which has probably died with the operator that led before"
-DOES_NOT_START = "does not start on node {node}, which has probably died"
+DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
+DOES_NOT_START = "does not start on node {node}, which has probably failed"
 SILENT, CLOSED = "has been silent for {seconds:.1f} s", "has closed its connection while its peers failed"
 # Not heard by a new leader. Agents open another connection every quarter of a second, and wait at most 2 s before they try again.
 # An attempt to reach a dead leader times out after 5 s. Every node has the address after a minute, and a margin for what hangs.
 LOST_WITH_LEADER = Wait(
-    "its node has probably died with the leader before", NEW_LEADER, 1.0, 1.0, "", DIED_WITH_LEADER, 0.5, 0.5
+    "its node has probably failed together with the previous leader", NEW_LEADER, 1.0, 1.0, "", DIED_WITH_LEADER, 0.5, 0.5
 )
-NO_GROUP = Wait("its group has broken, is complete without it, or did not exist", NEW_LEADER, 5.0, 15.0)
-UNHEARD = Wait("nothing is heard of its group", NEW_LEADER, 10.0, 120.0, BREAKS)
-RUNS = Wait("all that is heard of its group trains", NEW_LEADER, 5.0, 120.0, STALLS, arrival_seconds=10.0, crowded_seconds=10.0)
+NO_GROUP = Wait("its group has broken, is complete without it, or never existed", NEW_LEADER, 5.0, 15.0)
+UNHEARD = Wait("no agent of its group has reported", NEW_LEADER, 10.0, 120.0, BREAKS)
+RUNS = Wait(
+    "every agent of its group that has reported is training",
+    NEW_LEADER,
+    5.0,
+    120.0,
+    STALLS,
+    arrival_seconds=10.0,
+    crowded_seconds=10.0,
+)
 # Not heard by any leader: others that are ready wait before they begin without it, or another pod takes its place.
-FIRST_REPORT = Wait("its container runs, and has never reported", "another's readiness", 15.0, math.inf, "it reports")
+FIRST_REPORT = Wait("its container runs, and its agent has never reported", "another's readiness", 15.0, math.inf, "it reports")
 NOT_STARTED = Wait(
-    "it has not started, on a node that has lost a worker", "its creation, or the loss", 5.0, 5.0, "", DOES_NOT_START
+    "its container has not started, on a node that has lost a worker", "its creation, or the loss", 5.0, 5.0, "", DOES_NOT_START
 )
 # Not heard any more. After a failure, the operator asks all agents of the group to report.
-LOST_NODE = Wait("its node is not ready, or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
-DISCONNECTED = Wait("a member has failed, and it has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED)
-PEER_FAILED = Wait("a member has failed; no report since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed")
-GROUP_HEARD = Wait("others of its group are heard, or it is in none", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
-GROUP_SILENT = Wait("none of its group is heard, but agents of other jobs are", ALIVE, 30.0, 30.0, "", SILENT)
+LOST_NODE = Wait("its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
+DISCONNECTED = Wait("a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED)
+PEER_FAILED = Wait(
+    "a member has failed, and this worker has not reported since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed"
+)
+GROUP_HEARD = Wait("others of its group report, or it belongs to no group", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
+GROUP_SILENT = Wait("no agent of its group reports, but agents of other jobs do", ALIVE, 30.0, 30.0, "", SILENT)
 # Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again costs minutes.
-PREPARES = Wait("its script sets itself up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT)
-DEAF = Wait("no agent of any job is heard", "each plan", 10.0, math.inf, "an agent of any job is heard")
+PREPARES = Wait("its script runs its set-up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT)
+DEAF = Wait("no agent of any job reports", "each plan", 10.0, math.inf, "an agent of any job reports")
 TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
@@ -86,8 +96,10 @@ class Delay(NamedTuple):
     lost_seconds: float
 
 
-ARRIVALS = Delay("agents that were in a group arrive", 300.0, 300.0)  # each does so once; 10,000 take one to two minutes
-CROWD = Delay("agents wait to be let in", 30.0, 60.0)  # they may be strangers
+ARRIVALS = Delay(
+    "agents of earlier groups are still connecting", 300.0, 300.0
+)  # each does so once; 10,000 take one to two minutes
+CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)  # they may be strangers
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
 

@@ -259,7 +259,7 @@ def _choose(
         elif any(move in recent for move in moves):
             kept.append(f"{worker} is slow, and stays on node {pod.node} for now: its replacement has been given up")
             rechecks.append(moves[-1].begun.at + HOUR_SECONDS)
-        elif not _has_room(job, observed, {*avoided, *slow_nodes}):
+        elif not _has_room(job, pod, observed, {*avoided, *slow_nodes}):
             kept.append(f"{worker} is slow, and stays on node {pod.node}: no other node could take its replacement")
         else:
             move = Move(worker, pod.index, rank, pod.node, f"{slow[worker]:.1f}", Moment(observed.now, observed.time))
@@ -283,9 +283,9 @@ def _explain_repeated(pod: PodView, move: Move) -> str:
     )
 
 
-def _has_room(job: Job, observed: Observed, avoided: Collection[str]) -> bool:
+def _has_room(job: Job, pod: PodView, observed: Observed, avoided: Collection[str]) -> bool:
     ending = {node.name for node in observed.nodes.values() if node.end is not None}
-    return others_have_room({*avoided, *ending}, observed.nodes, observed.pods, job.template)
+    return others_have_room({*avoided, *ending}, observed.nodes, observed.pods, job.template_of(pod.index))
 
 
 def recall_slow_workers(job: Job, observed: Observed) -> SlowWorkers:

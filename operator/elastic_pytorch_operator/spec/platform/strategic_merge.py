@@ -35,7 +35,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     **{f"{_SPEC}.{name}": keys for name, keys in _POD.items()},
     **{f"{_SPEC}.{kind}[].{name}": keys for kind in ("containers", "initContainers") for name, keys in _CONTAINER.items()},
 }
-APPENDED = (f"{_SPEC}.tolerations",)
+APPENDED = (f"{_SPEC}.tolerations", "scheduling.extraWorkers.tolerations")
 KEY_DEFAULTS = {"protocol": "TCP"}
 # One of these at a time: a job's other choice replaces the template's instead of standing beside it.
 UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")

@@ -80,7 +80,7 @@ function picture(data, width, range) {
       height: GROUP - y(size.workers) }, s("title", {}, words)));
   });
 
-  for (const each of data.interruptions.filter((each) => each.ended !== null && within(each.ended))) {
+  for (const each of data.interruptions.filter((each) => each.count === 1 && each.ended !== null && within(each.ended))) {
     const from = x(each.ended - each.seconds), to = Math.max(x(each.ended), from + 2);
     svg.append(s("rect", { class: "interruption", x: from, width: to - from, y: 4, height: axisTop - 4 },
       s("title", {}, `${each.cause}: ${each.seconds.toFixed(1)} s until ${timeOfDay(each.ended)}`)));
@@ -112,25 +112,26 @@ function tick(at, step) {
   return date.toLocaleTimeString([], step < 60 ? { ...parts, second: "2-digit" } : parts);
 }
 
-/** The interruptions, the newest first, each with its phases on one scale. */
+/** The interruptions, the newest first, each with its phases on one scale; of several in one row, their mean. */
 export function drawInterruptions(all) {
   if (!all.length) return [];
-  const longest = Math.max(...all.map((each) => each.seconds), 0.001);
+  const longest = Math.max(...all.map((each) => each.seconds / each.count), 0.001);
   const used = PHASES.filter((phase) => all.some((each) => each.phases.some(([name]) => name === phase)));
   const rows = [...all].reverse().map((each) => {
     const known = each.phases.length ? each.phases : [["", each.seconds]];
     const bars = known.map(([name, seconds]) => {
       const bar = h("span", { class: `phase p${PHASES.indexOf(name)}`, title: `${name || "phases are not known"} ${seconds.toFixed(2)} s` });
-      bar.style.width = `${(seconds / longest * 100).toFixed(2)}%`;
+      bar.style.width = `${(seconds / each.count / longest * 100).toFixed(2)}%`;
       return bar;
     });
     const spoken = each.phases.map(([name, seconds]) => `${name} ${seconds.toFixed(1)} s`).join(", ") || "phases are not known";
     const lost = each.stepsLost ? `${each.stepsLost} ${each.stepsLost === 1 ? "step" : "steps"} again` : "";
-    return h("tr", {}, h("td", { class: "number" }, each.ended === null ? "–" : timeOfDay(each.ended)), h("td", {}, each.cause),
+    return h("tr", {}, h("td", { class: "number" }, each.ended === null ? "–" : timeOfDay(each.ended)), h("td", {}, each.count > 1 ? `${each.count} × ${each.cause}` : each.cause),
+      h("td", { class: "number" }, each.before === null || each.after === null ? "" : `${each.before} → ${each.after}`),
       h("td", { class: "number" }, `${each.seconds.toFixed(1)} s`), h("td", { class: "number" }, lost),
       h("td", { class: "phases" }, h("span", { class: "stack", role: "img", "aria-label": spoken }, bars)));
   });
   const legend = h("p", { class: "legend" }, used.map((phase) => h("span", {}, h("i", { class: `phase p${PHASES.indexOf(phase)}` }), phase)));
-  const heads = ["Over at", "Cause", "Took", "Repeated", "Phases"].map((text) => h("th", { scope: "col" }, text));
+  const heads = ["Over at", "Cause", "Workers", "Took", "Repeated", "Phases"].map((text) => h("th", { scope: "col" }, text));
   return card("Interruptions", h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))), legend);
 }

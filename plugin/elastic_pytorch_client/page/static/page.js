@@ -2,6 +2,7 @@
 
 import { JobList } from "./jobs.js";
 import { JobView } from "./job.js";
+import { NodeList } from "./nodes.js";
 
 const byId = (id) => document.getElementById(id);
 const rows = new Map(); // of all jobs, by UID
@@ -22,18 +23,30 @@ function route() {
   view?.stop();
   view = null;
   const one = parts.length === 2 && parts[0] && parts[1];
-  byId("jobs").hidden = Boolean(one);
+  const nodes = parts.length === 1 && parts[0] === "nodes";
+  byId("jobs").hidden = Boolean(one) || nodes;
   byId("job").hidden = !one;
-  if (one) {
+  byId("nodes").hidden = !nodes;
+  mark("to-jobs", !nodes);
+  mark("to-nodes", nodes);
+  for (const id of ["job", "nodes"]) byId(id).replaceChildren();
+  if (nodes) {
+    view = new NodeList(byId("nodes"));
+    document.title = "Nodes";
+  } else if (one) {
     view = new JobView(byId("job"), parts[0], parts[1], close);
     document.title = `${parts[1]} · Jobs`;
     window.scrollTo(0, 0);
   } else {
     document.title = "Jobs";
-    byId("job").replaceChildren();
     list.draw();
     list.focus();
   }
+}
+
+function mark(id, current) {
+  if (current) byId(id).setAttribute("aria-current", "page");
+  else byId(id).removeAttribute("aria-current");
 }
 
 function decode(part) {
@@ -91,6 +104,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !typing && !view) {
     event.preventDefault();
     byId("filter").focus();
+  } else if (event.key === "n" && !typing && !(event.ctrlKey || event.metaKey || event.altKey)) {
+    location.hash = "#/nodes";
   } else if (event.key === "Escape" && view) {
     close();
   }

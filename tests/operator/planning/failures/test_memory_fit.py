@@ -136,7 +136,7 @@ def test_group_waits_for_the_size_that_has_trained_and_the_failure_does_not_coun
         6,
         (),
     )
-    assert "4 of 6 workers are ready, training starts with 6; a smaller group than 6 workers has run out of memory" in message(
+    assert "4 of 6 workers are ready; training needs 6; a smaller group than 6 workers has run out of memory" in message(
         simulation
     )
     assert "4 workers are too few, 6 were enough: torch.OutOfMemoryError" in status["rootCause"]["message"]

@@ -219,7 +219,7 @@ def test_if_neither_of_two_can_be_blamed_both_train() -> None:
     assert simulation.sizes == [2]
     [event] = [event for event in simulation.events if event.reason == "NoNodeLeftOut"]
     assert event.note == (
-        "No pair shows which node is at fault, so none is left out: "
+        "Node checks were inconclusive, so no node is left out: "
         "w0-1 has failed its check: all-reduces: timed out; w1-2 has failed its check: all-reduces: timed out"
     )
 

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.reporting.interruption import (
-    MAX_RECENT,
     Interruption,
     advance_interruption,
     begin_interruption,
-    extend_recent,
     set_up_seconds,
 )
 
@@ -118,6 +116,8 @@ def test_phases_of_a_loss() -> None:
             "firstStep": "0.20",
         },
         "slowestPhase": "init",
+        "from": 3,
+        "to": 2,
         "round": 2,
         "time": TIME,
     }
@@ -192,11 +192,3 @@ def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | N
     assert set_up_seconds(a_round(0, 1, 2, number=3), seen) == seconds
     assert set_up_seconds(None, seen) is None
     assert set_up_seconds(a_round(2, number=3), seen) is None
-
-
-def test_recent_interruptions_are_bounded_and_none_is_twice() -> None:
-    recent: list[Any] = []
-    for number in range(2 * MAX_RECENT):
-        for _ in range(2):
-            recent = extend_recent(recent, {"round": number})
-    assert [entry["round"] for entry in recent] == [*range(MAX_RECENT, 2 * MAX_RECENT)]

@@ -46,7 +46,7 @@ def test_causes(pods: list[Any], told: str) -> None:
 
 def test_script_that_sets_itself_up_is_told_of() -> None:
     told = explain_shortage([a_pod(0), a_pod(1)], {"w0", "w1"}, preparing={"w1"})
-    assert told == "1 pod: its script sets itself up (spec.prepare)"
+    assert told == "1 pod: its script runs its set-up (spec.prepare)"
 
 
 def test_refusal_stands_last() -> None:
@@ -57,7 +57,7 @@ def test_refusal_stands_last() -> None:
 
 def test_failed_start_is_told_until_there_is_another_pod() -> None:
     failed = FailedStarts(newest={0: a_dead_pod(0, exit_code=127)})
-    told = "1 pod: has ended with exit code 127 (Error) on node node-0 before it could join; tried again after a pause"
+    told = "1 pod: has ended with exit code 127 (Error) on node node-0 before joining; the operator will retry after a delay"
     assert explain_shortage([a_dead_pod(0, exit_code=127)], (), starts=failed) == told
     assert (
         explain_shortage([a_dead_pod(0, exit_code=127), a_pending_pod(0)], (), starts=failed)
@@ -99,7 +99,7 @@ def test_status_keeps_what_was_last_known_of_it() -> None:
     assert [worker["state"] for worker in status["workers"]] == ["Silent", "Silent"]
     running = find_condition(status, "Running") or {}
     assert (running["status"], running["reason"]) == ("Unknown", "WorkersUnheard")
-    assert running["message"].startswith("2 workers have not been heard since a replica of the operator began to lead")
+    assert running["message"].startswith("2 workers have not reported since a replica of the operator began to lead")
 
 
 def test_group_that_is_given_up_does_not_train() -> None:

@@ -38,14 +38,14 @@ def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] |
     ("workloads", "text"),
     [
         ((), "waits for quota in queue team: it has no Workload yet"),
-        ((a_workload(state="unseen"),), "waits for quota in queue team: Kueue has not looked at it yet"),
+        ((a_workload(state="unseen"),), "waits for quota in queue team: Kueue has not processed it yet"),
         ((a_workload(state="pending"),), "waits for quota in queue team: QuotaReserved said"),
         (
             (a_workload(conditions={"Admitted": ("False", "UnsatisfiedChecks")}),),
             "waits for quota in queue team: Admitted said",
         ),
         ((a_workload(state="evicted"),), "is evicted from queue team: Evicted said"),
-        ((a_workload(queue="old"),), "leaves queue old for queue team: its quota is given back when its pods are gone"),
+        ((a_workload(queue="old"),), "leaves queue old for queue team: it returns its quota when its pods are gone"),
         (
             (a_workload(state="pending", active=False),),
             "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); set its spec.active to true",
@@ -56,7 +56,7 @@ def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] |
         ),
         (
             (a_workload(), a_workload(1)),
-            "waits for quota in queue team for 1 more worker: Kueue has not looked at it yet",
+            "waits for quota in queue team for 1 more worker: Kueue has not processed it yet",
         ),
         ((a_workload(), a_workload(1), a_workload(2)), ""),
     ],

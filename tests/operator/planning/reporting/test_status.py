@@ -252,7 +252,7 @@ def test_situation(
             {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
             {},
             "Resizing",
-            "all 3 wanted workers train; 4 were asked for, which resizePolicy.allowedReplicas rounds down",
+            "all 3 wanted workers train; 4 were requested, which resizePolicy.allowedReplicas rounds down",
             id="allowed size",
         ),
         pytest.param(
@@ -260,7 +260,7 @@ def test_situation(
             {"replicas": 3, "minimum": 2, "unitReplicas": 2},
             {},
             "Resizing",
-            "all 2 wanted workers train; 3 were asked for, which unitReplicas rounds down",
+            "all 2 wanted workers train; 3 were requested, which unitReplicas rounds down",
             id="whole units",
         ),
         pytest.param(TWO, {}, {}, "Resizing", "growing from 2 to 3 workers", id="grows"),
@@ -290,10 +290,8 @@ def test_situation(
             "trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
             id="why one is missing",
         ),
-        pytest.param(
-            NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready, training starts with 2", id="nothing there yet"
-        ),
-        pytest.param(NONE, {}, {}, "Resizing", "nothing trains yet, see condition Running", id="nothing to resize"),
+        pytest.param(NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready; training needs 2", id="nothing there yet"),
+        pytest.param(NONE, {}, {}, "Resizing", "no group is training yet; see condition Running", id="nothing to resize"),
         pytest.param(
             FAILED,
             {},

@@ -101,6 +101,12 @@ def test_what_is_known_from_before_stays() -> None:
             2,
             id="it has been counted",
         ),
+        pytest.param(
+            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME, group=a_round(0, 1), size=1)},
+            "interruptions",
+            2,
+            id="it has been counted, and an older resource definition has dropped fields",
+        ),
         pytest.param({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status(), id="the last failure"),
         pytest.param({"ending": Ending(False, "R", "m")}, "completionTime", TIME, id="the end"),
         pytest.param({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status(), id="the cause of the end"),

@@ -200,7 +200,7 @@ def test_events_are_few_however_many_are_slow() -> None:
     slow = tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(50))
     events = record_stragglers(Stragglers(round=1), Stragglers(slow, 1))
     assert len(events) == MAX_EVENTS
-    assert events[-1].note.endswith(". So it is with 46 other workers")
+    assert events[-1].note.endswith(". The same applies to 46 other workers")
 
 
 def test_a_plan_tells_of_a_straggler_once_and_the_status_names_it() -> None:

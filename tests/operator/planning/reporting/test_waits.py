@@ -29,7 +29,7 @@ RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
         (WaitEnd(WaitEndReason.UNWATCHED, 4.0), "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
         (WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted"), "After 4.0 s: the change cannot wait, w1 was deleted"),
         (WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1"), "After 4.0 s: the workers of w1 have failed"),
-        (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group is to stay as it is"),
+        (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group no longer needs to change"),
     ],
 )
 def test_end_of_a_wait_for_a_checkpoint(end: WaitEnd, text: str) -> None:
@@ -58,8 +58,8 @@ def test_workers_that_leave_their_nodes() -> None:
 def test_job_without_places() -> None:
     job = a_job(replicas=3, minimum=3, scheduling={"scheduleTimeoutSeconds": 60})
     assert explain_schedule_wait(job, ScheduleWait(1, retry_time=TIME)) == (
-        "fewer than 3 workers had a place for 60 s (scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for "
-        f"other jobs; the next try is at {TIME}"
+        "fewer than 3 workers had a node for 60 s (scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for "
+        f"other jobs, and the next attempt is at {TIME}"
     )
 
 

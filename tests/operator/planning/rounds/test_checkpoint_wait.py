@@ -246,7 +246,7 @@ def test_change_that_is_taken_back_ends_the_wait() -> None:
     simulation.settle(5)
     simulation.scale(2)
     simulation.reconcile()
-    assert events(simulation) == [f"{CHECKPOINT_WAIT_ENDED}: After 4.8 s: the group is to stay as it is"]
+    assert events(simulation) == [f"{CHECKPOINT_WAIT_ENDED}: After 4.8 s: the group no longer needs to change"]
     assert len(simulation.declared) == 1
     assert not any(isinstance(action, DeletePod) for action in simulation.last.actions)
 

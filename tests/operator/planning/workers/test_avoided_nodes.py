@@ -112,6 +112,14 @@ def test_of_many_nodes_that_end_the_known_bad_ones_are_named_first() -> None:
     assert {bad, dead} <= {*found}
 
 
+def test_each_kind_of_worker_keeps_away_from_nodes_of_its_own() -> None:
+    nodes = named(*(a_node(name, labels={**ENDS["labels"], "capacity": name}) for name in ("on-demand", "spot")))
+    template = {"spec": {**TEMPLATE["spec"], "nodeSelector": {"capacity": "on-demand"}}}
+    job = a_job(minimum=1, template=template, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+    created = [action for action in plan(job, observed(nodes=nodes), Memory()).actions if isinstance(action, CreatePod)]
+    assert [(pod.index, pod.avoid) for pod in created] == [(0, ("on-demand",)), (1, ("spot",)), (2, ("spot",))]
+
+
 @pytest.mark.parametrize(
     "nodes",
     [many(5000, CANDIDATE), many(5000, **MAY_END), many(5000, **ENDS), {**many(5000, **ENDS), "soft": SOFT}],

@@ -39,6 +39,12 @@ def test_job_may_leave_its_pods_to_the_template() -> None:
     assert parse_job(manifest).template == POD["template"]
 
 
+def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None:
+    template = {**POD, "scheduling": {"extraWorkers": {"nodeSelector": {"pool": "spot"}}}}
+    job = parse_job(job_of(template, replicas=2, minReplicas=1, maxReplicas=2))
+    assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == ["gpu", "spot"]
+
+
 UNREAD: dict[str, dict[str, Any]] = {
     "a new job": job_of(),
     "a job that is created suspended": job_of(suspend=True),
@@ -90,6 +96,12 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
             POD,
             {"template": {"spec": {"containers": [{"name": "train", "args": ["train.py"]}]}}},
             "spec.template.spec.containers: must contain one that is named pytorch if templateRef is set",
+        ),
+        (
+            {**POD, "scheduling": {"extraWorkers": {}}},
+            {"minReplicas": None, "maxReplicas": None},
+            f"spec.scheduling.extraWorkers: may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic "
+            f"(with {REF})",
         ),
         ({}, {"template": {"spec": {}}}, "spec.template.spec.containers: needs a container (with "),
     ],

@@ -103,6 +103,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         pod(tolerations=[{"key": "spot", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}]),
         pod(tolerations=[{"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]),
     ),
+    "tolerations of extra workers, too": (
+        {"scheduling": {"extraWorkers": {"nodeSelector": {"capacity": "spot"}, "tolerations": [{"key": "spot"}]}}},
+        {"scheduling": {"extraWorkers": {"tolerations": [{"key": "gpu"}]}}},
+        {
+            "scheduling": {
+                "extraWorkers": {"nodeSelector": {"capacity": "spot"}, "tolerations": [{"key": "spot"}, {"key": "gpu"}]}
+            }
+        },
+    ),
     "what has no key stays apart": (
         pod(containers=[{"image": "a"}, "b"]),
         pod(containers=[{"image": "c"}, {"name": ["d"]}]),

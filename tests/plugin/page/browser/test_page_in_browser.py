@@ -1,14 +1,16 @@
 """The page in a real browser: how soon it shows a thousand jobs, that it lives, and that no text of a tenant is markup."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from elastic_pytorch_client.errors import NotAllowed
 from elastic_pytorch_client.page.server import PageServer
 
 from tests.plugin.page.browser.chromium import page_at, wait_until
-from tests.plugin.page.busy_cluster import a_story, cluster_of
+from tests.plugin.page.busy_cluster import a_story, cluster_of, troubled_nodes
 from tests.plugin.page.watched_cluster import WatchedCluster, served
 from tests.plugin.recorded_cluster import Object
 
@@ -48,8 +50,12 @@ def with_markup(job: Object) -> Object:
     status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
     status["recentInterruptions"][-1] |= {"cause": MARKUP}
     status["stragglers"][0] |= {"slowdown": MARKUP}
+    status["leftOutNodes"] = [{"node": MARKUP, "worker": MARKUP, "message": MARKUP}]
     status["progress"]["metrics"] = [{"name": MARKUP, "value": "1"}]
-    job["metadata"]["annotations"] = {"note": MARKUP}
+    cost = {"cause": MARKUP, "slowestPhase": MARKUP, "seconds": 1.0}
+    faults = [{"fault": MARKUP, "interruptions": [cost], "error": MARKUP}, {"fault": MARKUP, "skipped": MARKUP}]
+    drill = {"recovered": True, "faults": faults, "advice": [MARKUP]}
+    job["metadata"]["annotations"] = {"note": MARKUP, "elasticpytorch.dev/last-drill": json.dumps(drill)}
     return job
 
 
@@ -120,6 +126,44 @@ def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: Pag
         page.locator("svg.course rect.lane.busy").wait_for(state="attached")
 
 
+def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    troubled_nodes(cluster, NOW)
+    with page_at(browser, server.url) as page:
+        page.locator("#rows .row").first.wait_for()
+        page.keyboard.press("n")
+        shown_after(page, "nodes-shown")
+        names = page.locator(".nodes tbody tr .node code").all_text_contents()
+        assert names[0] == "gpu-09", "the one that is not ready comes first"
+        assert {"gpu-04", "gpu-13", "gpu-15", "gpu-17", "gpu-31"} <= set(names)
+        assert page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current") == "page"
+        page.get_by_role("table", name="Nodes in trouble, the worst first").wait_for()
+        job = cluster.get_job("team", "llama-sft")
+        gone = job["status"]["workers"].pop(1)
+        cluster.change(job)
+        page.locator(".nodes tr", has_text=gone["node"]).get_by_text(f"{gone['name']} is gone from here").wait_for()
+        link = page.locator(".nodes tr", has_text="gpu-15").get_by_role("link", name="job llama-sft in team")
+        link.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="llama-sft", exact=True).wait_for()
+        page.keyboard.press("Escape")
+        page.locator("#rows .row").first.wait_for()
+
+
+def test_nodes_that_may_not_be_listed(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    cluster.faults = {"list_nodes": [NotAllowed("nodes is forbidden")]}
+    with page_at(browser, f"{server.url}#/nodes") as page:
+        page.get_by_text("You may not list nodes").wait_for()
+        page.locator(".nodes tr", has_text="gpu-13").wait_for()
+
+
+def test_the_nodes_of_a_thousand_jobs(browser: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(cluster_of(JOBS, NOW), lambda: NOW) as server, page_at(browser, f"{server.url}#/nodes") as page:
+        milliseconds = shown_after(page, "nodes-shown")
+        with capsys.disabled():
+            print(f"\nthe nodes of {JOBS} jobs are shown {milliseconds:.0f} ms after the page began")
+        assert milliseconds < FIRST_PAINT_MS
+
+
 def test_no_text_of_a_tenant_is_markup(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
     job = with_markup(cluster.get_job("team", "llama-sft"))
     cluster.change(job)
@@ -127,10 +171,14 @@ def test_no_text_of_a_tenant_is_markup(browser: Any, cluster: WatchedCluster, se
     with page_at(browser, server.url) as page:
         page.locator("#rows .row", has_text=MARKUP).wait_for()
         page.locator("#rows .row", has_text=MARKUP).click()
-        for part in (".why", ".cause", ".interruptions", ".workers", ".conditions", ".log", ".facts"):
+        for part in (".why", ".cause", ".interruptions", ".workers", ".conditions", ".log", ".facts", ".drill"):
             page.locator(part, has_text=MARKUP).first.wait_for()
         assert page.title() == "llama-sft · Jobs"
         assert page.locator("img, main script, td b").count() == 0
+        page.keyboard.press("n")
+        page.locator(".nodes tr", has_text=MARKUP).first.wait_for()
+        assert page.title() == "Nodes"
+        assert page.locator("img, main script, td b, td img").count() == 0
 
 
 def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, server: PageServer) -> None:

@@ -147,7 +147,7 @@ def weights(model: nn.Module) -> list[float]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("lost", [0, 1, None])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.long), None])
 def test_a_group_of_any_size_goes_on_from_memory(lost: int | None) -> None:
     with pods(1) as servers:
         [(_, undisturbed)] = run_pods(servers, 1, train, None, 6)

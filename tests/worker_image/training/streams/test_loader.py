@@ -54,7 +54,7 @@ def with_workers(workers: int) -> tuple[Seen, int]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_group_with_workers_gets_each_sample_once(workers: int) -> None:
     outcomes = run_group(2, with_workers, workers)
     assert [epoch for _, epoch in outcomes] == [1, 1]

@@ -52,16 +52,16 @@ class ShardedState(State):
     takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX; None: there are none.
+        folder: the folder of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX. None: there are none.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
             `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
-        flush_seconds: from one checkpoint to the next, unless steps are given for that; None: 600. Training goes on while one is written,
-            from a copy, if all containers have the memory for that.
-        name: of the training, if it is not the only one in the folder.
+        flush_seconds: the time from one checkpoint to the next, unless `every` says it in steps; None: 600. Training goes on while
+            one is written, from a copy, if all containers have the memory for that.
+        name: the name of the training, if it is not the only one in the folder.
         keep: how many checkpoints to keep there.
         keep_every_steps: see `State`.
-        total_steps: at which step training is done, for the progress that is reported.
-        memory: whether to commit to the pods' memory. It takes twice what this rank has of the state, and as much for the copy.
+        total_steps: the step at which training is done, for the progress reports.
+        memory: whether to commit to the pods' memory. It takes twice the rank's part of the state, and as much for the copy.
         overlap: refused, as is `initial`: see `State`.
         initial: refused: load the weights on all ranks after `restore`, if that finds no step.
         registered: what to save, by names of your choice.
@@ -107,8 +107,7 @@ class ShardedState(State):
         self._stages: list[int] = []  # of the ranks
         self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
         self._compared = False  # whether ranks with the same shards have the same values
-        self._saved = NONE
-        self._saved_at = time.monotonic()
+        self._saved, self._saved_at = NONE, time.monotonic()
         self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
         self._background = BackgroundSave()
@@ -323,7 +322,8 @@ class ShardedState(State):
         if self._saves_group is None:
             self._saves_group = dist.new_group(backend="gloo")
         assert self._path is not None
-        version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
+        with self._interval.saving():
+            version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
         options: Any = {"stages": self._stages, "group": self._saves_group}
         self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
 
@@ -333,7 +333,9 @@ class ShardedState(State):
         Raises:
             RuntimeError: a peer is lost.
         """
-        if (taken := self._background.take(wait=wait)) is not None:
+        with self._interval.saving():
+            taken = self._background.take(wait=wait)
+        if taken is not None:
             self._end_save(*taken)
 
     def _save(self) -> None:
@@ -342,7 +344,8 @@ class ShardedState(State):
         version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
-            save_sharded(self._path, version, self._tree(), self._keep, **options)
+            with self._interval.saving():
+                save_sharded(self._path, version, self._tree(), self._keep, **options)
         except (OSError, Superseded) as error:
             problem = error
         self._end_save(version, problem)

@@ -21,9 +21,9 @@ class PerRank(Generic[Kept]):
     states, and each pod keeps all of them: it is for states of kilobytes.
 
     Args:
-        each: what has a `state_dict` and a `load_state_dict`; not a model or an optimizer.
-        reshard: called in a group of another size, with the states of all ranks of the group that has committed them, this rank, and the
-            world size. Returns this rank's state. None: a group of another size cannot go on.
+        each: an object that has a `state_dict` and a `load_state_dict`; not a model or an optimizer.
+        reshard: a function that is called in a group of another size, with the states of all ranks of the group that has committed
+            them, this rank, and the world size. Returns this rank's state. None: a group of another size cannot go on.
 
     Attributes:
         each: the object.

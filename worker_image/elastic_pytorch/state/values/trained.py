@@ -29,13 +29,13 @@ class Trained:
     and a group of any size goes on. With each commit the ranks tell each other how many weights seem changed.
 
     Args:
-        model: may be wrapped in DistributedDataParallel, or compiled; or may be later.
+        model: the model. It may be wrapped in DistributedDataParallel or compiled, before or later.
 
     Attributes:
         trained_model: the model without its wrappers.
 
     Raises:
-        TypeError: this is not a model.
+        TypeError: `model` is not a model.
         ValueError: none of its parameters requires gradients, or one has no values yet.
     """
 

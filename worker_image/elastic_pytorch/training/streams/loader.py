@@ -29,13 +29,13 @@ class StreamLoader:
     prefetch besides. What a changed group did not train on is read again.
 
     Args:
-        stream: whose batches to give.
+        stream: the stream whose batches to yield.
         collate_fn: makes a batch of a list of samples. None: torch's `default_collate`.
-        num_workers: as of a DataLoader; the same on all ranks. Each reads other shards.
-        options: others of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`, `worker_init_fn`, `multiprocessing_context`.
+        num_workers: the number of worker processes, as of a DataLoader, the same on all ranks. Each worker reads other shards.
+        options: other options of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`, `worker_init_fn`, `multiprocessing_context`.
 
     Raises:
-        TypeError: this is no ElasticStream, or an option is the stream's.
+        TypeError: `stream` is no ElasticStream, or an option is one that the stream decides.
         ValueError: the workers are to outlive an epoch, or to send batches out of order.
     """
 

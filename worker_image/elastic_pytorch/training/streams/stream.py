@@ -86,7 +86,7 @@ class ElasticStream(Epochs):
         shuffle: whether each epoch has its own order of the shards.
         shuffle_block: how many successive samples of a shard are put into a random order together, in memory. To go on within a shard takes
             reading that many again. 0: none.
-        seed: of the orders; the same on all ranks.
+        seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out the rest of a worker's shards that is less than a rank's share of a step.
         skip_unreadable: whether to go on without the rest of a shard that cannot be read: see `skipped`. Otherwise that is an error.
         seed_random: whether `part` seeds the random number generators, by the step and the rank.
@@ -268,7 +268,8 @@ class ElasticStream(Epochs):
         """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
 
         Args:
-            model: in DistributedDataParallel, or sharded by fully_shard: its gradients are reduced only in the step's last micro-batch.
+            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
+                last micro-batch.
 
         Raises:
             RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or

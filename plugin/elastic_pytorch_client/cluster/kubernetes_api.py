@@ -1,145 +1,30 @@
-"""All that a client asks of the API server: an interface, and the real one. Works on plain dicts, as the API has them."""
+"""A cluster that is one: the API server, through the official client."""
 
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
 from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
-
-Object = dict[str, Any]
 
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
-WATCH_SECONDS = 60  # then the API server ends a watch, and the next one begins: a dead connection is noticed within this time
 JOBS = f"/apis/{names.API_VERSION}"
-
-
-class Cluster(Protocol):
-    """What the plugin and the SDK ask of a cluster. All methods raise EpjError.
-
-    Attributes:
-        namespace: the one that is meant if none is given.
-    """
-
-    namespace: str
-
-    def get_job(self, namespace: str, name: str) -> Object:
-        """A job."""
-        ...
-
-    def list_jobs(self, namespace: str | None) -> list[Object]:
-        """The jobs of a namespace; None: of all."""
-        ...
-
-    def watch_jobs(
-        self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS
-    ) -> Iterator[tuple[str, Object]]:
-        """What there is, as ADDED, then each change, until the API server ends it.
-
-        Args:
-            namespace: None: all.
-            name: of the only job to watch.
-            seconds: after which it ends.
-        """
-        ...
-
-    def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object:
-        """Creates a job."""
-        ...
-
-    def patch_job(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
-        """Changes a job by a JSON merge patch."""
-        ...
-
-    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
-        """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not.
-
-        Args:
-            namespace: of the job.
-            name: of the job.
-            replicas: from minReplicas to maxReplicas.
-            dry_run: the API server checks everything, permissions too, and changes nothing.
-        """
-        ...
-
-    def delete_job(self, namespace: str, name: str) -> None:
-        """Deletes a job, and with it all that it owns."""
-        ...
-
-    def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
-        """The pods of a job; only those of some indexes, if any are given."""
-        ...
-
-    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """Deletes a pod with its grace period, if it still has the UID."""
-        ...
-
-    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """Evicts a pod as `kubectl drain` does, if it still has the UID and PodDisruptionBudgets allow it."""
-        ...
-
-    def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
-        """Runs a command in a container, as `kubectl exec` does; returns what it has written to stdout.
-
-        Raises:
-            Refused: it has ended with another exit code than 0; the message has what it has written to stderr.
-        """
-        ...
-
-    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
-        """Whether the user has a permission on an object of the core API, such as `pods/exec`; empty name: on any."""
-        ...
-
-    def list_nodes(self) -> list[Object]:
-        """All nodes."""
-        ...
-
-    def get_node(self, name: str) -> Object:
-        """A node."""
-        ...
-
-    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
-        """Has a node take no more pods, or take them again."""
-        ...
-
-    def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
-        """The events about an object (v1), in no order."""
-        ...
-
-    def pod_log(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        since: str | None = None,
-    ) -> Iterator[str]:
-        """The lines of the training container's log, each with its RFC 3339 timestamp in front.
-
-        Args:
-            namespace: of the pod.
-            pod: its name.
-            follow: go on until the container ends.
-            tail_lines: of the end only; None: all.
-            since: RFC 3339: only what is not older, to the second.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which cluster, as kubectl's own options say it.
+    """The cluster to connect to, as kubectl's own options name it.
 
     Attributes:
-        kubeconfig: a file; empty: $KUBECONFIG or ~/.kube/config.
-        context: of the kubeconfig; empty: its current one.
-        namespace: empty: the context's.
+        kubeconfig: a kubeconfig file; empty: $KUBECONFIG or ~/.kube/config.
+        context: a context of the kubeconfig; empty: its current one.
+        namespace: the namespace; empty: the context's.
     """
 
     kubeconfig: str = ""
@@ -148,7 +33,7 @@ class Access:
 
 
 class KubernetesCluster:
-    """A Cluster that is one, through the official client."""
+    """A Kubernetes cluster, through the official client. It has the methods of `Cluster`."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         self._api = api
@@ -159,7 +44,7 @@ class KubernetesCluster:
         """Connects as a kubeconfig says, or in a pod without one as its ServiceAccount.
 
         Raises:
-            Unreachable: neither is there.
+            Unreachable: there is no kubeconfig, and this is no pod with a ServiceAccount.
         """
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
@@ -355,19 +240,6 @@ class KubernetesCluster:
         if 200 <= response.status < 300:
             return response
         raise error_of(response.status, response.read(), job)
-
-
-def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod's containers have started, and have not all ended."""
-    return (pod.get("status") or {}).get("phase") == "Running"
-
-
-def training_container(pod: Mapping[str, Any]) -> str:
-    """The container of a worker pod that trains: what the operator has written, else `pytorch`, or the first."""
-    if told := (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_TRAINING_CONTAINER):
-        return str(told)
-    containers = [str(c["name"]) for c in pod["spec"]["containers"]]
-    return names.TRAINING_CONTAINER if names.TRAINING_CONTAINER in containers else containers[0]
 
 
 def _job_path(namespace: str | None, name: str = "") -> str:

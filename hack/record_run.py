@@ -1,0 +1,107 @@
+"""Records a real training without a cluster for the picture of the README: a worker is killed and replaced, then the job grows.
+
+    PYTHONPATH=hack:operator:worker_image:plugin:local .venv/bin/python hack/record_run.py
+
+It writes tests/plugin/page/recorded_run.json: each state of the job as a JSON merge patch of the one before, with its time, and what there
+was around it at the end. `PICTURES=1 make test-browser` draws docs/use/page/training.png from that.
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from demo.__main__ import local_manifest
+from demo.acts import START_SECONDS, Play
+from demo.local_cluster import LocalCluster
+from elastic_pytorch_local.page import MemoryReader
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.reconcile.execute import merge_patch
+from measure.kind_cluster import ROOT
+from measure.watcher import Watcher, background
+
+FILE = ROOT / "tests" / "plugin" / "page" / "recorded_run.json"
+STEPS = 1500
+CALM_SECONDS = 2.0  # between two states that differ in the progress only
+LOG_LINES = 60
+ROOT_SHOWN = "/project"
+
+
+class Recorder:
+    """The states of a cluster's one job, each with its time."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[float, dict[str, Any]]] = []
+        self._last: dict[str, Any] = {}
+
+    def take(self, kind: str, change: str, found: Any) -> None:
+        """Keeps a state, unless little has changed since the one before."""
+        if kind != names.KIND or change == "DELETED":
+            return
+        now = time.time()
+        busy = _without_progress(found) != _without_progress(self._last)
+        if busy or now - self.frames[-1][0] >= CALM_SECONDS:
+            self.frames.append((now, found))
+            self._last = found
+
+    def patches(self) -> list[dict[str, Any]]:
+        """The states, each as a patch of the one before."""
+        before: Mapping[str, Any] = {}
+        told = []
+        for at, job in self.frames:
+            told.append({"at": round(at, 2), "patch": merge_patch(before, job)})
+            before = job
+        return told
+
+
+def _without_progress(job: Mapping[str, Any]) -> dict[str, Any]:
+    status = {name: value for name, value in (job.get("status") or {}).items() if name not in ("progress", "goodput")}
+    return {"spec": job.get("spec"), "status": status}
+
+
+def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {name: pod["metadata"].get(name) for name in ("name", "namespace", "uid", "labels", "creationTimestamp")}
+    spec = {"nodeName": pod["spec"].get("nodeName"), "containers": [{"name": c["name"]} for c in pod["spec"]["containers"]]}
+    return {"metadata": metadata, "spec": spec, "status": pod["status"]}
+
+
+async def record() -> dict[str, Any]:
+    """Trains, and returns what is to be kept."""
+    with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
+        async with LocalCluster.started(Path(workdir)) as cluster:
+            recorder, reader = Recorder(), cluster.reader()
+            cluster.observe(recorder.take)
+            manifest = local_manifest(STEPS)
+            name = manifest["metadata"]["name"]
+            watcher = Watcher(cluster, cluster.namespace, name)
+            await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+            async with background(watcher.run()):
+                await watcher.until(lambda: watcher.job.workers, seconds=START_SECONDS, what="workers")
+                await Play(cluster, watcher, print).lose_and_grow(manifest["spec"]["replicas"])
+            return {"frames": recorder.patches(), **_surroundings(reader, cluster.namespace, name)}
+
+
+def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:
+    pods = reader.list_pods(namespace, name)
+    logs = {pod["metadata"]["name"]: pod["metadata"]["namespace"] for pod in pods}
+    return {
+        "pods": [_small_pod(pod) for pod in pods],
+        "events": reader.list_events(namespace, names.KIND, name),
+        "nodes": reader.list_nodes(),
+        "logs": {pod: list(reader.pod_log(place, pod, tail_lines=LOG_LINES)) for pod, place in logs.items()},
+    }
+
+
+def main() -> int:
+    text = json.dumps(asyncio.run(record()), separators=(",", ":"), sort_keys=True)
+    FILE.write_text(text.replace(str(ROOT), ROOT_SHOWN) + "\n")
+    print(f"{FILE.relative_to(ROOT)}: {FILE.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Docstrings as Markdown: their prose, and the tables of their sections. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from inspect import cleandoc
+from itertools import groupby
+from textwrap import dedent
+
+SECTIONS = ("Args", "Attributes", "Raises", "Returns", "Yields")
+ENTRY = re.compile(r"(\w+): (.*)")
+INDENT = "    "
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in parts.
+
+    Attributes:
+        text: its prose as Markdown.
+        entries: what `Args`, `Attributes` and `Raises` say, by name.
+        outcome: what `Returns` or `Yields` says; empty if there is none.
+    """
+
+    text: str
+    entries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    outcome: str = ""
+
+
+def read(docstring: str) -> Docstring:
+    """Returns a docstring in parts; prose after a section is added to the text."""
+    prose: list[str] = []
+    sections: dict[str, list[str]] = {}
+    section = ""
+    for line in cleandoc(docstring).splitlines():
+        if line.removesuffix(":") in SECTIONS and line.endswith(":"):
+            section = line[:-1]
+            sections[section] = []
+        elif section and (not line or line.startswith(INDENT)):
+            sections[section].append(line.removeprefix(INDENT))
+        else:
+            section = ""
+            prose.append(line)
+    outcome = sections.pop("Returns", None) or sections.pop("Yields", None) or []
+    return Docstring(_fenced(prose), {name: _entries(lines) for name, lines in sections.items()}, _joined(outcome))
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Returns a table of cells without line breaks."""
+    lines = (head, tuple("---" for _ in head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def sentence(text: str) -> str:
+    """Returns a text with a capital as its first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def _entries(lines: list[str]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if named := ENTRY.match(line):
+            found[named[1]] = [named[2]]
+        elif line:
+            found[next(reversed(found))].append(line)
+    return {name: _joined(text) for name, text in found.items()}
+
+
+def _joined(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def _fenced(lines: list[str]) -> str:
+    """Returns prose whose indented blocks are fenced, so that they are shown as Python."""
+    parts = []
+    for is_code, block in groupby("\n".join(lines).strip().split("\n\n"), lambda each: each.startswith(INDENT)):
+        text = "\n\n".join(block)
+        parts.append(f"```python\n{dedent(text)}\n```" if is_code else text)
+    return "\n\n".join(parts)

@@ -1,0 +1,263 @@
+"""The reference of what Python programs import, from the docstrings: the training library and the client. Nothing of it is imported."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from docstrings import Docstring, read, sentence, table
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = {"elastic_pytorch": ROOT / "worker_image", "elastic_pytorch_client": ROOT / "plugin"}
+LIBRARY, CLIENT = "elastic_pytorch", "elastic_pytorch_client"
+MAX_SIGNATURE = 100  # characters in a line
+QUOTED_CLASS = re.compile(r"'([A-Z]\w*)'")
+
+HEAD = """# Python API
+
+Authors of training scripts and of pipelines find here each public name of the training library (`elastic_pytorch`) and of the client
+(`elastic_pytorch_client`), with its signature and docstring. [training-library.md](../use/training-library.md) and
+[plugin.md](../use/plugin.md#from-python) explain how to use them. Examples import `elastic_pytorch` as `elastic`.
+`make docs` writes this page from the source.
+"""
+
+
+class Subject(NamedTuple):
+    """A chapter: its title, the module that offers the names, and the names, in their order."""
+
+    title: str
+    module: str
+    names: tuple[str, ...]
+
+
+SUBJECTS = (
+    Subject("The training loop", LIBRARY, ("steps", "Step", "scale_learning_rate")),
+    Subject("Data", LIBRARY, ("ElasticSampler", "Part", "ElasticStream", "StreamLoader")),
+    Subject("What is saved", LIBRARY, ("State", "ShardedState", "Trained", "PerRank", "load")),
+    Subject("The process group", LIBRARY, ("in_process", "unit_mesh")),
+    Subject("Reports", LIBRARY, ("report", "WorkTimer")),
+    Subject("Lightning", f"{LIBRARY}.lightning", ("options", "ElasticCallback", "ElasticEnvironment")),
+    Subject("Transformers", f"{LIBRARY}.transformers", ("ElasticTrainer", "ElasticTrainerMixin")),
+    Subject("DeepSpeed", f"{LIBRARY}.deepspeed", ("DeepSpeedState",)),
+    Subject("Jobs", CLIENT, ("Job", "JobView", "Line")),
+    Subject("Manifests", f"{CLIENT}.manifest", ("build_manifest",)),
+    Subject(
+        "Parts of a JobView",
+        f"{CLIENT}.reading.job_view",
+        ("Condition", "Worker", "Progress", "Interruption", "RootCause", "Goodput", "Straggler", "LeftOutNode"),
+    ),
+    Subject("Events", f"{CLIENT}.reading.timeline", ("JobEvent",)),
+    Subject("Access to a cluster", CLIENT, ("Access", "KubernetesCluster", "Cluster")),
+    Subject(
+        "Errors",
+        CLIENT,
+        ("EpjError", "JobFailed", "NoJobKind", "NoSuchJob", "NotAllowed", "Refused", "TimedOut", "Unreachable"),
+    ),
+)
+
+# Methods that only the library's own parts, or a framework, call.
+INTERNAL = {
+    "ElasticCallback": {
+        *("setup", "teardown", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start"),
+        *("on_before_backward", "on_train_batch_end", "on_train_end"),
+    },
+    "ElasticEnvironment": {"validate_settings"},
+    "ElasticSampler": {"trains"},
+    "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
+    "ElasticTrainerMixin": {"get_train_dataloader", "set_initial_training_values", "get_batch_samples", "training_step"},
+    "JobView": {"described_spares"},
+    "PerRank": {"state_dict", "load_state_dict", "exchange"},
+    "Progress": {"name_metrics"},
+    "ShardedState": {"complete_at_exit", "leave_group"},
+    "State": {"complete_at_exit", "end_step", "complete_step", "holds"},
+    "Step": {"check"},
+    "Trained": {"state_dict", "load_state_dict", "template", "distrust", "shards", "suspects", "take_checksums"},
+    "Worker": {"describe_state"},
+}
+# Classes whose methods another one's docstrings describe.
+DESCRIBED_BY = {"KubernetesCluster": "Cluster"}
+
+Function = ast.FunctionDef
+Public = ast.ClassDef | Function
+
+
+def page() -> str:
+    """Returns the page."""
+    parts = [HEAD]
+    for subject in SUBJECTS:
+        parts.append(f"## {subject.title}\n\nModule: `{subject.module}`\n")
+        for name in subject.names:
+            parts += _entry(name, definition(subject.module, name)[1])
+    return "\n".join(parts)
+
+
+def exported(module: str) -> list[str]:
+    """Returns the names in a module's `__all__`."""
+    assigned = (node for node in _tree(module).body if isinstance(node, ast.Assign))
+    lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+    return [str(name) for name in ast.literal_eval(lists[0])] if lists else []
+
+
+def definition(module: str, name: str) -> tuple[str, Public]:
+    """Returns the class or function that a module offers under a name, its own or an imported one, after the module that defines it.
+
+    Raises:
+        LookupError: this project defines nothing of that name there.
+    """
+    if module.partition(".")[0] in FOLDERS:
+        for node in ast.walk(_tree(module)):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+                return module, node
+            if isinstance(node, ast.ImportFrom) and name in (each.asname or each.name for each in node.names):
+                return definition(node.module or "", name)
+    raise LookupError(f"{module} does not offer {name}")
+
+
+def members(name: str) -> Iterator[Function]:
+    """Yields the public methods and properties of a class on the page, with those of bases that are not on it."""
+    hidden = INTERNAL.get(name, set()) | {each.name for each in methods(DESCRIBED_BY.get(name, ""))}
+    seen: set[str] = set()
+    for method in methods(name):
+        if method.name not in hidden and method.name not in seen:
+            seen.add(method.name)
+            yield method
+
+
+def methods(name: str) -> Iterator[Function]:
+    """Yields the methods and properties of a class on the page that do not begin with an underscore, its own and inherited ones."""
+    for found in _family(name):
+        for node in found.body:
+            if isinstance(node, Function) and not node.name.startswith("_"):
+                yield node
+
+
+def _family(name: str) -> list[ast.ClassDef]:
+    """Returns a class of the page, and its bases in this project that have no entry of their own."""
+    modules = {each: subject.module for subject in SUBJECTS for each in subject.names}
+    return list(_with_bases(modules[name], name, frozenset(modules))) if name in modules else []
+
+
+def _with_bases(module: str, name: str, listed: frozenset[str]) -> Iterator[ast.ClassDef]:
+    try:
+        home, found = definition(module, name)
+    except LookupError:  # a base from elsewhere
+        return
+    if isinstance(found, ast.ClassDef):
+        yield found
+        for base in map(ast.unparse, found.bases):
+            if base not in listed:
+                yield from _with_bases(home, base, listed)
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    first, *rest = module.split(".")
+    path = FOLDERS[first].joinpath(first, *rest)
+    return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+
+
+def _entry(name: str, node: Public) -> Iterator[str]:
+    about = read(ast.get_docstring(node) or "")
+    yield f"### {name}\n"
+    if isinstance(node, Function):
+        yield _code(_signature(name, node))
+        yield from _described(about, {})
+        return
+    yield _code(_class_signature(name, about))
+    yield from _described(about, attributes(name))
+    for method in members(name):
+        if not _is_property(method):
+            yield f"#### {name}.{method.name}\n"
+            yield _code(_signature(f"{name}.{method.name}", method))
+            yield from _described(read(ast.get_docstring(method) or ""), {})
+
+
+def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    yield f"{about.text}\n"
+    if arguments := about.entries.get("Args"):
+        yield table(("argument", "meaning"), ((f"`{name}`", sentence(text)) for name, text in arguments.items()))
+    if any(kind for kind, _ in its_attributes.values()):
+        rows = ((f"`{name}`", kind and f"`{kind}`", sentence(text)) for name, (kind, text) in its_attributes.items())
+        yield table(("attribute", "type", "meaning"), rows)
+    elif its_attributes:
+        yield table(("attribute", "meaning"), ((f"`{name}`", sentence(text)) for name, (_, text) in its_attributes.items()))
+    if about.outcome:
+        yield f"**Returns:** {about.outcome}\n"
+    if errors := about.entries.get("Raises"):
+        yield table(("raises", "when"), ((f"`{name}`", sentence(text)) for name, text in errors.items()))
+
+
+def attributes(name: str) -> dict[str, tuple[str, str]]:
+    """Returns the type and the meaning of each attribute of a class: its docstring's, a dataclass's fields, and properties."""
+    meanings: dict[str, str] = {}
+    types: dict[str, str] = {}
+    for each in reversed(_family(name)):
+        meanings |= read(ast.get_docstring(each) or "").entries.get("Attributes", {})
+        types |= {ast.unparse(node.target): _type(node.annotation) for node in each.body if isinstance(node, ast.AnnAssign)}
+    is_dataclass = any("dataclass" in ast.unparse(mark) for mark in _family(name)[0].decorator_list)
+    names = [each for each in dict.fromkeys([*(types if is_dataclass else ()), *meanings]) if not each.startswith("_")]
+    found = {each: (types.get(each, ""), meanings.get(each, "")) for each in names}
+    properties = {method.name: method for method in members(name) if _is_property(method)}
+    texts = {each: " ".join((ast.get_docstring(method) or "").split()) for each, method in properties.items()}
+    return found | {each: (_type(method.returns), texts[each]) for each, method in properties.items()}
+
+
+def _is_property(method: Function) -> bool:
+    return "property" in map(ast.unparse, method.decorator_list)
+
+
+def _class_signature(name: str, about: Docstring) -> str:
+    """Returns how a class is called, or how it is defined if programs only get its objects."""
+    initializers = (node for each in _family(name) for node in each.body if isinstance(node, Function))
+    initializer = next((node for node in initializers if node.name == "__init__"), None)
+    if "Args" in about.entries and initializer is not None:
+        return _signature(name, initializer, returns=False)
+    bases = ", ".join(map(ast.unparse, _family(name)[0].bases))
+    return f"class {name}({bases})" if bases else f"class {name}"
+
+
+def _signature(name: str, node: Function, *, returns: bool = True) -> str:
+    marks = {ast.unparse(mark) for mark in node.decorator_list}
+    arguments = _arguments(node.args)
+    if arguments and arguments[0] in ("self", "cls"):
+        arguments = arguments[1:]
+    outcome = _type(node.returns)
+    if "contextmanager" in marks:
+        outcome = outcome.replace("Iterator", "AbstractContextManager")
+    end = f" -> {outcome}" if returns else ""
+    line = f"{name}({', '.join(arguments)}){end}"
+    return line if len(line) <= MAX_SIGNATURE else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), f"){end}"])
+
+
+def _arguments(given: ast.arguments) -> list[str]:
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)
+    found = [_argument(each, default) for each, default in zip(positional, defaults, strict=True)]
+    if given.vararg:
+        found.append("*" + _argument(given.vararg, None))
+    elif given.kwonlyargs:
+        found.append("*")
+    found += [_argument(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return [*found, "**" + _argument(given.kwarg, None)] if given.kwarg else found
+
+
+def _argument(given: ast.arg, default: ast.expr | None) -> str:
+    text = f"{given.arg}: {_type(given.annotation)}" if given.annotation else given.arg
+    if default is None:
+        return text
+    return f"{text} = {ast.unparse(default)}" if given.annotation else f"{text}={ast.unparse(default)}"
+
+
+def _type(annotation: ast.expr | None) -> str:
+    """Returns an annotation as it is written; forward references without their quotes."""
+    if annotation is None:
+        return "None"
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return QUOTED_CLASS.sub(r"\1", ast.unparse(annotation))
+
+
+def _code(text: str) -> str:
+    return f"```python\n{text}\n```\n"

@@ -1,0 +1,67 @@
+"""Whether the account of a job's time, `status.goodput`, is what was seen from outside. Pure."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from elastic_pytorch_client.reading.goodput import Goodput
+
+from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
+from soak.timeline import Hit, StatusSeen, Step, Violation, groups_of, kept_seconds
+
+APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
+LEAST_SECONDS = 900.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
+WHOLE_SECONDS = 1.0
+STEPS = ("Training", "Checkpointing")  # a step is seen with what delays it
+ENDED = ("Complete", "Failed")
+SUSPENDED = ("Suspending", "Suspended")
+
+
+def check_goodput(
+    expected: Expected, told: Goodput, steps: Sequence[Step], statuses: Sequence[StatusSeen], hits: Sequence[Hit]
+) -> Iterator[Violation]:
+    """The share of kept steps is that of the steps that were seen, and no more time is told than there was.
+
+    Args:
+        expected: what holds for the job; a job without the training library is not checked, nor one of less than 900 s.
+        told: what the operator says at the end.
+        steps: of its processes.
+        statuses: of the job, as they changed.
+        hits: all faults.
+    """
+    whole, counted = whole_seconds(statuses), sum(told.seconds.values())
+    if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
+        return
+    at, seen = steps[-1].at, kept_seconds(steps)
+    if counted > whole * (1 + APART):
+        text = f"{counted} s are told of {whole:.1f} s"
+        yield Violation("no more time is told than there was", expected.job, at, text)
+    share = sum(told.seconds.get(activity, 0) for activity in STEPS) / counted
+    unresolved = unresolved_seconds(steps, hits)
+    if abs(share - seen / whole) > APART + unresolved / whole:
+        text = f"{share:.1%} of {counted} s is told, {seen / whole:.1%} of {whole:.1f} s was seen"
+        text += f"; {unresolved:.1f} s are not resolved"
+        yield Violation("goodput is what was seen", expected.job, at, text)
+
+
+def whole_seconds(statuses: Sequence[StatusSeen]) -> float:
+    """The time from a job's creation to its end in which it was not suspended; 0: it has not ended."""
+    ended = next((number for number, status in enumerate(statuses) if status.state in ENDED), 0)
+    return sum(
+        later.at - earlier.at
+        for earlier, later in pairwise(statuses[: ended + 1])
+        if earlier.world or earlier.state not in SUSPENDED
+    )
+
+
+def unresolved_seconds(steps: Sequence[Step], hits: Sequence[Hit]) -> float:
+    """What the observation cannot tell apart.
+
+    It sees a step at one moment. So a step of each group is not known: when the first one began, and how far the one came that was
+    interrupted. The operator counts from the first report to the disturbance. While the operator or the API server is away, nothing
+    measures a pause: the next leader counts it as what went on before. The status has whole seconds, from which each leader goes on.
+    """
+    groups = groups_of(steps)
+    numbers = sum(group.last - group.first for group in groups)
+    pace = sum(group.last_at - group.first_at for group in groups) / max(1, numbers)
+    away = [longest_pause(steps, hit.at, hit.until + EFFECT_SECONDS) for hit in hits if hit.unsettles]
+    return pace * len(groups) + sum(away) + WHOLE_SECONDS * (1 + len(away))

@@ -1,0 +1,160 @@
+"""The page of `kubectl epj ui` on a cluster in memory: the same server, and what it reads. It needs the package elastic-pytorch-client."""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object
+from elastic_pytorch_client.errors import NoSuchJob, NotFound
+from elastic_pytorch_client.job_cache import JobCache
+from elastic_pytorch_client.page.live_jobs import LiveJobs
+from elastic_pytorch_client.page.server import PageServer
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import write_time
+
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+
+KINDS = (names.KIND, "Pod", "Node")
+Change = tuple[str, Object]
+
+
+def time_of_day() -> datetime:
+    """Now."""
+    return datetime.now(UTC)
+
+
+class MemoryReader:
+    """The objects of a cluster in memory, for threads other than the cluster's own: a `ClusterReader` of the client.
+
+    Args:
+        cluster: that is read.
+        logs: the lines of each pod, by its name, each with an RFC 3339 timestamp in front.
+        now: the time of day.
+    """
+
+    namespace = "default"
+
+    def __init__(
+        self, cluster: FakeCluster, logs: Mapping[str, Sequence[str]], now: Callable[[], datetime] = time_of_day
+    ) -> None:
+        self._events, self._logs, self._now = cluster.events, logs, now
+        self._objects: dict[tuple[str, str, str], Object] = {}
+        self._began: dict[str, str] = {}
+        self._watches: list[queue.SimpleQueue[Change | None]] = []
+        self._lock = threading.Lock()
+        self._stopped = False
+        cluster.watch(self._take)
+        cluster.show_all(self._take)
+
+    def stop(self) -> None:
+        """Ends all watches."""
+        with self._lock:
+            self._stopped = True
+            for each in self._watches:
+                each.put(None)
+
+    def get_job(self, namespace: str, name: str) -> Object:
+        """A job."""
+        with self._lock:
+            found = self._objects.get((names.KIND, namespace, name))
+        if found is None:
+            raise NoSuchJob(f'there is no {names.KIND} "{name}" in namespace "{namespace}"')
+        return found
+
+    def list_jobs(self, namespace: str | None) -> list[Object]:
+        """The jobs of a namespace; None: of all."""
+        return self._all(names.KIND, namespace)
+
+    def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS) -> Iterator[Change]:
+        """What there is, as ADDED, then each change."""
+        changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        until = time.monotonic() + seconds
+        with self._lock:
+            if self._stopped:
+                return
+            self._watches.append(changes)
+        try:
+            for job in self.list_jobs(namespace):
+                changes.put(("ADDED", job))
+            while (left := until - time.monotonic()) > 0:
+                try:
+                    change = changes.get(timeout=left)
+                except queue.Empty:
+                    return
+                if change is None:
+                    return
+                metadata = change[1]["metadata"]
+                if namespace in (None, metadata["namespace"]) and name in (None, metadata["name"]):
+                    yield change
+        finally:
+            with self._lock:
+                self._watches.remove(changes)
+
+    def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
+        """The pods of a job; only those of some indexes, if any are given."""
+        labels = [(pod, pod["metadata"].get("labels") or {}) for pod in self._all("Pod", namespace)]
+        own = [(pod, each) for pod, each in labels if each.get(names.LABEL_JOB_NAME) == job]
+        wanted = {str(index) for index in indexes}
+        return [pod for pod, each in own if not wanted or each.get(names.LABEL_WORKER_INDEX) in wanted]
+
+    def list_nodes(self) -> list[Object]:
+        """All nodes."""
+        return self._all("Node", None)
+
+    def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
+        """The events about an object."""
+        about = {"kind": kind, "namespace": namespace, "name": name}
+        return [dict(event) for event in list(self._events) if about.items() <= event["regarding"].items()]
+
+    def pod_log(
+        self, namespace: str, pod: str, *, follow: bool = False, tail_lines: int | None = None, since: str | None = None
+    ) -> Iterator[str]:
+        """The lines of a pod's log that there are; it does not follow."""
+        if pod not in self._logs:
+            raise NotFound(f'pods "{pod}" not found')
+        lines = [line for line in list(self._logs[pod]) if not since or line >= since.rstrip("Z")]
+        yield from lines if tail_lines is None else lines[max(0, len(lines) - tail_lines) :]
+
+    def _all(self, kind: str, namespace: str | None) -> list[Object]:
+        with self._lock:
+            found = sorted(self._objects.items())
+        return [each for (k, place, _), each in found if k == kind and namespace in (None, place)]
+
+    def _take(self, kind: str, change: str, found: Object) -> None:
+        if kind not in KINDS:
+            return
+        metadata = found["metadata"]
+        with self._lock:
+            # The cluster in memory does without these times.
+            metadata["creationTimestamp"] = self._began.setdefault(metadata["uid"], write_time(self._now()))
+            key = (kind, metadata.get("namespace", ""), metadata["name"])
+            if change == "DELETED":
+                self._objects.pop(key, None)
+            else:
+                self._objects[key] = found
+            for each in self._watches if kind == names.KIND else ():
+                each.put((change, found))
+
+
+@contextlib.contextmanager
+def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) -> Iterator[str]:
+    """Serves the page of all jobs on 127.0.0.1 for as long as the context lasts; yields its address, which has a secret.
+
+    Args:
+        reader: of the jobs.
+        now: the time of day.
+    """
+    live = LiveJobs(JobCache(reader, None), now)
+    with PageServer(reader, live, now) as server:
+        live.start()
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True)
+        serving.start()
+        try:
+            yield server.url
+        finally:
+            live.stop()
+            reader.stop()
+            server.shutdown()

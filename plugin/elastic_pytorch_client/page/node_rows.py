@@ -1,0 +1,155 @@
+"""What the page shows of nodes: those that something is the matter with, the worst first. Data for JSON."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from elastic_pytorch_client.page.details import plain
+from elastic_pytorch_client.page.history import LOST, Departure
+from elastic_pytorch_client.page.rows import seconds_of
+from elastic_pytorch_client.reading.job_view import Interruption, JobView
+from elastic_pytorch_client.reading.nodes import NodeView
+from elastic_pytorch_client.views.status_view import describe_interruption
+
+MAX_NODES = 300
+MAX_FINDINGS = 8  # of one node
+MAX_JOBS = 3  # that are named as running on a node
+MAX_CHARACTERS = 300
+FAILURE_SHOWN = timedelta(days=1)
+SOON = timedelta(minutes=10)  # as the operator replaces workers ahead of an end
+PAST = timedelta(hours=1)  # then an end has not come, whatever the node announces
+HARMLESS = ("ScaledDown", "WorkerJoined", "FirstRound")  # causes for which workers leave without a fault
+TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenJob:
+    """A job.
+
+    Attributes:
+        job: as it is now.
+        departures: of its workers, since the page's server began.
+    """
+
+    job: JobView
+    departures: Sequence[Departure] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is the matter with a node.
+
+    Attributes:
+        trouble: how much it is: 5 for a node that nothing can train on, 1 for one to keep an eye on.
+        state: in a word or two.
+        what: in a sentence.
+        job: that tells it; None: the node itself does.
+        at: since when, or when; None: not known.
+    """
+
+    trouble: int
+    state: str
+    what: str
+    job: JobView | None = None
+    at: datetime | None = None
+
+
+def nodes_of(seen: Iterable[SeenJob], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
+    """All nodes in trouble, and how many others have workers.
+
+    Args:
+        seen: the jobs.
+        nodes: of the cluster; None: the user may not look at them.
+        now: the time of day.
+    """
+    findings: defaultdict[str, list[Finding]] = defaultdict(list)
+    workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for each in seen:
+        for node, finding in _findings_of_job(each, now):
+            findings[node].append(finding)
+        if not each.job.ended:
+            for worker in each.job.workers:
+                workers[worker.node][each.job.name] += 1
+    for view in nodes or ():
+        findings[view.name] += _findings_of_node(view, now)
+    workers.pop("", None)
+    in_trouble = {node: found for node, found in findings.items() if node and found}
+    order = sorted(in_trouble, key=lambda node: (-max(f.trouble for f in in_trouble[node]), -len(in_trouble[node]), node))
+    return {
+        "nodes": [_row(node, in_trouble[node], workers.get(node, {})) for node in order[:MAX_NODES]],
+        "more": max(0, len(order) - MAX_NODES),
+        "well": len(workers.keys() - in_trouble.keys()),
+        "listed": nodes is not None,
+    }
+
+
+def _row(node: str, findings: Sequence[Finding], workers: dict[str, int]) -> dict[str, Any]:
+    ordered = sorted(findings, key=lambda f: (-f.trouble, -(seconds_of(f.at) or 0.0)))
+    names = sorted(workers, key=lambda name: (-workers[name], name))
+    return {
+        "name": node,
+        "state": ordered[0].state,
+        "tone": TONES.get(ordered[0].trouble, "quiet"),
+        "workers": sum(workers.values()),
+        "jobs": names[:MAX_JOBS],
+        "moreJobs": max(0, len(names) - MAX_JOBS),
+        "findings": [
+            {
+                "what": plain(finding.what)[:MAX_CHARACTERS],
+                "job": None if finding.job is None else [finding.job.namespace, finding.job.name],
+                "at": seconds_of(finding.at),
+            }
+            for finding in ordered[:MAX_FINDINGS]
+        ],
+        "moreFindings": max(0, len(ordered) - MAX_FINDINGS),
+    }
+
+
+def _findings_of_job(seen: SeenJob, now: datetime) -> Iterator[tuple[str, Finding]]:
+    job, cause = seen.job, seen.job.root_cause
+    for departure in seen.departures:
+        after = _interruption_after(departure, job)
+        if after is None:
+            yield departure.node, Finding(3, "interrupted", f"{departure.worker} is gone from here", job, departure.at)
+        elif after.cause not in HARMLESS:
+            what = f"{departure.worker} is gone from here: {describe_interruption(after)}"
+            yield departure.node, Finding(3, "interrupted", what, job, departure.at)
+    told = cause is not None and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
+    if cause is not None and cause.node and told:
+        how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
+        yield cause.node, Finding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time)
+    if job.ended:
+        return
+    for left_out in job.left_out_nodes:
+        yield (
+            left_out.node,
+            Finding(5, "left out", f"left out: {left_out.worker} {left_out.message}, twice", job, left_out.time),
+        )
+    for slow in job.stragglers:
+        what = f"rank {slow.rank} ({slow.worker}) works {slow.slowdown} times as long in a step as the median"
+        yield slow.node, Finding(2, "slow", what, job)
+    for worker in job.workers:
+        if worker.state == LOST:
+            yield worker.node, Finding(5, "suspect", f"{worker.name} is lost: new workers keep away from here", job)
+        elif worker.state == "Silent":
+            yield worker.node, Finding(1, "silent", f"{worker.name} has not been heard of", job)
+
+
+def _interruption_after(departure: Departure, job: JobView) -> Interruption | None:
+    return next((each for each in job.recent_interruptions if each.round > departure.round), None)
+
+
+def _findings_of_node(node: NodeView, now: datetime) -> Iterator[Finding]:
+    if not node.ready:
+        yield Finding(5, "not ready", "the node is not ready")
+    end = node.end
+    if end is not None and end.at is not None and now - end.at < PAST:
+        trouble, state = (4, "ends soon") if end.at - now <= SOON else (1, "ends later")
+        yield Finding(trouble, state, f"the node {end.what}", at=end.at)
+    elif end is not None and end.at is None:
+        trouble, state = (4, "fault" if end.fault else "ends soon") if end.sure else (1, "fault" if end.fault else "may end")
+        yield Finding(trouble, state, f"the node {end.what}")
+    if node.cordoned:
+        yield Finding(1, "cordoned", "the node is cordoned: it takes no more pods")

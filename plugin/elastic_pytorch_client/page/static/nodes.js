@@ -1,0 +1,90 @@
+// The nodes that something is the matter with: what is known of each, and which job tells it.
+
+import { ask } from "./ask.js";
+import { ago, card, h, spell, stateMark } from "./dom.js";
+
+const REFRESH_MS = 5_000;
+const SETTLE_MS = 1_000;
+const SOURCES = "Losses are counted since `kubectl epj ui` began; a status has the last failure of each job. Of a job with more than 128 workers "
+  + "it lists those that do not train, and some of the others.";
+const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned or about to end is not known here.";
+
+export class NodeList {
+  /** @param place where it is drawn. */
+  constructor(place) {
+    this.list = h("div", {});
+    this.words = h("p", { class: "quiet small" });
+    place.replaceChildren(this.list, this.words);
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    this.read();
+    this.timer = setInterval(() => !document.hidden && this.read(), REFRESH_MS);
+  }
+
+  stop() {
+    this.stopped = true;
+    clearInterval(this.timer);
+    clearTimeout(this.soon);
+  }
+
+  /** Reads all again, once for many changes. */
+  changed() {
+    this.soon ??= setTimeout(() => {
+      this.soon = undefined;
+      this.read();
+    }, SETTLE_MS);
+  }
+
+  async read() {
+    if (this.reading) return;
+    this.reading = true;
+    const data = await ask("nodes");
+    this.reading = false;
+    if (this.stopped) return;
+    const text = JSON.stringify(data);
+    if (text === this.drawn) {
+      for (const time of this.list.querySelectorAll("[data-at]")) time.textContent = when(Number(time.dataset.at));
+      return;
+    }
+    this.drawn = text;
+    const focused = document.activeElement?.dataset?.key;
+    this.list.replaceChildren(...(data.error ? [h("p", { class: "banner", role: "alert" }, data.error)] : table(data)));
+    if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.key === focused)?.focus({ preventScroll: true });
+    this.words.textContent = data.error ? "" : [rest(data), data.listed ? "" : NOT_LISTED, SOURCES].filter(Boolean).join(" ");
+    if (!this.marked) {
+      this.marked = true;
+      performance.mark("nodes-shown");
+    }
+  }
+}
+
+function table(data) {
+  if (!data.nodes.length) return card("Nodes", h("p", { class: "quiet" }, "Nothing is known to be the matter with any node."));
+  const rows = data.nodes.map((node) => h("tr", { class: node.tone },
+    h("td", { class: "node" }, h("code", {}, node.name), stateMark(node.state, node.tone)),
+    h("td", { class: "here" }, h("span", {}, node.workers ? `${node.workers} ${node.workers === 1 ? "worker" : "workers"}` : "no workers"),
+      h("span", { class: "small" }, node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))),
+    h("td", { class: "words" }, h("ul", {}, node.findings.map((finding) => item(node, finding)),
+      node.moreFindings ? h("li", { class: "quiet" }, `and ${node.moreFindings} more`) : null))));
+  const heads = ["Node", "Workers now", "What is known"].map((text) => h("th", { scope: "col" }, text));
+  return card("Nodes in trouble", h("div", { class: "wide nodes" }, h("table", { "aria-label": "Nodes in trouble, the worst first" },
+    h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))));
+}
+
+function item(node, finding) {
+  const [namespace, name] = finding.job ?? [];
+  const link = finding.job ? h("a", { href: `#/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`,
+    "data-key": `${node.name}/${namespace}/${name}/${finding.what}`, "aria-label": `job ${name} in ${namespace}` }, name) : null;
+  return h("li", {}, link, link ? " " : null, finding.what,
+    finding.at === null ? null : h("span", { class: "quiet", "data-at": finding.at }, when(finding.at)));
+}
+
+function when(at) {
+  const now = Date.now() / 1000;
+  return at > now + 1 ? `, in ${spell(at - now)}` : `, ${ago(at)} ago`;
+}
+
+function rest(data) {
+  const more = data.more ? `${data.more} more nodes are in trouble. ` : "";
+  return more + (data.well === 1 ? "1 other node has workers." : `${data.well} other nodes have workers.`);
+}

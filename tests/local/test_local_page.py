@@ -1,0 +1,104 @@
+"""The page of `kubectl epj ui` on a cluster in memory."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+from elastic_pytorch_client.errors import NoSuchJob, NotFound
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_local.page import MemoryReader, serve_page
+
+from tests.operator.builders import a_manifest
+
+NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+LOGS = {"lm-worker-0": [f"2026-11-21T18:00:0{i}.000000Z step {i}" for i in range(5)]}
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.apply_job(a_manifest())
+    return cluster
+
+
+@pytest.fixture
+def reader(cluster: FakeCluster) -> Iterator[MemoryReader]:
+    reader = MemoryReader(cluster, LOGS, lambda: NOW)
+    yield reader
+    reader.stop()
+
+
+NAME = str(a_manifest()["metadata"]["name"])
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, Any]:
+    host, _, secret = url.removeprefix("http://").partition("/")
+    connection = HTTPConnection(host, timeout=60)
+    connection.request("GET", f"/{secret}{path}", headers=headers)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, json.loads(body) if response.headers["Content-Type"] == "application/json" else body.decode()
+
+
+async def a_pod(cluster: FakeCluster, index: int) -> None:
+    name = f"{NAME}-worker-{index}"
+    labels = {"elasticpytorch.dev/job-name": NAME, "elasticpytorch.dev/worker-index": str(index)}
+    about = {"name": name, "namespace": "default", "labels": labels}
+    await cluster.create_pod({"metadata": about, "spec": {"containers": [{"name": "pytorch"}]}})
+
+
+async def test_it_reads_what_there_was_and_what_comes(cluster: FakeCluster, reader: MemoryReader) -> None:
+    assert [node["metadata"]["name"] for node in reader.list_nodes()] == ["node-0", "node-1", "node-2"]
+    assert reader.get_job("default", NAME)["metadata"]["creationTimestamp"] == "2026-11-21T18:00:00Z"
+    for index in range(2):
+        await a_pod(cluster, index)
+    assert [pod["spec"]["nodeName"] for pod in reader.list_pods("default", NAME)] == ["node-0", "node-1"]
+    assert len(reader.list_pods("default", NAME, [1])) == 1
+    assert reader.list_pods("default", "other") == reader.list_pods("other", NAME) == []
+    event = {"regarding": {"kind": "ElasticPyTorchJob", "namespace": "default", "name": NAME}, "reason": "FirstRound"}
+    await cluster.create_event(event)
+    assert reader.list_events("default", "ElasticPyTorchJob", NAME) == [event]
+    assert reader.list_events("default", "Pod", NAME) == []
+    cluster.remove_job(NAME)
+    with pytest.raises(NoSuchJob):
+        reader.get_job("default", NAME)
+    assert reader.list_jobs(None) == []
+
+
+def test_logs(reader: MemoryReader) -> None:
+    assert list(reader.pod_log("default", "lm-worker-0", tail_lines=2)) == LOGS["lm-worker-0"][-2:]
+    assert list(reader.pod_log("default", "lm-worker-0", tail_lines=9)) == LOGS["lm-worker-0"]
+    assert list(reader.pod_log("default", "lm-worker-0", since="2026-11-21T18:00:03Z")) == LOGS["lm-worker-0"][3:]
+    with pytest.raises(NotFound):
+        list(reader.pod_log("default", "none"))
+
+
+def test_a_watch_tells_changes_until_it_is_stopped(cluster: FakeCluster, reader: MemoryReader) -> None:
+    changes = reader.watch_jobs(None)
+    assert next(changes)[0] == "ADDED"
+    cluster.scale_job(NAME, 2)
+    kind, job = next(changes)
+    assert (kind, job["spec"]["replicas"]) == ("MODIFIED", 2)
+    threading.Timer(0.01, reader.stop).start()
+    assert list(changes) == []
+    assert list(reader.watch_jobs("default", NAME)) == []
+
+
+def test_the_page_is_there_for_who_has_its_secret_until_it_ends(cluster: FakeCluster, reader: MemoryReader) -> None:
+    with serve_page(reader, lambda: NOW) as url:
+        assert url.startswith("http://127.0.0.1:")
+        assert "<title>Jobs</title>" in get(url, "")[1]
+        code, found = get(url, f"jobs/default/{NAME}")
+        assert (code, found["row"]["name"], found["row"]["state"]) == (200, NAME, "Pending")
+        assert get(url, "nodes")[1] == {"nodes": [], "more": 0, "well": 0, "listed": True}
+        assert "kind: ElasticPyTorchJob" in get(url, f"manifests/default/{NAME}")[1]["yaml"]
+        host, _, secret = url.removeprefix("http://").partition("/")
+        assert get(url.replace(secret, "guess/"), "")[0] == 403
+        assert get(url, "", Origin="http://evil.example")[0] == 403
+    with pytest.raises(ConnectionRefusedError):
+        HTTPConnection(host, timeout=60).connect()

@@ -1,0 +1,86 @@
+"""`spec.scheduling.extraWorkers`: other nodes for the workers beyond the minimum."""
+
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.spec.extra_workers import ExtraWorkers
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import parse_job
+from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults
+
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
+
+SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+EXTRA = {"nodeSelector": {"capacity": "spot"}, "tolerations": [SPOT], "priorityClassName": "cheap"}
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra"),
+    [
+        (None, None),
+        ({}, ExtraWorkers()),
+        ({"nodeSelector": {"capacity": "spot"}}, ExtraWorkers({"capacity": "spot"})),
+        (EXTRA, ExtraWorkers({"capacity": "spot"}, (SPOT,), "cheap")),
+    ],
+)
+def test_it_is_read(fields: dict[str, Any] | None, extra: ExtraWorkers | None) -> None:
+    assert a_job(scheduling={"extraWorkers": fields}).scheduling.extra_workers == extra
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "problem"),
+    [
+        ("spot", "", "must be an object"),
+        ({"nodeSelector": "spot"}, ".nodeSelector", "must be an object"),
+        ({"nodeSelector": {"spot": True}}, ".nodeSelector", "quote True, that of 'spot'"),
+        ({"tolerations": SPOT}, ".tolerations", "must be a list of objects"),
+        ({"tolerations": ["spot"]}, ".tolerations", "must be a list of objects"),
+        ({"priorityClassName": 1}, ".priorityClassName", "must be the name of a PriorityClass"),
+        ({"affinity": {}}, ".affinity", "is not known here: set nodeSelector, tolerations, priorityClassName"),
+    ],
+)
+def test_wrong_forms_are_refused(fields: object, path: str, problem: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        a_job(scheduling={"extraWorkers": fields})
+    assert refused.value.path == f"spec.scheduling.extraWorkers{path}"
+    assert problem in str(refused.value)
+
+
+def test_job_of_fixed_size_has_no_extra_workers() -> None:
+    with pytest.raises(InvalidJob, match="extraWorkers: may not be set while minReplicas is unset"):
+        parse_job(a_manifest(minimum=None, maximum=None, scheduling={"extraWorkers": EXTRA}))
+
+
+def test_flavors_of_a_queue_choose_the_nodes() -> None:
+    manifest = a_manifest(scheduling={"extraWorkers": EXTRA})
+    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "training"}
+    with pytest.raises(InvalidJob, match="remove extraWorkers, or the label"):
+        parse_job(manifest)
+
+
+def test_pods_beyond_the_minimum_are_for_other_nodes() -> None:
+    own = {"key": "gpu", "operator": "Exists"}
+    base = template(nodeSelector={"capacity": "on-demand", "zone": "a"}, tolerations=[own], priorityClassName="high")
+    job = a_job(replicas=4, minimum=2, maximum=4, template=base, scheduling={"extraWorkers": EXTRA})
+    specs = [a_worker_pod(job, index)["spec"] for index in range(4)]
+    assert [spec["nodeSelector"]["capacity"] for spec in specs] == ["on-demand", "on-demand", "spot", "spot"]
+    assert {spec["nodeSelector"]["zone"] for spec in specs} == {"a"}
+    assert [spec["priorityClassName"] for spec in specs] == ["high", "high", "cheap", "cheap"]
+    assert [SPOT in spec["tolerations"] for spec in specs] == [False, False, True, True]
+    assert all(own in spec["tolerations"] for spec in specs)
+
+
+def test_an_unset_field_leaves_the_template_as_it_is() -> None:
+    job = a_job(minimum=1, template=template(), scheduling={"extraWorkers": {}})
+    assert a_worker_pod(job, 2)["spec"].keys() == a_worker_pod(job, 0)["spec"].keys()
+
+
+def test_tolerations_of_the_platform_stay() -> None:
+    platform = {"key": "maintenance", "operator": "Exists"}
+    job = parse_job(a_manifest(scheduling={"extraWorkers": EXTRA}), JobDefaults(tolerations=(platform,)))
+    tolerations = job.template_of(2)["spec"]["tolerations"]
+    assert tolerations == [platform, SPOT]

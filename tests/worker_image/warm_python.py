@@ -1,0 +1,176 @@
+"""Agents that start in milliseconds: each is forked from a process that has imported the parts of torch that an agent imports.
+
+The import is most of what an agent costs on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported
+before the fork. Workers with an even and with an odd number come from two processes, whose hashes of strings differ, as those of pods do.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.paths import ROOT
+
+MODULES = ("torch.distributed.run", "torch._dynamo", "torch.nn.parallel", "torch.utils.data.distributed", "numpy.random")
+MAX_MESSAGE_BYTES = 1 << 20
+# What tests say to an agent, and neither Python nor torch reads when it is imported.
+READ_LATER = ("ELASTIC_PYTORCH_", "EVENTS", "MODE", "SCRIPTS", "WORKER", "USE_LIBUV", "NCCL_", "GLOO_", "PYTEST_")
+# Read by numpy and torch when they are imported: this is for agents that are told the same.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+INHERITED = dict(os.environ)
+
+
+class ForkedProcess:
+    """A process that another one has forked; what `subprocess.Popen` says of a process, this says of it.
+
+    Attributes:
+        pid: its process ID.
+        returncode: its exit code, or the negative number of the signal that has ended it; None: it runs, as far as was asked.
+    """
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self.pid = self._next()
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._ask(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if (code := self._ask(timeout)) is None:
+            raise subprocess.TimeoutExpired("a forked agent", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _ask(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], seconds)[0]:
+            self.returncode = self._next()
+            self._told.close()
+        return self.returncode
+
+    def _next(self) -> int:
+        message = self._told.recv(32)
+        assert message, "the process that forks agents has ended"
+        return int(message)
+
+
+class WarmPython:
+    """A process that imports torch once, and turns copies of itself into agents. It ends with this process."""
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                env=INHERITED | ONE_THREAD,
+                cwd=ROOT,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def start(self, arguments: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int) -> ForkedProcess:
+        """Starts `python -m elastic_pytorch.agent` as the leader of a session.
+
+        Args:
+            arguments: of the agent.
+            environ: all of its variables.
+            directory: it starts there.
+            out: a descriptor of its standard output.
+            err: the same of its standard error.
+        """
+        told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        order = json.dumps({"arguments": arguments, "environ": environ, "directory": str(directory)})
+        with theirs:
+            socket.send_fds(self._orders, [order.encode()], [out, err, theirs.fileno()])
+        return ForkedProcess(told)
+
+
+STARTED: dict[int, WarmPython] = {}
+
+
+def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
+    """The process to fork an agent from; None: it is to import torch itself, as its variables matter for that."""
+    expected = INHERITED | ONE_THREAD
+    read = [name for name in environ.keys() | expected.keys() if not name.startswith(READ_LATER)]
+    if any(environ.get(name) != expected.get(name) for name in read):
+        return None
+    which = ord(worker[-1]) % 2
+    if which not in STARTED:
+        STARTED[which] = WarmPython()
+    return STARTED[which]
+
+
+def _serve(orders: socket.socket) -> dict[str, Any]:
+    """Forks until there are no more orders, and ends then; returns only in each forked process, with its order."""
+    children: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        for ready in select.select([orders.fileno(), *children], [], [])[0]:
+            if ready == orders.fileno():
+                message, descriptors, _, _ = socket.recv_fds(orders, MAX_MESSAGE_BYTES, 3)
+                if not message:
+                    os._exit(0)
+                out, err, told = descriptors
+                pid = os.fork()
+                if pid == 0:
+                    os.setsid()
+                    os.dup2(out, 1)
+                    os.dup2(err, 2)
+                    for descriptor in (
+                        orders.detach(),
+                        *descriptors,
+                        *children,
+                        *(told.detach() for _, told in children.values()),
+                    ):
+                        os.close(descriptor)
+                    return dict(json.loads(message))
+                os.close(out)
+                os.close(err)
+                answers = socket.socket(fileno=told)
+                answers.send(str(pid).encode())
+                children[os.pidfd_open(pid)] = (pid, answers)
+            else:
+                pid, answers = children.pop(ready)
+                os.close(ready)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with answers, contextlib.suppress(OSError):  # its end may be of no interest any more
+                    answers.send(str(code).encode())
+
+
+def _become_agent(order: dict[str, Any]) -> None:
+    """Does what `python -m elastic_pytorch.agent` does in a new interpreter."""
+    os.chdir(order["directory"])
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    tempfile.tempdir = None
+    sys.path[0] = str(Path.cwd())
+    sys.argv = ["-m", *order["arguments"]]
+    runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As the agent does when it imports them: torch.cuda then asks no driver, whose state would not survive a fork.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    for name in MODULES:
+        with contextlib.suppress(ImportError):  # not every torch comes with numpy
+            importlib.import_module(name)
+    _become_agent(_serve(socket.socket(fileno=int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()
