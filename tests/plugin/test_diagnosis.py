@@ -232,7 +232,7 @@ def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines
 @pytest.mark.parametrize("name", ["young", "suspended"])
 def test_what_the_api_server_does_not_take_is_told_of_a_job_that_is_as_wanted_too(name: str) -> None:
     job = job_of(name)
-    said_of_it = "Service char-lm exists and does not belong to this job: delete that Service"
+    said_of_it = "Service char-lm exists and is not owned by this job: delete that Service"
     shown = diagnose(replace(job, refusals=(f"the API server refuses: {said_of_it}",)), evidence_of(name))
     assert not shown.well
     assert f"The API server refuses: {said_of_it}." in said(shown)
