@@ -218,7 +218,7 @@ async def test_service_that_is_denied_is_told_and_holds_nothing_up(
 async def test_strangers_service_of_the_jobs_name_is_told(running: Running, backend: str) -> None:
     await running.cluster.create_service({"metadata": {"name": "lm", "namespace": "default"}, "spec": {}})
     running.cluster.apply_job(a_manifest(rendezvous={"backend": backend}))
-    await running.until(lambda: "Service lm exists and does not belong to this job" in running.condition("Running"))
+    await running.until(lambda: "Service lm exists and is not owned by this job" in running.condition("Running"))
     await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
     assert "delete that Service" in running.events("RefusedByApiServer")[0]
 
