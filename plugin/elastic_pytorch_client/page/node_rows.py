@@ -9,7 +9,8 @@ from typing import Any
 from elastic_pytorch_client.page.details import plain
 from elastic_pytorch_client.page.history import LOST, Departure
 from elastic_pytorch_client.page.rows import seconds_of
-from elastic_pytorch_client.reading.job_view import Interruption, JobView
+from elastic_pytorch_client.reading.interruption_phases import Interruption
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView
 from elastic_pytorch_client.views.status_view import describe_interruption
 

@@ -227,7 +227,7 @@ def test_service_of_another_owner_is_told(start_job: StartJob, namespace: str) -
     run_kubectl("-n", namespace, "create", "service", "clusterip", "all-reduce", "--tcp=80")
     job = start_job(args=ENDLESS)
     job.until_world(3)
-    until_told(job, "Service all-reduce exists and does not belong to this job")
+    until_told(job, "Service all-reduce exists and is not owned by this job")
     run_kubectl("-n", namespace, "delete", "service", "all-reduce")
     job.until(lambda status: all("Service" not in c["message"] for c in status["conditions"]), "the Service", RETRY_SECONDS)
     assert job.condition("Failed")["status"] == "False"

@@ -1,8 +1,8 @@
 """Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
 
 A large state takes long to write, and training may read its data through the same disk and network. So after each write the thread rests
-for nine times as long as a write takes, unless the request is urgent: before a worker leaves, and at the end of training. What a write takes
-is the shortest of the last three: a node or a server that stood still for a minute must not keep the next checkpoint away for ten.
+for nine times as long as a write takes, unless the request is urgent: before a worker leaves, and at the end of training. The shortest of
+the last three writes counts: a node or a server that stood still for a minute must not keep the next checkpoint away for ten.
 """
 
 import contextlib
