@@ -14,7 +14,6 @@ TRAINING_CONTAINER: Final = "pytorch"
 ANNOTATION_TRAINING_CONTAINER: Final = f"{GROUP}/training-container"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend
-ANNOTATION_LAST_DRILL: Final = f"{GROUP}/last-drill"  # on a job; `kubectl epj drill` writes it, and only clients read it
 
 # Annotations of events.
 ANNOTATION_ROUND: Final = f"{GROUP}/round"

@@ -323,7 +323,7 @@ class Simulation:
             if pod.ended:
                 self.pods[pod.name] = replace(pod, ended_before_takeover=True, ended_at=self.now)
                 self.agents.pop(pod.name, None)
-        self.memory, self.accounted = recall(self.job, self.now), None
+        self.memory, self.accounted = recall(self.job, self.now, TIME), None
         self.listening_since = self.now
         self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
 

@@ -20,6 +20,7 @@ class OperatorState:
         last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
         newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
         slow_workers: since when workers have been slow, and which have been replaced (planning/workers/slow_workers.py).
+        interruption: of the training, while it lasts (planning/reporting/interruption.py).
     """
 
     schedule_timeouts: int = 0
@@ -27,6 +28,7 @@ class OperatorState:
     last_growth_time: str = ""
     newest_pod_time: str = ""
     slow_workers: Mapping[str, Any] = field(default_factory=dict)
+    interruption: Mapping[str, Any] = field(default_factory=dict)
 
     def as_status(self) -> dict[str, Any]:
         """The part of a status that holds it; empty if there is nothing to hold."""
@@ -36,6 +38,7 @@ class OperatorState:
             "lastGrowthTime": self.last_growth_time,
             "newestPodTime": self.newest_pod_time,
             "slowWorkers": self.slow_workers,
+            "interruption": self.interruption,
         }
         found = {name: value for name, value in found.items() if value}
         return {FIELD: found} if found else {}
@@ -51,6 +54,7 @@ def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
         _text(fields.get("lastGrowthTime")),
         _text(fields.get("newestPodTime")),
         slow if isinstance(slow := fields.get("slowWorkers"), Mapping) else {},
+        open_ if isinstance(open_ := fields.get("interruption"), Mapping) else {},
     )
 
 

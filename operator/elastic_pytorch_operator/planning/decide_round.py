@@ -57,7 +57,10 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time, gone)
     if decision.round is not None:
-        interruption = begin_interruption(observed.round, decision.round, observed, interruption)
+        told_step = (job.status.get("progress") or {}).get("step")
+        interruption = begin_interruption(
+            observed.round, decision.round, observed, interruption, told_step=told_step, unled_step=memory.unled_step
+        )
         if not decision.round.size and job.checks_members:
             memory = replace(memory, preflight=memory.preflight.voided())
     ended = judged.ending is not None
@@ -65,6 +68,7 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
     memory = replace(
         memory,
         interruption=interruption,
+        unled_step=memory.unled_step if observed.round is None and decision.round is None else None,
         checkpoint_wait=deferral.wait,
         grown_at=observed.now if grown else memory.grown_at,
         stragglers=NO_STRAGGLERS

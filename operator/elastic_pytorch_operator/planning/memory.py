@@ -37,6 +37,7 @@ class Memory:
         faults: devices that have failed workers.
         moves: workers that the group has hung for, and their nodes.
         ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
+        unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
         fit: the sizes of the group that have enough memory.
         stall: the round that hangs, if it does.
         schedule: whether the job has given its places back, or is about to.
@@ -67,6 +68,7 @@ class Memory:
     moves: HangMoves = NO_HANG_MOVES
     ending: Mapping[str, float] = field(default_factory=dict)
     interruption: Interruption | None = None
+    unled_step: int | None = None
     fit: MemoryFit = ANY_SIZE
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT

@@ -253,7 +253,7 @@ class Controller:
             self._reporting.add(job.uid)
         else:
             self._reporting.discard(job.uid)
-        memory = self._memories.get(job.uid) or recall(job, self._clock())
+        memory = self._memories.get(job.uid) or recall(job, observed.now, observed.time)
         todo = plan(job, observed, memory)
         self._metrics.decided(key.namespace, memory, todo)
         self._memories[job.uid] = todo.memory

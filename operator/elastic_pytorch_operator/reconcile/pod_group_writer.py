@@ -104,7 +104,7 @@ class PodGroupWriter:
             return known
         predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
         message = (
-            f"PodGroup {job.key.name} exists and does not belong to this job: delete it, or create the job under another name"
+            f"PodGroup {job.key.name} exists and is not owned by this job: delete it, or create the job under another name"
         )
         raise PodGroupError(409, message, passes=predecessor)
 

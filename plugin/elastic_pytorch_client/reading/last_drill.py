@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.text import parse_time
 
+ANNOTATION = f"{names.GROUP}/last-drill"  # on a job; `kubectl epj drill` writes it, and only clients read it
+
 T = TypeVar("T")
 
 MAX_BYTES = 8192  # of the annotation
@@ -67,7 +69,7 @@ class LastDrill:
 
 def view_drill(metadata: Mapping[str, Any]) -> LastDrill | None:
     """The last drill of a job with this metadata; None if there was none, or if the annotation is something else."""
-    text = (metadata.get("annotations") or {}).get(names.ANNOTATION_LAST_DRILL)
+    text = (metadata.get("annotations") or {}).get(ANNOTATION)
     if not isinstance(text, str) or len(text) > MAX_BYTES:
         return None
     try:

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC
 from typing import Any
 
-from elastic_pytorch_client import names
 from elastic_pytorch_client.drill.exercise import Exercise
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault, plan_faults, refusal
 from elastic_pytorch_client.drill.outcome import Outcome, drill_json, recovered
 from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.reading.last_drill import write_drill
+from elastic_pytorch_client.reading.last_drill import ANNOTATION, write_drill
 from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.drill_view import show_outcomes, show_plan
 
@@ -85,9 +84,7 @@ def _keep(context: Context, job: str, found: Mapping[str, Any]) -> str:
     """Leaves what a drill has shown in an annotation of its job; returns why not, if that cannot be done."""
     written = write_drill(found, context.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     try:
-        context.cluster.patch_job(
-            context.one_namespace, job, {"metadata": {"annotations": {names.ANNOTATION_LAST_DRILL: written}}}
-        )
+        context.cluster.patch_job(context.one_namespace, job, {"metadata": {"annotations": {ANNOTATION: written}}})
     except EpjError as error:
         return str(error)
     return ""

@@ -14,6 +14,7 @@ from tests.operator.builders import TIME
         (OperatorState(2), {"scheduleTimeouts": 2}),
         (OperatorState(needed_replicas=6), {"neededReplicas": 6}),
         (OperatorState(0, 0, TIME, TIME), {"lastGrowthTime": TIME, "newestPodTime": TIME}),
+        (OperatorState(interruption={"round": 3}), {"interruption": {"round": 3}}),
         (OperatorState(slow_workers={"since": {"w1": TIME}}), {"slowWorkers": {"since": {"w1": TIME}}}),
     ],
 )

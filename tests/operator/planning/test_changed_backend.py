@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.planning.recall import recall
 
-from tests.operator.builders import a_manifest, parse_job
+from tests.operator.builders import TIME, a_manifest, parse_job
 from tests.operator.simulation import Simulation, running
 from tests.operator.stock_simulation import StockSimulation
 
@@ -30,7 +30,7 @@ def suspend(world: World, **spec: Any) -> None:
 def hand_over(before: World, after: World, *, restarts: bool) -> None:
     """Has the same operator go on with a job, or one that has just started."""
     after.job, after.now = before.job, before.now
-    after.memory = recall(before.job, before.now) if restarts else before.memory
+    after.memory = recall(before.job, before.now, TIME) if restarts else before.memory
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["the same operator", "a new operator"])

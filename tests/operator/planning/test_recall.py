@@ -6,7 +6,7 @@ import pytest
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 from elastic_pytorch_operator.planning.recall import recall
 
-from tests.operator.builders import NOW, a_job
+from tests.operator.builders import NOW, TIME, a_job
 
 BACKING_OFF = {"type": "Running", "status": "False", "reason": "BackingOff"}
 TRAINS = {"type": "Running", "status": "True", "reason": "RoundRunning"}
@@ -48,18 +48,30 @@ CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
     ],
 )
 def test_budget(status: dict[str, Any], known: dict[str, Any]) -> None:
-    budget = recall(a_job(status=status), NOW).budget
+    budget = recall(a_job(status=status), NOW, TIME).budget
     fields = ("failures", "total", "in_a_row", "counted_round", "step", "checkpoint_step", "backoff_until", "group_restarts")
     assert {name: getattr(budget, name) for name in fields} == dict.fromkeys(fields, 0) | known
 
 
 def test_cause_of_a_pause() -> None:
-    last = recall(a_job(status={"conditions": [BACKING_OFF], "rootCause": CAUSE}), NOW).budget.last
+    last = recall(a_job(status={"conditions": [BACKING_OFF], "rootCause": CAUSE}), NOW, TIME).budget.last
     assert last is not None
     assert str(last) == "w1 failed, exit code 1: ValueError: boom"
-    assert recall(a_job(status={"conditions": [TRAINS], "rootCause": CAUSE}), NOW).budget.last is None
+    assert recall(a_job(status={"conditions": [TRAINS], "rootCause": CAUSE}), NOW, TIME).budget.last is None
 
 
 def test_rounds_of_stock_torchrun_are_not_counted() -> None:
     job = a_job(rendezvous={"backend": "c10d"}, status={"round": 7, "conditions": [BACKING_OFF]})
-    assert recall(job, NOW).budget.counted_round == 0
+    assert recall(job, NOW, TIME).budget.counted_round == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "step"),
+    [
+        pytest.param({"worldSize": 2, "progress": {"step": 40}}, 40, id="a group trained"),
+        pytest.param({"worldSize": 0, "progress": {"step": 40}}, None, id="none did"),
+        pytest.param({"worldSize": 2}, None, id="it reports no steps"),
+    ],
+)
+def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
+    assert recall(a_job(status=status), NOW, TIME).unled_step == step

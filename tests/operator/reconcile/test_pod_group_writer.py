@@ -111,7 +111,7 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
     theirs = {"apiVersion": API_VERSION, "kind": "PodGroup", "metadata": {"name": "lm", "namespace": "default"}, "spec": {}}
     await running.cluster.put_pod_group(theirs)
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: "PodGroup lm exists and does not belong to this job" in running.condition(names.RUNNING))
+    await running.until(lambda: "PodGroup lm exists and is not owned by this job" in running.condition(names.RUNNING))
     assert not running.cluster.pods()
     running.cluster.apply_job(a_gang(suspend=True))
     await running.until(lambda: "JobSuspended" in running.condition(names.RUNNING))

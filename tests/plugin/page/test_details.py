@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_client.names import ANNOTATION_LAST_DRILL
 from elastic_pytorch_client.page.details import details_of, log_of, plain
 from elastic_pytorch_client.page.history import History
 from elastic_pytorch_client.reading.diagnosis import Evidence
 from elastic_pytorch_client.reading.job_view import JobView, RootCause, Straggler, Worker
-from elastic_pytorch_client.reading.last_drill import view_drill
+from elastic_pytorch_client.reading.last_drill import ANNOTATION, view_drill
 from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.worker_logs import Line
 
@@ -61,7 +60,7 @@ def test_the_last_drill() -> None:
         "faults": [{"fault": "pod", "interruptions": [{"cause": "\x1b[1mWorkerLost", "seconds": 1.2, "workersBefore": 3}]}],
         "advice": ["do"],
     }
-    drill = view_drill({"annotations": {ANNOTATION_LAST_DRILL: json.dumps(kept)}})
+    drill = view_drill({"annotations": {ANNOTATION: json.dumps(kept)}})
     shown = details("whole", replace(job_of("whole"), last_drill=drill))["drill"]
     assert isinstance(shown, dict)
     assert (shown["recovered"], shown["advice"]) == (True, ["do"])

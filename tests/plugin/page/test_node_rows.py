@@ -69,11 +69,11 @@ def maintained(wait: timedelta) -> NodeView:
         ),
         (
             departed("WorkerLost"),
-            *("interrupted", "busy", "w-9 is gone from here: trained again 2.0 s after WorkerLost, 5 steps done again"),
+            *("interrupted", "busy", "w-9 is gone from here: training resumed 2.0 s after WorkerLost; 5 steps repeated"),
         ),
         (
             departed("WorkerLeaving", round_=6),
-            *("interrupted", "busy", "w-9 is gone from here: trained again 2.0 s after WorkerLeaving, 5 steps done again"),
+            *("interrupted", "busy", "w-9 is gone from here: training resumed 2.0 s after WorkerLeaving; 5 steps repeated"),
         ),
         (departed("WorkerLost", round_=3), "interrupted", "busy", "w-9 is gone from here"),
         (failed(timedelta(hours=2)), "failure", "busy", "w-9 failed here with exit code 1"),

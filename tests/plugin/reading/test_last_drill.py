@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from elastic_pytorch_client.names import ANNOTATION_LAST_DRILL
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_client.reading.last_drill import MAX_BYTES, MAX_ENTRIES, LastDrill, view_drill, write_drill
+from elastic_pytorch_client.reading.last_drill import ANNOTATION, MAX_BYTES, MAX_ENTRIES, LastDrill, view_drill, write_drill
 
 from tests.plugin.recorded_cluster import recorded
 
@@ -36,7 +35,7 @@ FOUND = {
 
 
 def read(text: object) -> LastDrill | None:
-    return view_drill({"annotations": {ANNOTATION_LAST_DRILL: text}})
+    return view_drill({"annotations": {ANNOTATION: text}})
 
 
 def test_what_is_written_is_read() -> None:
@@ -116,7 +115,7 @@ def test_other_types_than_expected_are_left_out() -> None:
 def test_a_job_has_its_drill() -> None:
     job = recorded("whole")["job"]
     assert view_job(job).last_drill is None
-    job["metadata"]["annotations"] = {ANNOTATION_LAST_DRILL: write_drill(FOUND, TIME)}
+    job["metadata"]["annotations"] = {ANNOTATION: write_drill(FOUND, TIME)}
     found = view_job(job).last_drill
     assert found is not None
     assert len(found.faults) == 3

@@ -101,3 +101,48 @@ def test_goes_on_when_it_has_rested(tmp_path: Path) -> None:
     for step in range(1, 6):
         quick.ask("a", step)
         assert quick.answer() == ("a", StateVersion(1, step))
+
+
+class UnevenWriter(CheckpointWriter):
+    """By its clock, which does not go on otherwise, each write takes the next of some times; one without a time fails after a minute."""
+
+    def __init__(self, seconds: list[float | None]) -> None:
+        self.now, self._takes = 0.0, iter(seconds)
+        super().__init__(clock=lambda: self.now)
+
+    def _write(self, flush: Flush) -> StateVersion:
+        seconds = next(self._takes)
+        self.now += 60.0 if seconds is None else seconds
+        if seconds is None:
+            raise OSError("the storage does not answer")
+        return super()._write(flush)
+
+
+@pytest.mark.parametrize(
+    ("writes", "rest"),
+    [
+        pytest.param([2.0], 18.0, id="nine times as long as the write"),
+        pytest.param([2.0, 40.0], 18.0, id="the node stood still in a write"),
+        pytest.param([2.0, 40.0, 40.0], 18.0, id="twice"),
+        pytest.param([2.0, 40.0, 40.0, 40.0], 360.0, id="the storage has become slow"),
+        pytest.param([2.0, None], 18.0, id="the storage was away"),
+        pytest.param([None], 60.0, id="it was away from the beginning"),
+    ],
+)
+def test_rests_as_long_as_its_writes_usually_take(tmp_path: Path, writes: list[float | None], rest: float) -> None:
+    writer = UnevenWriter([*writes, 0.0, 0.0])
+    made = Snapshots(tmp_path, writer)
+    for step in range(len(writes)):
+        made.ask("a", step, now=True)
+        made.answer()
+    written = made.on_disk("a")
+    writer.now += rest - 0.1
+    made.ask("a", 9)
+    made.ask("b", 1, now=True)
+    assert made.answer()[0] == "b", "it rests"
+    assert made.on_disk("a") == written
+    writer.now += 0.2
+    made.ask("a", 10)
+    assert made.answer() == ("a", StateVersion(1, 10))
+    for snapshot in made.snapshots.values():
+        snapshot.close()

@@ -1,13 +1,15 @@
 """Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
 
 A large state takes long to write, and training may read its data through the same disk and network. So after each write the thread rests
-for nine times as long as the write took, unless the request is urgent: before a worker leaves, and at the end of training.
+for nine times as long as a write takes, unless the request is urgent: before a worker leaves, and at the end of training. The shortest of
+the last three writes counts: a node or a server that stood still for a minute must not keep the next checkpoint away for ten.
 """
 
 import contextlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -21,6 +23,8 @@ from elastic_pytorch.storage.retention import Keep
 
 CHUNK_BYTES = 4 << 20
 IDLE_SHARE = 9  # seconds of rest for each second of writing
+MEASURED = 3  # writes of which the shortest counts
+MAX_FAILED_REST_SECONDS = 60.0  # after a write that has failed: a request to storage that is away takes a minute to fail
 
 
 class Flush(NamedTuple):
@@ -53,6 +57,7 @@ class CheckpointWriter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._rested_at = clock()
+        self._seconds: deque[float] = deque(maxlen=MEASURED)  # that the last writes have taken
         self._drains = 0  # in progress now
         self._pending: dict[str, Flush] = {}
         self._busy = False
@@ -113,8 +118,15 @@ class CheckpointWriter:
             finally:
                 os.close(flush.fd)
             ended = self._clock()
-            self._rested_at = max(self._rested_at, ended + IDLE_SHARE * (ended - begun))
+            self._rested_at = max(self._rested_at, ended + self._rest(ended - begun, failed=version is None))
             flush.answer(version, trouble)
+
+    def _rest(self, seconds: float, *, failed: bool) -> float:
+        """Returns the seconds of rest after a write."""
+        if failed:
+            return min(IDLE_SHARE * min([seconds, *self._seconds]), MAX_FAILED_REST_SECONDS)
+        self._seconds.append(seconds)
+        return IDLE_SHARE * min(self._seconds)
 
     def _write(self, flush: Flush) -> StateVersion:
         while (slot := pin_newest(flush.fd)) is not None:

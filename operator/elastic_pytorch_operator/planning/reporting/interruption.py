@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.reporting.interruption_phases import Milestones, slowest_phase, split_interruption
@@ -33,6 +34,7 @@ class Interruption:
         stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
         phases: the seconds of each phase that is known, once it is over.
         time: when it was over, RFC 3339.
+        began: when its first round was declared, RFC 3339.
     """
 
     round: int
@@ -48,6 +50,14 @@ class Interruption:
     stopped_at: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
     time: str = ""
+    began: str = ""
+
+    def as_state(self) -> dict[str, Any]:
+        """What the next leader is to know of it while it lasts; nothing once it is over."""
+        if self.seconds is not None:
+            return {}
+        found: dict[str, Any] = {"round": self.round, "cause": self.reason, "began": self.began}
+        return found if self.step_before is None else found | {"step": self.step_before}
 
     def as_status(self) -> dict[str, Any]:
         """As an entry of `status.recentInterruptions`, once it is over."""
@@ -64,21 +74,48 @@ class Interruption:
         return found
 
 
+def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
+    """The interruption that another leader has seen begin and not end; None: there was none, or it cannot be read.
+
+    Args:
+        state: as it has left it.
+        now: monotonic seconds.
+        time: the same, RFC 3339.
+    """
+    round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
+    if type(round_) is not int or not isinstance(began, str) or not isinstance(cause, str) or not cause.isalpha():
+        return None
+    since = now - seconds_between(began, time)
+    return Interruption(round_, cause, since, step if type(step) is int else None, emptied=True, began=began)
+
+
 def begin_interruption(
-    before: Round | None, after: Round, observed: Observed, unfinished: Interruption | None
+    before: Round | None,
+    after: Round,
+    observed: Observed,
+    unfinished: Interruption | None,
+    *,
+    told_step: int | None = None,
+    unled_step: int | None = None,
 ) -> Interruption | None:
     """The interruption that a newly declared round starts; None for a first round.
 
     Args:
-        before: the round that it follows.
+        before: the round that it follows; None: this operator knows of none.
         after: the new round.
         observed: what was known when it was declared.
         unfinished: an interruption still going on, which this round continues.
+        told_step: the last step in the job's status, which holds if no agent of the group is known any more; None: there is none.
+        unled_step: the last step of a group that trained under another leader, and of which nothing was heard since; None: there was none.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
     if unfinished is not None and unfinished.seconds is None:
         return replace(unfinished, round=after.number, emptied=unfinished.emptied or not after.size)
+    if before is None and unled_step is not None:
+        return Interruption(
+            after.number, names.WORKER_LOST, after.declared_at, unled_step, declared_at=after.declared_at, began=observed.time
+        )
     if before is None or before.size == 0:
         return None
     agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
@@ -90,10 +127,11 @@ def begin_interruption(
         round=after.number,
         reason=after.reason,
         since=min([*(max(sign, before.declared_at) for sign in signs), after.declared_at]),
-        step_before=max(steps, default=None),
+        step_before=max(steps, default=None if agents else told_step),
         group=before,
         emptied=not after.size,
         declared_at=after.declared_at,
+        began=observed.time,
     )
 
 

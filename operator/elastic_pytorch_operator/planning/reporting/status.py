@@ -127,7 +127,8 @@ def describe_job(
     workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size, findings.torn)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
     slow_workers = findings.relief.memory.as_state()
-    state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time, slow_workers)
+    open_ = interruption.as_state() if interruption is not None and ending is None else {}
+    state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time, slow_workers, open_)
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live) - count_spares(job, findings.target, len(live)),

@@ -9,10 +9,12 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruption,
     advance_interruption,
     begin_interruption,
+    recall_interruption,
     set_up_seconds,
 )
 
 from tests.operator.builders import NOW, TIME, Progress, a_failure, a_round, an_agent, observed
+from tests.operator.simulation import Simulation, running
 
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)
 
@@ -192,3 +194,66 @@ def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | N
     assert set_up_seconds(a_round(0, 1, 2, number=3), seen) == seconds
     assert set_up_seconds(None, seen) is None
     assert set_up_seconds(a_round(2, number=3), seen) is None
+
+
+def test_next_leader_goes_on_with_an_interruption() -> None:
+    begun = begin_interruption(BEFORE, AFTER, observed(agents=[an_agent("w1", progress=Progress(step=96))]), None)
+    assert begun is not None
+    state = begun.as_state()
+    assert state == {"round": 2, "cause": AFTER.reason, "began": TIME, "step": 96}
+    recalled = recall_interruption(state, NOW + 7, "2026-01-01T00:00:09Z")
+    assert recalled is not None
+    assert (recalled.round, recalled.reason, recalled.step_before, recalled.seconds) == (2, AFTER.reason, 96, None)
+    assert replace(begun, seconds=1.0).as_state() == {}
+
+
+@pytest.mark.parametrize("name", ["round", "cause", "began"])
+@pytest.mark.parametrize("garbage", [None, True, 1.5, "<b>", [], {"a": 1}])
+def test_interruption_that_cannot_be_read_counts_as_none(name: str, garbage: Any) -> None:
+    state = {"round": 2, "cause": "WorkerLost", "began": TIME, "step": garbage, name: garbage}
+    found = recall_interruption(state, NOW, TIME)
+    assert found is None or (name, garbage, found.step_before) == ("began", "<b>", None)
+
+
+def lose_all(world: Simulation) -> None:
+    for name in list(world.pods):
+        world.pods.pop(name)
+        world.agents.pop(name, None)
+
+
+def begin_from(world: Simulation, step: int) -> None:
+    """Has the next group begin with a step."""
+    world.settle(30)
+    for name in world.members:
+        world.agents[name] = replace(world.agents[name], progress=Progress(step=step, first_step=step), progressed_at=world.now)
+    world.settle(5)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("noticed", [True, False], ids=["the leader before has seen the loss", "no leader has"])
+def test_steps_done_again_count_although_the_leader_goes_with_the_group(noticed: bool) -> None:
+    world = running()
+    world.make_progress(100)
+    world.settle(30)
+    assert world.job.status["progress"]["step"] == 100
+    lose_all(world)
+    if noticed:
+        world.reconcile()
+        assert world.job.status["operatorState"]["interruption"]["step"] == 100
+    world.take_over({})
+    begin_from(world, 41)
+    last = world.job.status["recentInterruptions"][-1]
+    assert last["stepsLost"] == 60
+    [lost] = [each for each in world.job.status["goodput"]["interruptions"] if each["stepsLost"]]
+    assert lost["stepsLost"] == 60
+    assert "interruption" not in world.job.status.get("operatorState", {})
+
+
+@pytest.mark.simulation
+def test_group_that_trains_through_a_change_of_the_leader_has_no_interruption() -> None:
+    world = running()
+    world.make_progress(100)
+    world.settle(30)
+    world.take_over({})
+    world.settle(30)
+    assert "recentInterruptions" not in world.job.status

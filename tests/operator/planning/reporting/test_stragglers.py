@@ -22,7 +22,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
     record_stragglers,
 )
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_job, a_pod, a_round, an_agent, observed
 
 Work = Mapping[int, Sequence[float | None]]  # seconds by worker and local rank
 
@@ -138,7 +138,7 @@ def test_a_new_leader_knows_them_from_the_status_and_says_nothing_twice() -> Non
     known = after([SLOW] * 4)
     told = read_stragglers({"stragglers": known.as_status()})
     assert told.as_status() == known.as_status()
-    assert recall(a_job(status={"stragglers": known.as_status()}), NOW).stragglers == told
+    assert recall(a_job(status={"stragglers": known.as_status()}), NOW, TIME).stragglers == told
     assert advance_stragglers(told, None, observed()) is told, "the round is not known yet"
     again = after([SLOW] * 9, told)
     assert ranks(again) == [1]
