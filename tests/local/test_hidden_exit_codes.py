@@ -1,5 +1,6 @@
 """A shell that hides how the user's own torchrun has ended: the job is not complete unless the agents have said so."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -58,7 +59,13 @@ async def test_torchrun_that_is_killed_alone_has_not_succeeded(tmp_path: Path) -
 
 
 def torchrun_of(job: LocalJob) -> int:
+    """The process of torchrun, and none that it has just forked, which has its command line until it executes something else."""
     [pod] = job.pods()
-    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in processes_of(pod["metadata"]["name"])}
-    [found] = [pid for pid, line in words.items() if len(line) > 1 and line[1].endswith(b"/torchrun")]
+    parents: dict[int, int] = {}
+    for pid in processes_of(pod["metadata"]["name"]):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if len(words) > 1 and words[1].endswith(b"/torchrun"):
+                parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    [found] = [pid for pid, parent in parents.items() if parent not in parents]
     return found
