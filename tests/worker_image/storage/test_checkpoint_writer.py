@@ -146,3 +146,33 @@ def test_rests_as_long_as_its_writes_usually_take(tmp_path: Path, writes: list[f
     assert made.answer() == ("a", StateVersion(1, 10))
     for snapshot in made.snapshots.values():
         snapshot.close()
+
+
+def test_small_state_does_not_shorten_the_rest_of_a_large_one(tmp_path: Path) -> None:
+    writer = UnevenWriter([0.1, 0.1, 10.0, 0.0, 0.0])
+    made = Snapshots(tmp_path, writer)
+    for name, step in (("a", 1), ("a", 2), ("b", 1)):
+        made.ask(name, step, now=True)
+        made.answer()
+    writer.now += 89.0
+    made.ask("b", 2)
+    made.ask("a", 3, now=True)
+    assert made.answer()[0] == "a"
+    assert made.on_disk("b") == [1], "it rests"
+    for snapshot in made.snapshots.values():
+        snapshot.close()
+
+
+def test_request_that_writes_nothing_is_no_measure(tmp_path: Path) -> None:
+    writer = UnevenWriter([10.0, 0.0, 10.0, 0.0])
+    made = Snapshots(tmp_path, writer)
+    for step in (1, 1, 2):
+        made.ask("a", step, now=True)
+        assert made.answer() == ("a", StateVersion(1, step))
+    writer.now += 89.0
+    made.ask("a", 3)
+    made.ask("b", 1, now=True)
+    assert made.answer()[0] == "b"
+    assert made.on_disk("a") == [2, 1], "it rests"
+    for snapshot in made.snapshots.values():
+        snapshot.close()

@@ -2,7 +2,7 @@
 
 A checkpoint, of one file or of many, is finished when one scan finds changes in the folder and the next finds none. A scan costs a `stat`
 for each file, which on network storage is a request to a server. So it runs only while workers run, for a bounded number of files, and
-never for more than a tenth of the time.
+about a tenth of the time at most.
 """
 
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.progress.receiver import ProgressReceiver
+from elastic_pytorch.rest import Rest
 
 SCAN_SECONDS = 0.2
-IDLE_SHARE = 9  # seconds of rest for each second of scanning
 MAX_ENTRIES = 10_000
 MAX_LEVELS = 2  # of folders below the one that is watched
 BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
@@ -123,6 +123,7 @@ class CheckpointWatch:
         self._running = running
         self._tell = tell
         self._checkpoints = CheckpointCount()
+        self._rest = Rest()
         self._round = 0
         self._readable = True
 
@@ -135,10 +136,12 @@ class CheckpointWatch:
         while True:
             began = time.monotonic()
             number = self._running()
+            rest = 0.0
             if number:
                 self._scan(number)
+                rest = self._rest.after(time.monotonic() - began)
             self._round = number
-            time.sleep(max(SCAN_SECONDS, IDLE_SHARE * (time.monotonic() - began)))
+            time.sleep(max(SCAN_SECONDS, rest))
 
     def _scan(self, number: int) -> None:
         try:

@@ -59,7 +59,7 @@ class State(Registered):
         keep_every_steps: the first checkpoint at or after each multiple of this number is never deleted. None: only the newest are kept.
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
             a boundary always commits, and so does the last step.
-        flush_seconds: the least time between two checkpoints on disk, which take a tenth of the time at most; None: 5, or 600 if sharded.
+        flush_seconds: the least time between two checkpoints on disk, which take about a tenth of the time; None: 5, or 600 if sharded.
         total_steps: the step at which training is done, for the progress reports.
         overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
             but its optimizer may then write to a weight between a commit and the next step of the optimizer. Not for sharded models.

@@ -1,20 +1,20 @@
 """Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
 
-A large state takes long to write, and training may read its data through the same disk and network. So after each write the thread rests
-for nine times as long as a write takes, unless the request is urgent: before a worker leaves, and at the end of training. The shortest of
-the last three writes counts: a node or a server that stood still for a minute must not keep the next checkpoint away for ten.
+A large state takes long to write. So after each write the thread rests for nine times as long as a write of that snapshot takes
+(elastic_pytorch.rest), unless the request is urgent: before a worker leaves, and at the end of training.
 """
 
 import contextlib
 import os
 import threading
 import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
+from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
@@ -22,9 +22,6 @@ from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep
 
 CHUNK_BYTES = 4 << 20
-IDLE_SHARE = 9  # seconds of rest for each second of writing
-MEASURED = 3  # writes of which the shortest counts
-MAX_FAILED_REST_SECONDS = 60.0  # after a write that has failed: a request to storage that is away takes a minute to fail
 
 
 class Flush(NamedTuple):
@@ -57,7 +54,7 @@ class CheckpointWriter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._rested_at = clock()
-        self._seconds: deque[float] = deque(maxlen=MEASURED)  # that the last writes have taken
+        self._rests: defaultdict[str, Rest] = defaultdict(Rest)  # by snapshot
         self._drains = 0  # in progress now
         self._pending: dict[str, Flush] = {}
         self._busy = False
@@ -105,7 +102,7 @@ class CheckpointWriter:
                 self._changed.notify_all()
                 flush = self._take()
                 self._busy = True
-            version, trouble = None, ""
+            version, trouble, before = None, "", self._written.get(flush.name)
             begun = self._clock()
             try:
                 version = self._write(flush)
@@ -117,16 +114,11 @@ class CheckpointWriter:
                 self._last_trouble = trouble
             finally:
                 os.close(flush.fd)
-            ended = self._clock()
-            self._rested_at = max(self._rested_at, ended + self._rest(ended - begun, failed=version is None))
+            if version is None or self._written[flush.name] != before:  # else it was there already
+                ended, rest = self._clock(), self._rests[flush.name]
+                seconds = rest.after_failure(ended - begun) if version is None else rest.after(ended - begun)
+                self._rested_at = max(self._rested_at, ended + seconds)
             flush.answer(version, trouble)
-
-    def _rest(self, seconds: float, *, failed: bool) -> float:
-        """Returns the seconds of rest after a write."""
-        if failed:
-            return min(IDLE_SHARE * min([seconds, *self._seconds]), MAX_FAILED_REST_SECONDS)
-        self._seconds.append(seconds)
-        return IDLE_SHARE * min(self._seconds)
 
     def _write(self, flush: Flush) -> StateVersion:
         while (slot := pin_newest(flush.fd)) is not None:

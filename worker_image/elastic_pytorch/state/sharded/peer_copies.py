@@ -11,9 +11,9 @@ from elastic_pytorch.group.exchange import ByteStream, swap
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Arriving, Snapshot
+from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
 
-DUTY = 0.1  # the share of the time for which copies may be on their way
 TAG = 4711  # of what this sends, beside anything else in the group
 
 
@@ -44,6 +44,7 @@ class PeerCopies:
         self._thread: threading.Thread | None = None
         self._problem: Exception | None = None
         self._whole = True
+        self._rest = Rest()
         self._rested_at = clock()
 
     @property
@@ -106,7 +107,8 @@ class PeerCopies:
             self._problem = error
             logger.debug("copies for peers: %s", error)
             return
-        self._rested_at = self._clock() + (self._clock() - since) * (1 / DUTY - 1)
+        now = self._clock()
+        self._rested_at = now + self._rest.after(now - since)
         self._whole = True
 
 
