@@ -83,13 +83,13 @@ def plan_faults(
         pods: with its label; those that are not its own are never touched.
         chosen: of the faults.
     """
-    job = view_job(manifest)
+    job, spec = view_job(manifest), whole_spec(manifest)
     targets = _targets(job, pods)
     plans = {
-        Fault.PROCESS: lambda: _plan_process(job, manifest, targets),
+        Fault.PROCESS: lambda: _plan_process(job, spec, targets),
         Fault.POD: lambda: _plan_pod(job, targets),
-        Fault.NODE: lambda: _plan_node(job, manifest, targets, pods),
-        Fault.SCALE: lambda: _plan_scale(job, manifest),
+        Fault.NODE: lambda: _plan_node(job, spec, targets, pods),
+        Fault.SCALE: lambda: _plan_scale(job, spec),
     }
     return [plans[fault]() for fault in Fault if fault in chosen]
 
@@ -111,7 +111,7 @@ def _is_own(pod: Mapping[str, Any], job: JobView) -> bool:
     return bool(job.uid) and job.uid in owners and is_worker and not metadata.get("deletionTimestamp")
 
 
-def _plan_process(job: JobView, manifest: Mapping[str, Any], targets: Sequence[Target]) -> PlannedFault:
+def _plan_process(job: JobView, spec: Mapping[str, Any], targets: Sequence[Target]) -> PlannedFault:
     if not targets:
         return PlannedFault(Fault.PROCESS, "kill a training process").skip("no pod of the group was found")
     target = targets[-1]
@@ -121,7 +121,7 @@ def _plan_process(job: JobView, manifest: Mapping[str, Any], targets: Sequence[T
         f"all workers form their group again; {_steps_again(job)}",
         targets=(target,),
     )
-    index, action = _action_on_kill(manifest)
+    index, action = _action_on_kill(spec)
     if action == "FailJob":
         return planned.skip(f"failurePolicy.rules[{index}] fails the job at exit code {KILLED}")
     if action == "RestartGroup":
@@ -155,7 +155,7 @@ def _plan_pod(job: JobView, targets: Sequence[Target]) -> PlannedFault:
 
 
 def _plan_node(
-    job: JobView, manifest: Mapping[str, Any], targets: Sequence[Target], pods: Sequence[Mapping[str, Any]]
+    job: JobView, spec: Mapping[str, Any], targets: Sequence[Target], pods: Sequence[Mapping[str, Any]]
 ) -> PlannedFault:
     planned = PlannedFault(Fault.NODE, "drain a worker's node")
     if reason := _no_room(job, 1):
@@ -173,18 +173,18 @@ def _plan_node(
     planned = replace(planned, does=f"cordon node {node}, evict {', '.join(target.pod for target in there)}, uncordon it")
     if reason := _no_room(job, len(there)):
         return planned.skip(f"{len(there)} workers run on {node}, the node with the fewest: {reason}")
-    for number, rule in enumerate((whole_spec(manifest).get("failurePolicy") or {}).get("rules") or ()):
+    for number, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or ()):
         if rule.get("action") == "FailJob" and rule.get("onPodConditions"):
             return planned.skip(f"failurePolicy.rules[{number}] may fail the job when a pod is evicted")
     cost = f"no pod of any job can start on {node} meanwhile; {_steps_again(job, orderly=True)}"
     return replace(planned, cost=cost, targets=tuple(there), node=node)
 
 
-def _plan_scale(job: JobView, manifest: Mapping[str, Any]) -> PlannedFault:
+def _plan_scale(job: JobView, spec: Mapping[str, Any]) -> PlannedFault:
     planned = PlannedFault(Fault.SCALE, "scale by one worker and back")
     if not job.elastic:
         return planned.skip("the job has a fixed size (no minReplicas)")
-    if (whole_spec(manifest).get("resizePolicy") or {}).get("autoscale") is not None:
+    if (spec.get("resizePolicy") or {}).get("autoscale") is not None:
         return planned.skip("resizePolicy.autoscale decides on the size")
     more = next((size for size in job.sizes if size > job.wanted), None)
     fewer = next((size for size in reversed(job.sizes) if size < job.wanted), None)
@@ -224,9 +224,9 @@ def _steps_again(job: JobView, *, orderly: bool = False) -> str:
     return f"the steps since its last checkpoint are repeated ({since} now)"
 
 
-def _action_on_kill(manifest: Mapping[str, Any]) -> tuple[int, str]:
+def _action_on_kill(spec: Mapping[str, Any]) -> tuple[int, str]:
     """The first rule of failurePolicy that matches a killed process, and its action; empty: none does."""
-    for number, rule in enumerate((whole_spec(manifest).get("failurePolicy") or {}).get("rules") or ()):
+    for number, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or ()):
         codes = rule.get("onExitCodes")
         if codes and _names_kill(codes) is (codes.get("operator", "In") == "In"):
             return number, str(rule.get("action", ""))

@@ -9,9 +9,12 @@ from elastic_pytorch_client.reading.strategic_merge import merge
 
 def whole_spec(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A job's spec merged over its template's; its own alone if it has no template, or if the operator has not read that yet."""
-    own = manifest.get("spec") or {}
-    kept = (manifest.get("status") or {}).get("template") or {}
-    named = own.get("templateRef") or {}
-    if not named or (kept.get("kind"), kept.get("name")) != (named.get("kind"), named.get("name")):
-        return dict(own)
-    return merge(kept.get("spec") or {}, own)
+    own, kept = manifest.get("spec") or {}, kept_template(manifest)
+    return dict(own) if kept is None else merge(kept.get("spec") or {}, own)
+
+
+def kept_template(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The template that a job's status keeps; None: the job names none, or another one that the operator has not read yet."""
+    named: Mapping[str, Any] = (manifest.get("spec") or {}).get("templateRef") or {}
+    kept: Mapping[str, Any] = (manifest.get("status") or {}).get("template") or {}
+    return kept if named and all(kept.get(field) == named.get(field) for field in ("kind", "name")) else None

@@ -10,7 +10,7 @@ from rich.live import Live
 from elastic_pytorch_client.errors import NotFound, Refused
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.reading.whole_spec import whole_spec
+from elastic_pytorch_client.reading.whole_spec import kept_template, whole_spec
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
@@ -66,8 +66,8 @@ def effective(manifest: Mapping[str, Any]) -> dict[str, Any]:
         NotFound: the operator has not read the template yet.
     """
     named, about = (manifest.get("spec") or {}).get("templateRef"), manifest["metadata"]
-    kept = (manifest.get("status") or {}).get("template") or {}
-    if named and any(kept.get(field) != named.get(field) for field in ("kind", "name")):
+    kept = kept_template(manifest) or {}
+    if named and not kept:
         why = f"`kubectl epj why {about['name']}` says why"
         raise NotFound(f"the operator has not read {named.get('kind')} {named.get('name')} yet: {why}")
     template = {"template": {name: kept[name] for name in ("kind", "name", "generation") if name in kept}} if named else {}
