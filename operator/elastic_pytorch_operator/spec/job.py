@@ -15,7 +15,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import TemplateRef, naming, read_template_ref, whole_spec
-from elastic_pytorch_operator.spec.pod_template import find_problem
+from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight, read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
@@ -275,7 +275,7 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef 
         clean_pod_policy=str(spec.get("cleanPodPolicy") or defaults.clean_pod_policy),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
         torchrun=_torchrun(spec.get("torchrun") or {}),
-        template=defaults.tolerating(template),
+        template=with_tolerations(template, defaults.tolerations),
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=queue,

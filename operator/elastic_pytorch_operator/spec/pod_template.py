@@ -1,4 +1,4 @@
-"""Checks the form of those parts of a pod template that the operator touches; the API server checks the rest."""
+"""Checks the form of those parts of a pod template that the operator touches, and adds tolerations; the API server checks the rest."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -77,6 +77,15 @@ def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
         or _find_wrong_grace(spec)
         or _find_wrong_container(spec.get("containers") or ())
     )
+
+
+def with_tolerations(template: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A template with the tolerations that it does not have itself; the same object if it has all of them."""
+    own = template["spec"].get("tolerations") or []
+    missing = [toleration for toleration in tolerations if toleration not in own]
+    if not missing:
+        return template
+    return {**template, "spec": {**template["spec"], "tolerations": [*own, *missing]}}
 
 
 def _find_wrong(value: Any, form: Form, path: str) -> tuple[str, str] | None:

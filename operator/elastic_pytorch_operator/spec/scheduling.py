@@ -1,16 +1,19 @@
 """`spec.scheduling`: gangs, where pods are placed, the order of ranks, how long places are held, and whether autoscalers may take one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
-from elastic_pytorch_operator.spec.extra_workers import ExtraWorkers, read_extra_workers
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
+from elastic_pytorch_operator.spec.pod_template import with_tolerations
 
 PATH = "spec.scheduling"
 GANG = f"{PATH}.gang"
+EXTRA_WORKERS = f"{PATH}.extraWorkers"
+EXTRA_FIELDS = ("nodeSelector", "tolerations", "priorityClassName")
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
 REQUIRED, PREFERRED = "DoNotSchedule", "ScheduleAnyway"  # unitTopology.whenUnsatisfiable
 
@@ -26,6 +29,30 @@ class UnitTopology:
 
     key: str
     required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraWorkers:
+    """What the pods of workers with an index from `minReplicas` on have that the template does not say.
+
+    Attributes:
+        node_selector: labels of their nodes. A label that the template has, too, has this value.
+        tolerations: in addition to the template's.
+        priority_class: of the pods; empty: the template's.
+    """
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Manifest, ...] = ()
+    priority_class: str = ""
+
+    def applied_to(self, template: Manifest) -> Manifest:
+        """The template of these pods."""
+        spec: dict[str, Any] = {**template["spec"]}
+        if self.node_selector:
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **self.node_selector}
+        if self.priority_class:
+            spec["priorityClassName"] = self.priority_class
+        return with_tolerations({**template, "spec": spec}, self.tolerations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +102,7 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     if rank_topology_key is not None and not (isinstance(rank_topology_key, str) and rank_topology_key):
         raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
     unit_topology = _read_unit_topology(spec, fields)
-    extra_workers = read_extra_workers(spec, fields, kueue_queue)
+    extra_workers = _read_extra_workers(spec, fields, kueue_queue)
     return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
 
 
@@ -91,6 +118,31 @@ def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> U
     if policy not in (REQUIRED, PREFERRED):
         raise InvalidJob(f"{path}.whenUnsatisfiable", f"must be {REQUIRED} or {PREFERRED}, not {policy!r}")
     return UnitTopology(key, policy == REQUIRED)
+
+
+def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any], kueue_queue: str) -> ExtraWorkers | None:
+    if scheduling.get("extraWorkers") is None:
+        return None
+    fields = read_object(scheduling, "extraWorkers", PATH)
+    if spec.get("minReplicas") is None:
+        raise InvalidJob(
+            EXTRA_WORKERS, "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
+        )
+    if kueue_queue:
+        problem = f"may not be set together with the label {kueue.LABEL_QUEUE}: the flavors of the queue choose the nodes"
+        raise InvalidJob(EXTRA_WORKERS, f"{problem}; remove extraWorkers, or the label")
+    if unknown := fields.keys() - {*EXTRA_FIELDS}:
+        raise InvalidJob(f"{EXTRA_WORKERS}.{min(unknown)}", f"is not known here: set {', '.join(EXTRA_FIELDS)}")
+    selector, tolerations = read_object(fields, "nodeSelector", EXTRA_WORKERS), fields.get("tolerations") or []
+    for key, value in selector.items():
+        if not isinstance(value, str):
+            raise InvalidJob(f"{EXTRA_WORKERS}.nodeSelector", f"must have strings as values: quote {value!r}, that of {key!r}")
+    if not isinstance(tolerations, list) or not all(isinstance(toleration, Mapping) for toleration in tolerations):
+        raise InvalidJob(f"{EXTRA_WORKERS}.tolerations", "must be a list of objects")
+    priority_class = fields.get("priorityClassName") or ""
+    if not isinstance(priority_class, str):
+        raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"must be the name of a PriorityClass, not {priority_class!r}")
+    return ExtraWorkers(dict(selector), tuple(tolerations), priority_class)
 
 
 def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> tuple[GangScheduler, str]:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.spec.extra_workers import ExtraWorkers
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults
+from elastic_pytorch_operator.spec.scheduling import ExtraWorkers
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 

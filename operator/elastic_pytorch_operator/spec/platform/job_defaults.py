@@ -27,14 +27,6 @@ class JobDefaults:
     clean_pod_policy: str = CLEAN_POD_POLICIES[0]
     tolerations: tuple[Manifest, ...] = ()
 
-    def tolerating(self, template: Manifest) -> Manifest:
-        """A pod template with the tolerations that it does not have itself; the same object if it has all of them."""
-        own = template["spec"].get("tolerations") or []
-        missing = [toleration for toleration in self.tolerations if toleration not in own]
-        if not missing:
-            return template
-        return {**template, "spec": {**template["spec"], "tolerations": [*own, *missing]}}
-
 
 API_DEFAULTS = JobDefaults()
 
