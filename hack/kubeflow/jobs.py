@@ -65,12 +65,12 @@ JOBS = {
     job.name: job
     for job in (
         Job("plain", "ElasticPyTorchJob, plain script"),
-        Job("library", "ElasticPyTorchJob, training library", how="library"),
         Job("pytorchjob", "PyTorchJob, tuned, plain script", kubeflow=True),
-        Job("pytorchjob-as-is", "the same with the image's torchrun as it is", kubeflow=True, later=False),
+        Job("library", "ElasticPyTorchJob, training library", how="library"),
+        Job("pytorchjob-as-is", "PyTorchJob, tuned, plain script, the image's own torchrun", kubeflow=True, later=False),
     )
 }
-USUAL = ["plain", "library", "pytorchjob"]
+USUAL = ["plain", "pytorchjob", "library"]
 
 
 def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:

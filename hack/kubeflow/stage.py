@@ -170,7 +170,6 @@ def _quiet(steps: list[Step], size: int) -> bool:
 def _describe(pod: Mapping[str, Any]) -> str:
     status = pod.get("status", {})
     [state] = status.get("containerStatuses") or [{}]
-    how = next(iter(state.get("state", {}).items()), ("", {}))
-    reason = how[1].get("reason", "")
-    again = f", {state['restartCount']} restarts" if state.get("restartCount") else ""
-    return f"{pod['metadata']['name']}: {status.get('phase', 'unknown')}{f', {reason}' if reason else ''}{again}"
+    reasons = [how["reason"] for how in state.get("state", {}).values() if "reason" in how]
+    restarts = [f"{state['restartCount']} restarts"] if state.get("restartCount") else []
+    return f"{pod['metadata']['name']}: {', '.join([status.get('phase', 'unknown'), *reasons, *restarts])}"

@@ -23,6 +23,7 @@ STEP_SECONDS = 0.005
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(stage, "QUIET_STEPS", 5)
+    monkeypatch.setattr(stage, "RECOVERY_SECONDS", 30.0)
     monkeypatch.setattr(trials, "PHASE_SECONDS", 0.01)
 
 
@@ -47,7 +48,7 @@ class Cluster:
             self._fill(restarts=0)
         elif method == "PATCH":
             self._wanted = body["spec"]["replicas"]
-            self.pods = dict(list(self.pods.items())[: self._wanted])
+            self.pods = {name: pod for name, pod in self.pods.items() if int(name.rpartition("-")[2]) < self._wanted}
             self._fill(restarts=0)
         elif method == "DELETE" and kind == "pods":
             if last not in self.pods:
