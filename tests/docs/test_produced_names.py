@@ -1,4 +1,4 @@
-"""Pages print only what the product produces: condition types, reasons, events, states and fields of the status, in texts and in outputs."""
+"""Pages print only what the product produces: conditions, reasons, events, states and status fields, in texts and in outputs."""
 
 import re
 from collections.abc import Iterator
@@ -73,7 +73,9 @@ def said(text: str) -> Iterator[str]:
 @cache
 def words_of_the_product() -> set[str]:
     """All words of two capitals in the sources, manifests and examples."""
-    files = [file for folder in PRODUCT for file in (ROOT / folder).rglob("*") if file.suffix in {".py", ".yaml", ".tpl", ".json"}]
+    files = [
+        file for folder in PRODUCT for file in (ROOT / folder).rglob("*") if file.suffix in {".py", ".yaml", ".tpl", ".json"}
+    ]
     return set().union(*(TWO_WORDS.findall(file.read_text()) for file in files)).union(*OTHER_THINGS.values(), KNOWN)
 
 
