@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix
 .NOTPARALLEL:
-.PHONY: help try demo bench trace soak scale gpu-pack growth-picture docs site unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack growth-picture docs site unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ demo: install ## Train a small model on a kind cluster, and disturb it: kill a w
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)
+
+bench-kubeflow: venv install ## Lose pods side by side: in jobs of this operator, and in a tuned PyTorchJob of Kubeflow's (ARGS: --trials N, --only a,b)
+	@PYTHONPATH=hack $(PYTHON) -m kubeflow $(ARGS)
 
 trace: venv install ## Replay losses and reclaimed nodes to jobs of several sorts, and say what share of the time each trains (ARGS: --only a,b --seed 7, --docs)
 	@PYTHONPATH=hack $(PYTHON) -m replay $(ARGS)

@@ -15,8 +15,8 @@ step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/b
 for program in matrix prose reference release website; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
-step types-measure "Types of hack/measure, demo, bench, replay, scale and soak (mypy)" env MYPYPATH=hack \
-    .venv/bin/mypy --exclude '(replay|soak)/scripts' hack/measure hack/demo hack/bench hack/replay hack/scale hack/soak
+step types-measure "Types of hack/measure, demo, bench, replay, kubeflow, scale and soak (mypy)" env MYPYPATH=hack \
+    .venv/bin/mypy --exclude '(replay|soak|kubeflow)/scripts' hack/measure hack/demo hack/bench hack/replay hack/kubeflow hack/scale hack/soak
 for program in commit_cost.py images/load_image.py krew/release.py; do
     step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
 done

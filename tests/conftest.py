@@ -1,5 +1,6 @@
 """What all tests rely on."""
 
+import atexit
 import gc
 import os
 import re
@@ -20,7 +21,6 @@ settings.load_profile("all")  # --hypothesis-profile replaces it before any test
 
 MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
 MARK = re.compile(r"pytest\.mark\.(\w+)")
-TEMPORARY_FILES = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,13 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-        config.stash[TEMPORARY_FILES] = tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Deletes what tests have left in the folder for temporary files."""
-    if folder := config.stash.get(TEMPORARY_FILES, None):
-        shutil.rmtree(folder, ignore_errors=True)
+        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
+        atexit.register(
+            shutil.rmtree, tempfile.tempdir, ignore_errors=True
+        )  # after that of multiprocessing, which is imported later
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -105,7 +105,7 @@ async def show(
         console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
         console.print(help_with(job), markup=False, highlight=False, soft_wrap=True)
         return 1
-    console.print(outcome(done, watcher.timeline.every(Step), asked_at), highlight=False)
+    console.print(outcome(done, watcher.timeline.every(Step), asked_at, watcher.job.goodput), highlight=False)
     if not keep:
         await delete(commands, job)
         console.print(f"{job} is deleted.", highlight=False)

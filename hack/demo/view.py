@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
 from measure.records import Done, Step
-from measure.timeline import Resumption
+from measure.timeline import Resumption, kept_seconds
 from measure.watcher import Watcher
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -88,10 +89,13 @@ def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
     return interruption_table(rows)
 
 
-def outcome(done: Done, steps: Sequence[Step], asked_at: float) -> str:
+def outcome(done: Done, steps: Sequence[Step], asked_at: float, goodput: Goodput) -> str:
+    """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status."""
+    seen = kept_seconds(steps) / (done.at - asked_at)
     return (
         f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
-        f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
+        f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done. "
+        f"Goodput: {seen:.1%} by its log, {str(goodput) or 'not known'} by its status (lost {goodput.lost or 'nothing'})."
     )
 
 

@@ -1,8 +1,9 @@
 """What happened to a job, in the order of its times, and where its training went on after a fault. Pure."""
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import TypeVar
 
@@ -92,3 +93,12 @@ class Timeline:
                     return Resumption(since, last, init, record)
                 init = None
         return None
+
+
+def kept_seconds(steps: Sequence[Step]) -> float:
+    """Returns the time of the steps that were kept: of those with one number, the last one. A group's first step has no known time."""
+    seconds: dict[int, float] = {}
+    for before, step in pairwise(steps):
+        same_group = (step.pod, step.world, step.number) == (before.pod, before.world, before.number + 1)
+        seconds[step.number] = step.at - before.at if same_group else 0.0
+    return sum(seconds.values())

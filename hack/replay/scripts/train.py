@@ -28,17 +28,18 @@ parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of 
 parser.add_argument(
     "--set-up-seconds", type=float, default=0.0, help="what weights, compilation and NCCL take in a real script"
 )
+parser.add_argument("--group-timeout-seconds", type=float, default=60.0, help="of init_process_group")
 options = parser.parse_args()
 
 began = time.time()
 time.sleep(options.set_up_seconds)
-event("set-up", alone=True, began=began)
+event("set-up", alone=True, began=began, torch=torch.__version__)
 torch.manual_seed(5)
 network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
 
 
 def join() -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=options.group_timeout_seconds))
 
 
 def backward(model: nn.Module) -> torch.Tensor:

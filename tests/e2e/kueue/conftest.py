@@ -94,13 +94,14 @@ def start_queued(namespace: str) -> StartQueued:
         memory: str = "64Mi",
         job_annotations: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
+        **spec: Any,
     ) -> JobUnderTest:
         manifest = read_example(ROOT / "examples" / "all-reduce" / "elastic.yaml")
         labels = {"kueue.x-k8s.io/queue-name": queue}
         if priority is not None:
             labels["kueue.x-k8s.io/priority-class"] = priority
         manifest["metadata"] = {"name": name, "labels": labels, "annotations": job_annotations or {}}
-        manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas}
+        manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas, **spec}
         if annotations is not None:
             manifest["spec"]["template"]["metadata"] = {"annotations": annotations}
         container = manifest["spec"]["template"]["spec"]["containers"][0]

@@ -57,6 +57,7 @@ async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
     for line in ("a worker's pod is killed", "its replacement joins", "scaled up", "scaled down"):
         assert line in text
     assert "Complete after 250 steps" in text
+    assert "by its log, not known by its status" in text.replace("\n", " ")
     assert "never seen 1.640" in text.replace("\n", " ")
 
 

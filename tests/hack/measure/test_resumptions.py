@@ -1,6 +1,6 @@
 import pytest
 from measure.records import Done, Init, Record, Step
-from measure.timeline import Timeline
+from measure.timeline import Timeline, kept_seconds
 
 
 def steps(pod: str, first: int, last: int, *, at: float, world: int) -> list[Step]:
@@ -69,3 +69,14 @@ def test_nothing_seen_yet() -> None:
     seen = Timeline()
     assert (seen.first(Step), seen.last(Step), seen.first(Done)) == (None, None, None)
     assert (seen.steps_per_second(), seen.resumption(0.0)) == (None, None)
+
+
+def test_repeated_steps_and_pauses_are_no_kept_time() -> None:
+    seen = [
+        *steps("a", 1, 10, at=1.0, world=3),  # the last at 1.9
+        *steps("a", 9, 20, at=3.0, world=2),
+        *steps("a", 21, 30, at=5.0, world=3),
+    ]
+    # Nine steps of the first group have a known time, of which the eighth is the last that was kept.
+    assert kept_seconds(seen) == pytest.approx(0.1 * (7 + 11 + 9))
+    assert kept_seconds([]) == 0

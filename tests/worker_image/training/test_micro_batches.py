@@ -1,4 +1,5 @@
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, weight_of
+import pytest
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, shares_within, weight_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,41 @@ def test_a_smaller_group_computes_the_shares_of_a_larger_one_after_each_other() 
     assert shares(0, 10, 2, None, cut_for=4) == [in_four[:2], in_four[2:]]
     idle = [MicroBatch(0, 2, False)]
     assert shares(0, 10, 3, None, cut_for=4) == [idle + in_four[:1], idle + in_four[1:2], in_four[2:]]
+
+
+@pytest.mark.parametrize(
+    ("full_batch", "world_size", "largest", "shares"),
+    [
+        (512, 8, 8, 8),
+        (512, 7, 8, 14),  # 37 samples at most in each of two: not twice 64
+        (512, 5, 8, 10),
+        (512, 4, 8, 8),
+        (512, 3, 8, 9),
+        (512, 1, 8, 8),
+        (510, 7, 8, 14),
+        (512, 9, 8, 9),
+        (16, 7, 8, 8),  # halves of a share would be single samples
+        (3, 2, 4, 4),
+    ],
+)
+def test_a_smaller_group_cuts_its_shares_evenly_below_those_of_the_largest(
+    full_batch: int, world_size: int, largest: int, shares: int
+) -> None:
+    assert shares_within(full_batch, world_size=world_size, largest=largest) == shares
+
+
+@given(full_batch=st.integers(1, 4096), largest=st.integers(1, 64), data=st.data())
+def test_no_micro_batch_is_larger_than_in_the_largest_group_and_ranks_have_even_work(
+    full_batch: int, largest: int, data: st.DataObject
+) -> None:
+    world_size = data.draw(st.integers(1, largest))
+    limit = -(-full_batch // largest)
+    cut = Cut(None, shares_within(full_batch, world_size=world_size, largest=largest), full_batch)
+    dealt = [share_of_batch(0, full_batch, cut, rank=rank, world_size=world_size) for rank in range(world_size)]
+    assert max(part.end - part.begin for share in dealt for part in share) <= max(limit, 2)
+    if full_batch >= 2 * cut.shares and cut.shares % world_size == 0:
+        work = [sum(part.samples for part in share) for share in dealt]
+        assert max(work) - min(work) <= len(dealt[0])
 
 
 @settings(deadline=None)

@@ -4,6 +4,7 @@ Positions are those of samples in an epoch's order. All ranks get the same numbe
 collective; a rank that would get fewer repeats one that does not count.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 
@@ -29,14 +30,14 @@ class Cut(NamedTuple):
 
     Attributes:
         micro_batch_size: samples of each but the batch's last one, so that they are the same for any world size. None: the batch is cut
-            into an even share for each rank of a group.
-        ranks: of that group.
-        full_batch: samples of a batch that is not the epoch's last one. If each rank has at least two of them, no rank gets a
+            evenly.
+        shares: into how many shares it is then cut.
+        full_batch: samples of a batch that is not the epoch's last one. If each share has at least two of them, none is a
             single sample of a shorter batch that has two: a batch norm refuses to learn from one sample.
     """
 
     micro_batch_size: int | None
-    ranks: int
+    shares: int
     full_batch: int
 
     def pieces(self, begin: int, end: int) -> list[tuple[int, int]]:
@@ -44,10 +45,27 @@ class Cut(NamedTuple):
         if self.micro_batch_size is not None:
             size = self.micro_batch_size
             return [(first, min(first + size, end)) for first in range(begin, end, size)]
-        least = 2 if self.full_batch >= 2 * self.ranks else 1
-        sharing = min(self.ranks, max(1, (end - begin) // least))
+        least = 2 if self.full_batch >= 2 * self.shares else 1
+        sharing = min(self.shares, max(1, (end - begin) // least))
         shares = [_even_share(end - begin, each, sharing) for each in range(sharing)]
         return [(begin + share.start, begin + share.stop) for share in shares]
+
+
+def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
+    """Returns into how many shares to cut a batch so that none is larger than a rank's share in the largest group.
+
+    The fewest for which all ranks have the same number: seven ranks left of eight then compute two halves of a share that is an eighth
+    larger, where two whole shares of the largest group would take twice as long. With fewer than two samples for each of them, the
+    batch is cut as for the largest group.
+
+    Args:
+        full_batch: samples of a batch that is not the epoch's last one.
+        world_size: ranks that share it.
+        largest: ranks of the largest group.
+    """
+    share, limit = ceil(full_batch / world_size), ceil(full_batch / largest)
+    shares = world_size * ceil(share / limit)
+    return shares if full_batch >= 2 * shares else largest
 
 
 def share_of_batch(begin: int, end: int, cut: Cut, *, rank: int, world_size: int) -> list[MicroBatch]:

@@ -12,7 +12,7 @@ from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, length_of
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, weight_of
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, shares_within, weight_of
 from elastic_pytorch.training.own_order import BatchesOf, OrderOf, OwnOrder
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
         mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
             count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.
-        keep_micro_batch: whether the batch is cut as in the largest group that the training has had: a smaller group then needs no more
-            memory for what the model sees at once. Its ranks compute several such shares after each other. None: if `steps` trains a
-            model on an accelerator. With True, a loop of your own computes each micro-batch in a `part`.
+        keep_micro_batch: whether no micro-batch is larger than a rank's share in the largest group that the training has had: a smaller
+            group then needs no more memory for what the model sees at once. Its ranks cut their share evenly, and compute one piece after
+            another. None: if `steps` trains a model on an accelerator. With True, a loop of your own computes each micro-batch in a
+            `part`.
 
     Raises:
         TypeError: the data has no length, a size is not a whole number, or `order` or `batches` is no function.
@@ -257,7 +258,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         return self._micro_batches_from(self.cursor)
 
     def trains(self, device_type: str) -> None:
-        """Keeps the micro-batch if a model that `steps` trains is on an accelerator; not if `keep_micro_batch` was given."""
+        """Limits the micro-batch if a model that `steps` trains is on an accelerator; not if `keep_micro_batch` was given."""
         if self._keeps is None:
             self._keeps = device_type not in ("cpu", "meta")
 
@@ -325,8 +326,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         return parts_each(batch_samples, self._cut(batches, batch_samples), world_size=self._world_size)
 
     def _cut(self, batches: EpochBatches, batch_samples: int) -> Cut:
-        ranks = self._largest if self._keeps and self._per_worker_batch_size is None else self._world_size
-        return Cut(self._micro_batch_size, ranks, batches.full(batch_samples))
+        full_batch, shares = batches.full(batch_samples), self._world_size
+        if self._keeps and self._per_worker_batch_size is None:
+            shares = shares_within(full_batch, world_size=self._world_size, largest=self._largest)
+        return Cut(self._micro_batch_size, shares, full_batch)
 
     # --- an epoch ---
 

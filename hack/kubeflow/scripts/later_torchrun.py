@@ -1,0 +1,49 @@
+"""torchrun of the image's torch, with what later releases of torch do better after a loss.
+
+PyTorchJobs are to be measured at their best. Torch 2.6 ignores `keep_alive_interval` and `keep_alive_max_attempt` in the settings of
+the rendezvous, and a torchrun that receives SIGTERM closes the rendezvous for all others.
+"""
+
+import inspect
+import os
+import signal
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+from torch.distributed.run import main
+
+
+def heed_keep_alive(configuration: str) -> None:
+    """Sets the heartbeats of the rendezvous, where torch does not.
+
+    Args:
+        configuration: as PET_RDZV_CONF has it.
+    """
+    if "keep_alive_interval" in inspect.signature(dynamic_rendezvous.DynamicRendezvousHandler.from_backend).parameters:
+        return
+    options = dict(option.split("=") for option in configuration.split(","))
+    wanted: dict[str, Any] = {
+        "keep_alive_interval": timedelta(seconds=int(options["keep_alive_interval"])),
+        "keep_alive_max_attempt": int(options["keep_alive_max_attempt"]),
+    }
+    settings = dynamic_rendezvous.RendezvousSettings
+    dynamic_rendezvous.RendezvousSettings = lambda *values, **named: settings(*values, **(named | wanted))
+
+
+def leave_open() -> None:
+    """Lets an agent that is told to stop leave the rendezvous open, where torch closes it."""
+    shutdown = LocalElasticAgent._shutdown
+    if "is_restart" in inspect.signature(shutdown).parameters:
+
+        def stop(agent: LocalElasticAgent, death_sig: signal.Signals = signal.SIGTERM, is_restart: bool = False) -> None:
+            shutdown(agent, death_sig, is_restart=True)  # the launcher closes it after a success or a failure
+
+        LocalElasticAgent._shutdown = stop
+
+
+if __name__ == "__main__":
+    heed_keep_alive(os.environ["PET_RDZV_CONF"])
+    leave_open()
+    main()
