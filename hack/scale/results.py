@@ -8,6 +8,8 @@ from typing import Any
 
 BEGIN, END = "<!-- figures: written by `make scale ARGS=--docs` -->\n", "<!-- end of figures -->\n"
 NOTHING = "-"
+# The cores of programs that use less than this in all runs are kept, but not shown.
+SHOWN_CORES = 0.25
 
 
 @dataclass(slots=True)
@@ -111,13 +113,11 @@ def tables(results: Sequence[Result]) -> str:
         "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
         "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
         "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),
-        "all clients' requests, create, 1/s": lambda r: _rates(_phase(r, "create").api_requests),
         "leader, quiet: cores": lambda r: _number(_phase(r, "quiet").leader_cores, digits=2),
         "leader, quiet: MiB": lambda r: _number(_phase(r, "quiet").leader_mib, digits=0),
         "standby, quiet: cores": lambda r: _number(_phase(r, "quiet").standby_cores, digits=2),
         "standby, quiet: MiB": lambda r: _number(_phase(r, "quiet").standby_mib, digits=0),
-        "all clients' requests, quiet, 1/s": lambda r: _rates(_phase(r, "quiet").api_requests),
-        "the operator's of them, 1/s": lambda r: _rates(_phase(r, "quiet").operator_requests),
+        "the operator's requests, quiet, 1/s": lambda r: _rates(_phase(r, "quiet").operator_requests),
         "heartbeats, 1/s": lambda r: _number(_phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0),
         "heartbeat's answer, median and worst, s": lambda r: _waits(_phase(r, "quiet")),
     }
@@ -147,7 +147,8 @@ def _phase(result: Result, name: str) -> Phase:
 def _programs(results: Iterable[Result], phase: str) -> list[str]:
     found = [result.phases[phase].cores for result in results if phase in result.phases]
     names = {name for cores in found for name in cores}
-    return sorted(names, key=lambda name: (-max(cores.get(name, 0.0) for cores in found), name))
+    most = {name: max(cores.get(name, 0.0) for cores in found) for name in names}
+    return sorted((name for name in names if most[name] >= SHOWN_CORES), key=lambda name: (-most[name], name))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -46,6 +46,7 @@ def test_tables_have_a_column_for_each_run_and_say_what_was_not_measured() -> No
     assert "| created a second | 160 | - |" in text
     assert "| lost pod to round, s | 0.10, 0.25, 0.30 | - |" in text
     assert "| operator | quiet | 0.31 | - |" in text
+    assert "etcd" not in text, "programs with few cores are left out"
 
 
 def test_page_lacks_the_place_for_the_tables() -> None:

@@ -1,0 +1,90 @@
+"""Outputs that pages print are what the product's own functions make of the same facts."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch.progress.progress_bar import bar_line
+from elastic_pytorch_client.reading.goodput import Goodput
+from elastic_pytorch_client.views.status_view import describe_goodput
+from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
+from elastic_pytorch_operator.planning.reporting.events import News, record_events
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.scaling.comparison import Comparison
+from elastic_pytorch_operator.planning.scaling.scaling import ScalingNews
+
+from tests.operator.builders import NOW, a_job, a_round, a_target, observed
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs"
+EVENT = re.compile(r"^ +(?P<type>Normal|Warning) +(?P<reason>\w+) +\S+ +(?:\S+/operator +)?(?P<note>.+)$", re.MULTILINE)
+ROUND = re.compile(r"Round (?P<number>\d+), (?:(?P<before>\d+) -> )?(?P<size>\d+) workers: (?P<cause>.+)")
+RESUMED = re.compile(
+    r"Training resumed with (?P<size>\d+) workers (?P<seconds>[\d.]+) s after (?P<cause>\w+)(?:; (?P<lost>\d+) steps? repeated)?"
+)
+
+
+def events() -> Iterator[Any]:
+    for page in sorted(DOCS.rglob("*.md")):
+        for found in EVENT.finditer(page.read_text()):
+            yield pytest.param(found.groupdict(), id=f"{page.name}-{found['note'][:40]}")
+
+
+def news_in(event: dict[str, str]) -> tuple[int, News] | None:
+    """The facts that a note has: how many workers the group had before, and what is new; None: the note ends a job."""
+    if found := ROUND.fullmatch(event["note"]):
+        declared = a_round(*range(int(found["size"])), number=int(found["number"]))
+        return int(found["before"] or found["size"]), News(
+            declared=replace(declared, reason=event["reason"], cause=found["cause"])
+        )
+    if found := RESUMED.fullmatch(event["note"]):
+        lost = int(found["lost"] or 0)
+        resumed = Interruption(2, found["cause"], NOW, seconds=float(found["seconds"]), steps_lost=lost)
+        return int(found["size"]), News(resumed=resumed)
+    return None
+
+
+@pytest.mark.parametrize("event", list(events()))
+def test_event_is_what_the_operator_records(event: dict[str, str]) -> None:
+    found = news_in(event)
+    if found is None:
+        assert event["reason"].startswith("Job")
+        return
+    before, news = found
+    group = a_round(*range(before)) if before else None
+    (made,) = record_events(a_job(), a_target(a_job()), observed(round=group), news)
+    assert ("Warning" if made.warning else "Normal", made.reason, made.note) == (event["type"], event["reason"], event["note"])
+
+
+def test_pages_show_events() -> None:
+    assert len(list(events())) >= 15
+
+
+def what_the_last_workers_added() -> str:
+    measured = News(scaling=ScalingNews(advice=Comparison(3, 4, 61.2, 64.9, 0.18, 0.02)))
+    (made,) = record_events(a_job(), a_target(a_job()), observed(round=a_round(0)), measured)
+    return f"{made.reason}  {made.note}"
+
+
+def where_the_ranks_stand() -> str:
+    waits = Place(PlaceKind.COLLECTIVE, "all_reduce")
+    return find_culprits({0: waits, 1: waits, 2: Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")}).text
+
+
+@pytest.mark.parametrize(
+    ("page", "printed"),
+    [
+        ("use/autoscaling.md", what_the_last_workers_added()),
+        (
+            "use/goodput.md",
+            describe_goodput(Goodput(0.974, {"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
+        ),
+        ("use/training-library.md", bar_line(step=281, total=800, loss=1.842, steps_per_second=9.71, columns=100)),
+        ("internals/rounds.md", where_the_ranks_stand()),
+    ],
+)
+def test_line_is_what_the_product_prints(page: str, printed: str) -> None:
+    assert printed in (line.strip() for line in (DOCS / page).read_text().splitlines())

@@ -1,0 +1,140 @@
+"""Pages print only what the product produces: conditions, reasons, events, states and status fields, in texts and in outputs."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.announced_ends import MARKS
+from elastic_pytorch_operator.monitoring.job_reasons import FAILURE_REASONS, WAIT_REASONS
+
+from tests.job_schema import SCHEMA, VERSION
+from tests.paths import ROOT
+
+GENERATED = {"api.md", "metrics.md", "python-api.md"}
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in GENERATED]
+PRODUCT = ("operator", "worker_image", "plugin", "local", "crds", "charts", "examples")
+
+NAME = r"[A-Z][A-Za-z]*[a-z][A-Za-z]*"  # of a placeholder, as TYPE, all letters are large
+SPAN = f"`{NAME}`"
+SPANS = rf"{SPAN}(?:(?:,|,? and|,? or) {SPAN})*"
+NOUN = r"\b(?:[Cc]ondition|[Rr]eason|[Ee]vent)s?\b"
+IN_TEXT = re.compile(rf"{NOUN} (?P<after>{SPANS})|(?P<before>{SPANS}) {NOUN}")
+# `--for=condition=Complete`, `type == 'Failed'`, `reason=~"Evicted|PodLost"`
+IN_EXPRESSION = re.compile(rf"\b(?:condition=|(?:reason|cause|type) ?(?:=~|==|=) ?[\"'])({NAME}(?:\|{NAME})*)")
+IN_EVENTS = re.compile(r"^ *(?:Normal|Warning) +([A-Z]\w+)", re.MULTILINE)
+TABLE = re.compile(r"^ +(NAME(?: +[A-Z]+)+)\n((?: +\S.*\n)+)", re.MULTILINE)  # as kubectl prints it
+ROW = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
+REASON_TABLE = re.compile(r"^\| reason \|.*\n\|[- |]+\n((?:\|.*\n)+)", re.MULTILINE)
+FIELD = re.compile(r"[`{]\.?status\.([A-Za-z.\[\]]+)[`}]")
+TWO_WORDS = re.compile(r"(?<![\w./-])(?:[A-Z][a-z0-9]+){2,}(?![\w-])")
+
+OWN = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and value.isalpha()}
+# Conditions, events and reasons of others.
+OF_OTHERS = {
+    "Kubernetes": {"DisruptionTarget", "Ready"},
+    "kstatus, in Argo CD and Flux": {"Current", "Reconciling", "Stalled"},
+    "PyTorchJob": {"Created", "Restarting", "Succeeded"},
+    "an example of a node's condition": {"AcmeFabricDown"},
+}
+OTHER_THINGS = {
+    "Kubernetes and Kueue": {"DeviceTaintRule", "LowerPriority"},
+    "Python and frameworks": {
+        *("BackboneFinetuning", "ComputeCache", "DeepSpeedConfigError", "DistributedType", "ModuleNotFoundError"),
+        *("ParallelAwareDataloader", "StatefulDataLoader", "StochasticWeightAveraging", "TrainerState"),
+    },
+}
+KNOWN = OWN.union(WAIT_REASONS, FAILURE_REASONS, (mark.key for mark in MARKS), *OF_OTHERS.values())
+# The word of the job's state is one of those that the CRD describes.
+STATES = set(re.findall(r"`([A-Z]\w+)`", SCHEMA["properties"]["status"]["properties"]["state"]["description"]))
+COLUMNS = {column["name"].upper() for column in VERSION["additionalPrinterColumns"]} | {"NAME"}
+COLUMNS_OF_PODS = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def said(text: str) -> Iterator[str]:
+    """The names of conditions, reasons and events in a page."""
+    for found in IN_TEXT.finditer(text):
+        yield from re.findall(r"`(\w+)`", found["after"] or found["before"])
+    for found in IN_EXPRESSION.finditer(text):
+        yield from found[1].split("|")
+    yield from IN_EVENTS.findall(text)
+    for found in REASON_TABLE.finditer(text):
+        yield from (name.strip("`") for cell in ROW.findall(found[1]) for name in cell.split(", "))
+
+
+@cache
+def words_of_the_product() -> set[str]:
+    """All words of two capitals in the sources, manifests and examples."""
+    files = [
+        file for folder in PRODUCT for file in (ROOT / folder).rglob("*") if file.suffix in {".py", ".yaml", ".tpl", ".json"}
+    ]
+    return set().union(*(TWO_WORDS.findall(file.read_text()) for file in files)).union(*OTHER_THINGS.values(), KNOWN)
+
+
+def status_fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The dotted names of the fields, whether or not a list's name has brackets."""
+    for name, child in schema.get("properties", {}).items():
+        yield f"{path}{name}"
+        yield from status_fields(child, f"{path}{name}.")
+        if "items" in child:
+            yield f"{path}{name}[]"
+            yield from status_fields(child["items"], f"{path}{name}.")
+            yield from status_fields(child["items"], f"{path}{name}[].")
+
+
+STATUS_FIELDS = set(status_fields(SCHEMA["properties"]["status"]))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_conditions_reasons_and_events_are_those_of_the_operator(page: Path) -> None:
+    assert not set(said(page.read_text())) - KNOWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_names_in_code_are_in_the_product(page: Path) -> None:
+    spans = re.findall(r"`([^`\n]+)`", page.read_text())
+    assert not {word for span in spans for word in TWO_WORDS.findall(span)} - words_of_the_product()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_of_kubectl_have_its_columns_states_and_reasons(page: Path) -> None:
+    for head, rows in TABLE.findall(page.read_text()):
+        columns = head.split()
+        assert set(columns) <= COLUMNS or set(columns) <= COLUMNS_OF_PODS
+        for row in rows.splitlines() if set(columns) <= COLUMNS and "STATE" in columns else ():
+            cells = dict(zip(columns, row.split(), strict=True))
+            assert cells["STATE"] in STATES
+            assert cells["REASON"] in OWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_fields_of_the_status_exist(page: Path) -> None:
+    assert not set(FIELD.findall(page.read_text())) - STATUS_FIELDS
+
+
+def test_names_of_others_are_in_a_page() -> None:
+    texts = "".join(page.read_text() for page in PAGES)
+    listed = set().union(*OF_OTHERS.values(), *OTHER_THINGS.values())
+    assert not {name for name in listed if name not in texts}, "no page has them any more"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the event `WorkerGone` and the reasons `One`, `Two` or `Three`.", ["WorkerGone", "One", "Two", "Three"]),
+        ("a `WorkerGone` event; the `spec.suspend` condition", ["WorkerGone"]),
+        ("`--for=condition=Ended`, type == 'Done', reason=~\"One|Two\", type=Path", ["Ended", "Done", "One", "Two"]),
+        ("    Warning  WorkerGone   36s   Round 4\n", ["WorkerGone"]),
+        ("| reason | meaning |\n| --- | --- |\n| `WorkerGone`, One | it is away |\n", ["WorkerGone", "One"]),
+    ],
+)
+def test_names_are_found(text: str, found: list[str]) -> None:
+    assert list(said(text)) == found

@@ -1,0 +1,54 @@
+"""README.md leads to every page of docs by at most two clicks; only the pages of a chapter are one click behind its first page."""
+
+import os
+from pathlib import Path
+
+import pytest
+from source_pages import CHAPTERS, HOME, local_links, pages
+
+from tests.paths import ROOT
+
+CLICKS = 2
+# A task of a newcomer, and the page that answers it.
+TASKS = {
+    "keep my checkpoints on S3": "docs/use/storage.md",
+    "why is my job pending": "docs/use/troubleshooting.md",
+    "my ranks hang": "docs/use/troubleshooting.md",
+    "move this PyTorchJob": "docs/use/migrate.md",
+    "use spot nodes": "docs/use/scheduling.md",
+    "resize by hand": "docs/use/getting-started.md",
+    "train a model larger than a pod": "docs/use/units.md",
+    "what did interruptions cost": "docs/use/goodput.md",
+    "install on an air-gapped cluster": "docs/operate/install.md",
+    "run it on minikube": "docs/operate/local-clusters.md",
+}
+INDEX = "docs/README.md"
+
+
+def linked(page: Path) -> set[Path]:
+    """The pages that a page links to, as paths below the root; a folder stands for its README.md."""
+    found = {Path(os.path.normpath(page.parent / link)) for link in local_links((ROOT / page).read_text())}
+    return {link / "README.md" if (ROOT / link / "README.md").is_file() else link for link in found}
+
+
+def reached(clicks: int) -> set[Path]:
+    """What README.md leads to by at most that many clicks."""
+    found = {Path(HOME)}
+    for _ in range(clicks):
+        found |= {link for page in found if page.suffix == ".md" for link in linked(page)}
+    return found
+
+
+def test_every_page_of_docs_is_reached() -> None:
+    docs = [page for page in pages(ROOT) if page.parts[0] == "docs"]
+    chapters = {page.parent for page in docs if CHAPTERS.fullmatch(str(page))}
+    behind = [page for page in docs if page.parent in chapters and not CHAPTERS.fullmatch(str(page))]
+    assert len(docs) > len(behind) + 40
+    near, far = reached(CLICKS), reached(CLICKS + 1)
+    assert not [str(page) for page in docs if page not in (far if page in behind else near)]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_table_of_tasks_leads_to_the_page_of_a_task(task: str) -> None:
+    table = (ROOT / INDEX).read_text().partition("\n## ")[0]
+    assert f"({os.path.relpath(TASKS[task], 'docs')}" in table
