@@ -37,6 +37,18 @@ MERMAID_VERSION=12.3.0
 # The node image that kind publishes, and what is built in its place where it cannot be pulled: one minor release.
 KIND_NODE_IMAGE=kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d
 KUBERNETES_VERSION=v1.34.4
+KUBERNETES_MODULES=kubernetes # the folder in hack/offline that pins its Go modules
+# What is on beside the defaults, as in kind's configuration.
+FEATURE_GATES={}
+RUNTIME_CONFIG={}
+# The cluster of `make test-gangs`: a release that schedules gangs itself, once that is switched on.
+if [[ -n ${NATIVE_GANGS:-} ]]; then
+    KIND_NODE_IMAGE=kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5
+    KUBERNETES_VERSION=v1.37.2
+    KUBERNETES_MODULES=kubernetes-v1.37
+    FEATURE_GATES='{GenericWorkload: true}'
+    RUNTIME_CONFIG='{scheduling.k8s.io/v1beta1: "true"}'
+fi
 
 # Everything that `make clean` may remove from Docker carries this label, whoever built on top of it.
 LABEL=dev.elasticpytorch.built-by=make

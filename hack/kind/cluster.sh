@@ -18,7 +18,7 @@ FINGERPRINT=$CACHE/cluster.fingerprint
 # What a cluster was made from: a change of these makes it again.
 cluster_fingerprint() {
     fingerprint "$ROOT/hack/kind/kind.yaml" "$OFFLINE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
-        "word=$(node_image_from_source)"
+        "word=$(node_image_from_source)" "word=$FEATURE_GATES" "word=$RUNTIME_CONFIG"
 }
 
 main() {
@@ -26,7 +26,7 @@ main() {
     ensure_docker
     if [[ -n $(node_containers) ]]; then
         if [[ $(cat "$FINGERPRINT" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
-            say "What the cluster is made from has changed: making it again."
+            say "What the cluster is made from has changed: making it again, with Kubernetes ${KUBERNETES_VERSION%.*}."
         elif heal; then
             put_control_plane_first
             keep_dns_on_control_plane
@@ -120,6 +120,8 @@ render() {
     sed -e "s|@SHARED@|$SHARED|" \
         -e "s|@CACHE@|$CACHE|" \
         -e "s|@AUDIT_POLICY@|$(audit_policy_on_node)|" \
+        -e "s|@FEATURE_GATES@|$FEATURE_GATES|" \
+        -e "s|@RUNTIME_CONFIG@|$RUNTIME_CONFIG|" \
         -e "s|@DISABLE_DEFAULT_CNI@|$without_cni|" \
         -e "s|@CONTROL_PLANE@|$CONTROL_PLANE|" \
         -e "s|@COMPONENTS_IMAGE@|docker.io/elastic-pytorch/kubernetes-components:$KUBERNETES_VERSION|" "$1"

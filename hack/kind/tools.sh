@@ -9,10 +9,12 @@ GO_WITHOUT_DEBUGGER=-gcflags=all=-dwarf=false
 GO_HINT="No suitable %s on PATH and no Go to build it with. Install %s, or Go 1.25 or newer."
 
 ensure_tools() {
+    local minor
+    minor=$(cut -d. -f2 <<<"$KUBERNETES_VERSION")
     place_kind || build_tool kind "$KIND_MODULE"
     ensure_helm
     # Within one minor release of the cluster's, as Kubernetes asks for. Without one `hack/offline` builds it.
-    place_tool kubectl 'gitVersion: v1\.3[345]\.' version --client --output yaml ||
+    place_tool kubectl "gitVersion: v1\.($((minor - 1))|$minor|$((minor + 1)))\." version --client --output yaml ||
         ensure_kubernetes_binary
 }
 

@@ -2,10 +2,18 @@
 # Kubernetes, CoreDNS and pause, built from Go modules into the cache. Sourced.
 
 OFFLINE=$ROOT/hack/offline
+# One program for all releases; the modules of one that is not the usual lie in a folder of their own.
+KUBERNETES_SOURCES=("$OFFLINE/kubernetes")
+[[ $KUBERNETES_MODULES == kubernetes ]] || KUBERNETES_SOURCES+=("$OFFLINE/$KUBERNETES_MODULES")
 
 # built_binary NAME: where the program of these sources and of this release lies in the cache.
 built_binary() {
-    echo "$CACHE/$1-$(fingerprint "$OFFLINE/$1" "word=$KUBERNETES_VERSION")"
+    local name=$1 inputs=("$OFFLINE/$1")
+    if [[ $name == kubernetes ]]; then
+        name=$KUBERNETES_MODULES
+        inputs=("${KUBERNETES_SOURCES[@]}" "word=$KUBERNETES_VERSION")
+    fi
+    echo "$CACHE/$name-$(fingerprint "${inputs[@]}")"
 }
 
 start_binaries() {
@@ -31,14 +39,17 @@ await_binary() {
 }
 
 build_binary() {
-    local name=$1 binary=$2 flags="-s -w" version=${KUBERNETES_VERSION#v}
+    local name=$1 binary=$2 modules=$1 flags="-s -w" version=${KUBERNETES_VERSION#v}
     if [[ $name == kubernetes ]]; then
+        modules=$KUBERNETES_MODULES
         flags+=" -X k8s.io/component-base/version.gitVersion=v$version"
         flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
         flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
     fi
     cd "$OFFLINE/$name" || return
-    CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="$flags" -o "$binary.partial" .
-    rm -f "$CACHE/$name"-????????????????
+    CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -modfile="$OFFLINE/$modules/go.mod" -trimpath "$GO_WITHOUT_DEBUGGER" \
+        -ldflags="$flags" -o "$binary.partial" .
+    # Those of other releases stay.
+    rm -f "$CACHE/$modules"-????????????????
     mv "$binary.partial" "$binary"
 }

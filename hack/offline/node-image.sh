@@ -5,7 +5,7 @@ NODE_BUILD=$STATE/build/node
 
 # The name changes with whatever goes into the image, so an existing image of that name is the right one.
 node_image_from_source() {
-    echo "elastic-pytorch/node:$(fingerprint "$OFFLINE"/{Dockerfile,node-image.sh,kubernetes,coredns,pause} \
+    echo "elastic-pytorch/node:$(fingerprint "$OFFLINE"/{Dockerfile,node-image.sh,coredns,pause} "${KUBERNETES_SOURCES[@]}" \
         "word=$KIND_VERSION" "word=$KUBERNETES_VERSION")"
 }
 

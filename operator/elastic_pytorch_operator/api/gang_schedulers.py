@@ -2,7 +2,8 @@
 
 From their sources: kubernetes-sigs/scheduler-plugins v0.34.7 (apis/scheduling/v1alpha1, pkg/coscheduling), volcano-sh/volcano v1.15.1
 (staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1), kai-scheduler/KAI-Scheduler v0.17.0 (pkg/apis/scheduling/v2alpha2,
-docs/developer/designs/external-podgroups).
+docs/developer/designs/external-podgroups), kubernetes/kubernetes v1.37.2 (staging/src/k8s.io/api/scheduling/v1beta1,
+pkg/scheduler/framework/plugins/gangscheduling, pkg/scheduler/schedule_one_podgroup.go).
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ class GangScheduler:
     Attributes:
         name: in `spec.scheduling.gang.scheduler`.
         api_version: of its PodGroup.
-        scheduler_name: of pods whose template names none; what its installation is called by default.
+        scheduler_name: of pods whose template names none; what its installation is called by default. Empty: the cluster's own.
         queueing: whether its PodGroup names a queue.
         min_resources: its PodGroup says what the gang requests.
         priority: its PodGroup names a priority class.
@@ -37,6 +38,9 @@ class GangScheduler:
         group_annotation: the same as an annotation.
         queue_label: of a pod, with the name of the queue; empty: none.
         annotations: of each pod.
+        built_in: it is Kubernetes' own. A pod names its PodGroup in `spec.schedulingGroup`, and the size lies in a policy. All pods
+            must have the priority of their PodGroup, and a PodGroup that is deleted stays until none of them runs.
+        remedy: what to do if the cluster does not serve its PodGroup.
     """
 
     name: str
@@ -49,6 +53,8 @@ class GangScheduler:
     group_annotation: str = ""
     queue_label: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    built_in: bool = False
+    remedy: str = "install that scheduler"
 
 
 COSCHEDULING: Final = GangScheduler(
@@ -81,4 +87,14 @@ KAI: Final = GangScheduler(
     # Its own controller would put the pods into another group.
     annotations={"kai.scheduler/skip-podgrouper": "true"},
 )
-GANG_SCHEDULERS: Final[Mapping[str, GangScheduler]] = {known.name: known for known in (COSCHEDULING, VOLCANO, KAI)}
+KUBERNETES: Final = GangScheduler(
+    name="Kubernetes",
+    api_version="scheduling.k8s.io/v1beta1",
+    scheduler_name="",
+    queueing=Queueing.NONE,
+    min_resources=False,
+    priority=True,
+    built_in=True,
+    remedy="enable that API and the feature gate GenericWorkload, which need Kubernetes 1.37",
+)
+GANG_SCHEDULERS: Final[Mapping[str, GangScheduler]] = {known.name: known for known in (COSCHEDULING, VOLCANO, KAI, KUBERNETES)}

@@ -36,7 +36,8 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
 
 def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
     template = job.template["spec"]
-    spec: MutableManifest = {"minMember": job.minimum}
+    size = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}} if gang.built_in else {"minMember": job.minimum}
+    spec: MutableManifest = {**size}
     if job.scheduling.queue:
         spec["queue"] = job.scheduling.queue
     if gang.priority and template.get("priorityClassName"):

@@ -178,8 +178,11 @@ def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifes
     add_claim_volumes(spec, job.claims, job.key.name)
     add_shared_memory(spec, container, job.shared_memory)
     gang_labels, gang_annotations = _gang_membership(job)
-    if job.scheduling.gang is not None:
-        spec.setdefault("schedulerName", job.scheduling.gang.scheduler_name)
+    gang = job.scheduling.gang
+    if gang is not None and gang.built_in:
+        spec["schedulingGroup"] = {"podGroupName": job.key.name}
+    elif gang is not None:
+        spec.setdefault("schedulerName", gang.scheduler_name)
     own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",

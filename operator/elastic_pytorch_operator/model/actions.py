@@ -18,9 +18,11 @@ class PutPodGroup:
 
     Attributes:
         before_pods: no pod is to be made before.
+        without_pods: the job has no pod.
     """
 
     before_pods: bool
+    without_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,10 +151,11 @@ class Executor:
         match action:
             case CreateService():
                 return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job), urgent=False)
-            case PutPodGroup(before_pods):
+            case PutPodGroup(before_pods, without_pods):
                 # Lane.SERVICE: of those writes, no pod waits for any.
                 lane = Lane.POD_GROUP if before_pods else Lane.SERVICE
-                return JobWrite(lane, POD_GROUP, POD_GROUP, partial(self._pod_groups.put, job), urgent=begun)
+                send = partial(self._pod_groups.put, job, without_pods=without_pods)
+                return JobWrite(lane, POD_GROUP, POD_GROUP, send, urgent=begun)
             case DeletePodGroup():
                 send = partial(self._pod_groups.delete, job)
                 return JobWrite(Lane.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send, urgent=False)

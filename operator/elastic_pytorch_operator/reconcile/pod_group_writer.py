@@ -15,7 +15,7 @@ PREDECESSOR_GOES_SECONDS = 5.0  # the garbage collector needs about as long for 
 
 
 class PodGroupError(ClusterError):
-    """A job's PodGroup cannot be made: its user, or the administrator, has to do something about it."""
+    """A job's PodGroup cannot be made: its user, or the administrator, has to do something about it, or an earlier one goes soon."""
 
     def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
         super().__init__(code, message, retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0)
@@ -23,7 +23,7 @@ class PodGroupError(ClusterError):
 
     @property
     def judgement(self) -> Judgement:
-        """The PodGroup of a deleted job of the same name goes soon; else nothing passes by itself."""
+        """A PodGroup that is being deleted, or whose job is, goes soon; else nothing passes by itself."""
         return Judgement.TROUBLE if self._passes else Judgement.REFUSED
 
 
@@ -55,8 +55,13 @@ class PodGroupWriter:
         """Forgets the PodGroups of all jobs but these."""
         self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}
 
-    async def put(self, job: Job, *, dry_run: bool = False) -> None:
+    async def put(self, job: Job, *, without_pods: bool = False, dry_run: bool = False) -> None:
         """Makes a job's PodGroup, or gives it the job's minimum; a job without one has it so.
+
+        Args:
+            job: which has a gang, or none.
+            without_pods: no pod keeps one that is being deleted, so it goes soon, and another is made then.
+            dry_run: nothing is stored, but admission and validation are as they would be.
 
         Raises:
             ClusterError: it cannot be made.
@@ -65,6 +70,8 @@ class PodGroupWriter:
         if gang is None:
             return
         wanted, known = pod_group(job, gang), await self._find(job, gang)
+        if without_pods and known is not None and known["metadata"].get("deletionTimestamp"):
+            raise PodGroupError(409, f"PodGroup {job.key.name} is still being deleted", passes=True)
         if known is None:
             await self._write(gang, wanted, dry_run=dry_run)
         elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
@@ -114,5 +121,5 @@ class PodGroupWriter:
         except ClusterError as error:
             if error.code != 404:
                 raise
-            problem = f"the cluster has no PodGroup of {gang.api_version}: install that scheduler, or remove gang"
+            problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}, or remove gang"
             raise PodGroupError(404, f"spec.scheduling.gang.scheduler is {gang.name}, but {problem}") from error

@@ -103,6 +103,9 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
     unit_topology = _read_unit_topology(spec, fields)
     extra_workers = _read_extra_workers(spec, fields, kueue_queue)
+    if gang is not None and gang.built_in and extra_workers is not None and extra_workers.priority_class:
+        problem = f"may not be set with gang scheduler {gang.name}, which gives all pods of a PodGroup one priority"
+        raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"{problem}; remove it, or gang")
     return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until_established
 from tests.e2e.release import restored, upgrade
@@ -33,7 +33,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "priorityClassName": {"type": "string"},
     },
 }
-NAMES = sorted(GANG_SCHEDULERS)
+NAMES = sorted(FIELDS)  # all but that of Kubernetes itself, which no definition adds to a cluster
 
 
 def resource(gang: GangScheduler) -> str:
@@ -55,28 +55,28 @@ def definition(gang: GangScheduler) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def permitted() -> Iterator[None]:
-    """The operator may manage PodGroups of all three schedulers."""
+    """The operator may manage PodGroups of all schedulers."""
     with restored():
-        upgrade(f"gangSchedulers={json.dumps(NAMES)}")
+        upgrade(f"gangSchedulers={json.dumps(list(GANG_SCHEDULERS))}")
         yield
 
 
 @pytest.fixture(scope="module")
 def installed(permitted: None) -> Iterator[None]:
     """And the cluster knows them."""
-    definitions = {"apiVersion": "v1", "kind": "List", "items": [definition(gang) for gang in GANG_SCHEDULERS.values()]}
+    definitions = {"apiVersion": "v1", "kind": "List", "items": [definition(GANG_SCHEDULERS[name]) for name in NAMES]}
     try:
         run_kubectl("apply", "-f", "-", input=json.dumps(definitions))
-        for gang in GANG_SCHEDULERS.values():
-            until_established(resource(gang))
+        for name in NAMES:
+            until_established(resource(GANG_SCHEDULERS[name]))
         yield
     finally:
-        for gang in GANG_SCHEDULERS.values():
-            run_kubectl("delete", "crd", resource(gang), "--ignore-not-found")
+        for name in NAMES:
+            run_kubectl("delete", "crd", resource(GANG_SCHEDULERS[name]), "--ignore-not-found")
 
 
 def scheduling(name: str) -> dict[str, Any]:
-    return {"gang": {"scheduler": name} | ({} if name == "Coscheduling" else {"queue": "team-a"})}
+    return {"gang": {"scheduler": name} | ({} if GANG_SCHEDULERS[name].queueing is Queueing.NONE else {"queue": "team-a"})}
 
 
 def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
@@ -91,10 +91,17 @@ def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: St
 
 
 @pytest.mark.usefixtures("permitted")
-def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS, scheduling=scheduling("Kai"))
-    missing = "the cluster has no PodGroup of scheduling.run.ai/v2alpha2: install that scheduler, or remove gang"
-    until(lambda: missing in job.condition("Running").get("message", ""), "words")
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("Kai", "scheduling.run.ai/v2alpha2: install that scheduler, or remove gang"),
+        ("Kubernetes", "scheduling.k8s.io/v1beta1: enable that API and the feature gate GenericWorkload"),
+    ],
+)
+def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_job: StartJob, name: str, missing: str) -> None:
+    job = start_job(args=ENDLESS, scheduling=scheduling(name))
+    words = f"the cluster has no PodGroup of {missing}"
+    until(lambda: words in job.condition("Running").get("message", ""), "words")
     assert not job.pods()
 
 

@@ -1,19 +1,16 @@
 """Two jobs that each hold a part of the nodes that both need, with the cluster's own scheduler."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
-from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.e2e.kind_nodes import cordoned
-from tests.waiting import until
+from tests.e2e.scheduling.slots import SLOT, give_slots
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
-SLOT, PATH = "example.com/slot", "/status/capacity/example.com~1slot"  # of which each worker takes one
 TRAINING_SECONDS = 20
 
 # The first group of a job trains until it is disturbed; the next one completes it.
@@ -36,29 +33,6 @@ for _ in range({TRAINING_SECONDS} * 10 if again.item() else 1_000_000):
 """
 
 
-@pytest.fixture
-def nodes() -> Iterator[list[str]]:
-    """The three workers of the cluster, whose slots are taken away after the test."""
-    found = [node["metadata"]["name"] for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]]
-    names = [name for name in found if name != CONTROL_PLANE]
-    assert len(names) == 3
-    yield names
-    give_slots(names, 0)
-
-
-def give_slots(nodes: list[str], slots: int) -> None:
-    """Has nodes advertise slots, as an administrator may do by hand, and waits until the scheduler counts them."""
-    operation = {"op": "add", "path": PATH, "value": str(slots)}
-    for node in nodes:
-        run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation]))
-    until(lambda: all(allocatable_slots(node) == slots for node in nodes), "the kubelets to take the slots up")
-
-
-def allocatable_slots(node: str) -> int:
-    found = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"]["allocatable"]
-    return int(found.get(SLOT, 0))
-
-
 def start(start_job: StartJob, name: str) -> JobUnderTest:
     job = start_job(
         name=name,
@@ -79,12 +53,12 @@ def timeouts(job: JobUnderTest) -> int:
 
 
 @pytest.mark.long
-def test_two_jobs_that_each_hold_half_complete_one_after_the_other(start_job: StartJob, nodes: list[str]) -> None:
-    give_slots(nodes, 1)
+def test_two_jobs_that_each_hold_half_complete_one_after_the_other(start_job: StartJob, slot_nodes: list[str]) -> None:
+    give_slots(slot_nodes, 1)
     one = start(start_job, "one")
-    give_slots(nodes, 2)
+    give_slots(slot_nodes, 2)
     two = start(start_job, "two")
-    lost = nodes[-1]
+    lost = slot_nodes[-1]
     with cordoned(lost):
         # One worker of each job is there: now each holds two of the four slots that are left, and needs three.
         there = [pod["metadata"]["name"] for job in (one, two) for pod in job.pods() if pod["spec"].get("nodeName") == lost]

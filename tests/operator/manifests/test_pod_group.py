@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, Queueing
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.spec.job import Job, parse_job
 
 from tests.operator.builders import a_manifest, a_worker_pod
@@ -13,7 +14,7 @@ RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.c
 
 
 def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    queue = {} if scheduler == "Coscheduling" else {"queue": "team-a"}
+    queue = {} if GANG_SCHEDULERS[scheduler].queueing is Queueing.NONE else {"queue": "team-a"}
     manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gang": {"scheduler": scheduler, **queue}}, **spec)
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
@@ -39,6 +40,11 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
             },
         ),
         ("Kai", "scheduling.run.ai/v2alpha2", {"minMember": 3, "queue": "team-a", "priorityClassName": "high"}),
+        (
+            "Kubernetes",
+            "scheduling.k8s.io/v1beta1",
+            {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "high"},
+        ),
     ],
 )
 def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_version: str, spec: dict[str, Any]) -> None:
@@ -74,6 +80,19 @@ def test_pods_name_their_group_and_their_scheduler(
         ours = {key: value for key, value in pod["metadata"]["labels"].items() if "elasticpytorch.dev" not in key}
         assert ours == labels | {key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key}
         assert pod["metadata"]["annotations"] == plain["annotations"] | annotations
+
+
+def test_pods_name_the_group_of_the_built_in_scheduler_in_a_field() -> None:
+    plain = a_worker_pod()["metadata"]
+    theirs = {"schedulingGroup": {"podGroupName": "of-another"}, "schedulerName": "a-profile"}
+    job, profiled = a_gang("Kubernetes"), a_gang("Kubernetes", pod=theirs)
+    for pod in (a_worker_pod(job), a_worker_pod(job, 3), stock_worker_pod(job, 0, "x7k2p", 1)):
+        assert pod["spec"]["schedulingGroup"] == {"podGroupName": "lm"}
+        assert "schedulerName" not in pod["spec"]
+        assert pod["metadata"]["annotations"] == plain["annotations"]
+    assert a_worker_pod(profiled)["spec"]["schedulingGroup"] == {"podGroupName": "lm"}
+    assert a_worker_pod(profiled)["spec"]["schedulerName"] == "a-profile"
+    assert "schedulingGroup" not in store_pod(profiled, "x7k2p", 1)["spec"]
 
 
 def test_scheduler_of_the_template_stays() -> None:

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.gang_schedulers import KUBERNETES
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
+from elastic_pytorch_operator.api.write_errors import Judgement
+from elastic_pytorch_operator.manifests.pod_group import pod_group
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupError, PodGroupWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
@@ -98,6 +101,43 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
     await running.until(lambda: bool(running.events(names.REFUSED)))
     running.cluster.apply_job(a_gang(scheduling={}))
     await running.until(lambda: len(running.indices()) == 3)
+
+
+async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Running) -> None:
+    for _ in range(100):
+        running.cluster.fail_next("put_pod_group", 404, "the server could not find the requested resource")
+    running.cluster.apply_job(a_gang(scheduling={"gang": {"scheduler": "Kubernetes"}}))
+    missing = f"the cluster has no PodGroup of {KUBERNETES.api_version}: enable that API and the feature gate GenericWorkload"
+    await running.until(lambda: missing in running.condition(names.RUNNING))
+    assert not running.cluster.pods()
+    await running.until(lambda: bool(running.events(names.REFUSED)))
+
+
+async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Running) -> None:
+    gang = {"scheduling": {"gang": {"scheduler": "Kubernetes"}}}
+    running.cluster.apply_job(a_gang(**gang))
+    await running.until(lambda: len(running.indices()) == 3)
+    running.start_pods()
+    await running.until(lambda: running.round_size() == 3)
+    running.cluster.apply_job(a_gang(minimum=3, **gang))
+    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 2)
+    group = await running.cluster.get_pod_group(KUBERNETES.api_version, "default", "lm")
+    assert group is not None
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+
+
+async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
+    cluster = FakeCluster()
+    writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gang": {"scheduler": "Kubernetes"}}))
+    going = pod_group(job, KUBERNETES)
+    going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
+    await cluster.put_pod_group(going)
+    with pytest.raises(PodGroupError, match="PodGroup lm is still being deleted") as refused:
+        await writer.put(job, without_pods=True)
+    assert refused.value.judgement is Judgement.TROUBLE
+    assert writer.minimum(job) is None
+    await writer.put(job)
+    assert writer.minimum(job) == 2
 
 
 async def test_suspended_job_says_that_its_pod_group_cannot_be_made(running: Running) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, VOLCANO
+from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, KUBERNETES, VOLCANO
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, UnitTopology, read_scheduling
@@ -20,6 +20,7 @@ from tests.operator.builders import a_manifest
         ({"gang": {"scheduler": "Volcano"}}, Scheduling(VOLCANO)),
         ({"gang": {"scheduler": "Volcano", "queue": "team-a"}}, Scheduling(VOLCANO, "team-a")),
         ({"gang": {"scheduler": "Kai", "queue": "team-a"}, "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
+        ({"gang": {"scheduler": "Kubernetes"}}, Scheduling(KUBERNETES)),
         ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
         ({"unitTopology": {"topologyKey": "rack"}}, Scheduling(unit_topology=UnitTopology("rack"))),
         (
@@ -39,11 +40,12 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
         ("volcano", "", "must be an object"),
         ({"gang": "Volcano"}, ".gang", "must be an object"),
         ({"unitTopology": {"topologyKey": "rack"}}, ".unitTopology", "may not be set unless unitReplicas is greater than 1"),
-        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
-        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
-        ({"gang": {"queue": "team-a"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai"),
+        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
+        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
+        ({"gang": {"queue": "team-a"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
         ({"gang": {"scheduler": "Kai"}}, ".gang.queue", "must be set with scheduler Kai"),
         ({"gang": {"scheduler": "Coscheduling", "queue": "a"}}, ".gang.queue", "may not be set with scheduler Coscheduling"),
+        ({"gang": {"scheduler": "Kubernetes", "queue": "a"}}, ".gang.queue", "may not be set with scheduler Kubernetes"),
         ({"gang": {"scheduler": "Volcano", "queue": 1}}, ".gang.queue", "must be the name of a queue"),
         ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
         ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
@@ -56,6 +58,19 @@ def test_what_does_not_go_together_is_refused(fields: object, path: str, problem
         read_scheduling({"scheduling": fields})
     assert refused.value.path == f"spec.scheduling{path}"
     assert problem in str(refused.value)
+
+
+def test_built_in_gang_has_one_priority() -> None:
+    gang = {"scheduler": "Kubernetes"}
+    spec: dict[str, Any] = {"minReplicas": 2, "scheduling": {"gang": gang, "extraWorkers": {"priorityClassName": "low"}}}
+    with pytest.raises(InvalidJob) as refused:
+        read_scheduling(spec)
+    assert refused.value.path == "spec.scheduling.extraWorkers.priorityClassName"
+    assert "remove it, or gang" in str(refused.value)
+    spec["scheduling"]["extraWorkers"] = {"nodeSelector": {"capacity": "spot"}}
+    assert read_scheduling(spec).extra_workers is not None
+    spec["scheduling"] = {"gang": {"scheduler": "Volcano"}, "extraWorkers": {"priorityClassName": "low"}}
+    assert read_scheduling(spec).extra_workers is not None
 
 
 def test_two_gangs_at_once_are_refused() -> None:

@@ -41,4 +41,5 @@ def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: 
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
     there = bool(observed.pod_group_minimum) or (observed.round is not None and observed.round.size > 0)
-    return PodGroupPlan((PutPodGroup(before_pods=not there),), holds_pods=not there and POD_GROUP in failed)
+    put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
+    return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)

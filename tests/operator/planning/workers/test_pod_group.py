@@ -14,7 +14,8 @@ from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed
 
-BEFORE, BESIDE, DELETE = PutPodGroup(before_pods=True), PutPodGroup(before_pods=False), DeletePodGroup()
+BEFORE, BESIDE = PutPodGroup(before_pods=True, without_pods=True), PutPodGroup(before_pods=False, without_pods=True)
+DELETE = DeletePodGroup()
 FAILED = {POD_GROUP: FailedWrite("no such API", NOW + 10, lasting=True)}
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}], "round": 3}
 
@@ -33,6 +34,7 @@ def a_gang(**fields: Any) -> Job:
         ("it is as it should be", a_gang(), {"pod_group_minimum": 2}, ()),
         ("it is not known while a group trains", a_gang(), {"round": a_round(0, 1)}, (BESIDE,)),
         ("it is not known, and the group is below its minimum", a_gang(), {"round": a_round()}, (BEFORE,)),
+        ("the same, with a pod in it", a_gang(), {"round": a_round(), "pods": [a_pod(0)]}, (PutPodGroup(before_pods=True),)),
         ("suspended, a pod is left", a_gang(suspend=True), {"pods": [a_pod(0)], "pod_group_minimum": 2}, ()),
         ("suspended", a_gang(suspend=True), {"pod_group_minimum": 2}, (DELETE,)),
         ("suspended, and it is not known", a_gang(suspend=True), {}, (DELETE,)),
