@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch.progress.progress_bar import bar_line
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.views.status_view import describe_goodput
 from elastic_pytorch_operator.model.places import Place, PlaceKind
@@ -82,7 +81,6 @@ def where_the_ranks_stand() -> str:
             "use/goodput.md",
             describe_goodput(Goodput(0.974, {"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
         ),
-        ("use/training-library.md", bar_line(step=281, total=800, loss=1.842, steps_per_second=9.71, columns=100)),
         ("internals/rounds.md", where_the_ranks_stand()),
     ],
 )
