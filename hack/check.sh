@@ -8,6 +8,8 @@ source "$ROOT/hack/kind/tools.sh"
 
 # Where .vale.ini has rules for files.
 PROSE=(README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs examples hack/reference crds charts operator plugin local worker_image)
+# Earlier commits followed another rule.
+TITLES_SINCE=2b625eb4
 
 ensure_vale() {
     # What `go install` makes says no version.
@@ -19,6 +21,13 @@ ensure_vale() {
 
 check_prose() {
     vale --no-global --output=line "${PROSE[@]}" | sort --unique
+}
+
+# Of the commits that the upstream's main does not have yet. A clone without the history has none to check.
+check_titles() {
+    git merge-base --is-ancestor "$TITLES_SINCE" HEAD || return 0
+    ! git log --no-merges --format='%h %s' "$TITLES_SINCE..HEAD" --not --remotes=origin/main |
+        LC_ALL=C.UTF-8 grep -E '^[^ ]+ (.{73}|.*\.$)'
 }
 
 cd "$ROOT"
@@ -44,6 +53,7 @@ if [[ -x $STATE/bin/vale ]]; then
 else
     say "  ... Skip the prose: there is neither vale, nor Go and a C compiler to build it with"
 fi
+step titles "Titles of commits: at most 72 characters, no period at the end" check_titles
 step layers "Layers (lint-imports)" .venv/bin/lint-imports
 if command -v go >/dev/null; then
     build_tool actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT_VERSION"
