@@ -6,13 +6,37 @@ source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/tools.sh"
 
+# Where .vale.ini has rules for files.
+PROSE=(README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs examples hack/reference crds charts operator plugin local worker_image)
+# Earlier commits followed another rule.
+TITLES_SINCE=2b625eb4
+
+ensure_vale() {
+    # What `go install` makes says no version.
+    place_tool vale "^vale version v?3\.(2[1-9]|[3-9][0-9])\." --version && return
+    command -v go >/dev/null && command -v gcc >/dev/null || return 0
+    # Its parsers are in C. They are fast enough without optimization, which takes longer than all of their runs.
+    WITH_CGO=1 CGO_CFLAGS="-O0 -w" build_tool vale "github.com/vale-cli/vale/v3/cmd/vale@$VALE_VERSION"
+}
+
+check_prose() {
+    vale --no-global --output=line "${PROSE[@]}" | sort --unique
+}
+
+# Of the commits that the upstream's main does not have yet. A clone without the history has none to check.
+check_titles() {
+    git merge-base --is-ancestor "$TITLES_SINCE" HEAD || return 0
+    ! git log --no-merges --format='%h %s' "$TITLES_SINCE..HEAD" --not --remotes=origin/main |
+        LC_ALL=C.UTF-8 grep -E '^[^ ]+ (.{73}|.*\.$)'
+}
+
 cd "$ROOT"
 step format "Format (ruff format --check)" .venv/bin/ruff format --check
 step lint "Lint (ruff check)" .venv/bin/ruff check
 step types "Types (mypy)" .venv/bin/mypy
 step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
 # Programs of a few modules each, not packages: each is checked with its own folder as the root.
-for program in matrix prose reference release website; do
+for program in matrix reference release website; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
 done
 step types-measure "Types of hack/measure, demo, bench, replay, kubeflow, scale and soak (mypy)" env MYPYPATH=hack \
@@ -23,7 +47,13 @@ done
 for program in growth_picture.py in_process_pause.py lost_peer.py object_storage_cost.py record_run.py shard_cost.py gpu; do
     step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH=.:hack .venv/bin/mypy "hack/$program"
 done
-step prose "Prose (hack/prose)" .venv/bin/python hack/prose
+ensure_vale
+if [[ -x $STATE/bin/vale ]]; then
+    step prose "Prose (vale)" check_prose
+else
+    say "  ... Skip the prose: there is neither vale, nor Go and a C compiler to build it with"
+fi
+step titles "Titles of commits: at most 72 characters, no period at the end" check_titles
 step layers "Layers (lint-imports)" .venv/bin/lint-imports
 if command -v go >/dev/null; then
     build_tool actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT_VERSION"

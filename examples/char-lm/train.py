@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 
 try:
     from elastic_pytorch import report
-except ImportError:  # a job's pods have the package; anywhere else nobody listens
+except ImportError:  # a job's pods have the package; anywhere else nothing listens
 
     def report(**_progress: object) -> None:  # type: ignore[misc]
         """Do nothing."""

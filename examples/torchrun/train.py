@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
 
-    # 1. Where an earlier group has got to. The run id is the job's identity: a job that is made anew trains anew.
+    # 1. Where an earlier group has got to. The run id is the job's identity: a job that is created again trains from the beginning.
     checkpoint = options.checkpoint_dir / f"curve-{os.environ['TORCHELASTIC_RUN_ID']}.pt"
     found = [torch.load(checkpoint) if checkpoint.exists() else None]
 

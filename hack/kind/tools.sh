@@ -85,7 +85,7 @@ require_go() {
 go_install() {
     local module=$1 target=$2 folder=$STATE/build/go-install-${2##*/}
     mkdir -p "$folder"
-    GOBIN=$folder CGO_ENABLED=0 nice go install -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="-s -w" "$module"
+    GOBIN=$folder CGO_ENABLED=${WITH_CGO:-0} nice go install -trimpath "$GO_WITHOUT_DEBUGGER" -ldflags="-s -w" "$module"
     mv "$folder"/* "$target"
     rmdir "$folder"
 }

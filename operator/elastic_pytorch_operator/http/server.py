@@ -37,8 +37,8 @@ MAX_WAITING = 512  # for their turn: about as many as are served in the two seco
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
-# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was lost, or its pod deleted without a
-# word. Clients that stream may say nothing for longer. Not every system has each of these options.
+# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was lost, or its pod deleted without
+# notice. Clients that stream may say nothing for longer. Not every system has each of these options.
 LOST_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 60_000), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it was complete
 

@@ -39,7 +39,7 @@ class PodView:
     exit_message: str = ""
     disrupted: bool = False  # the cluster reports that it was evicted, preempted or shut down with its node
     sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
-    ended_before_deletion: bool = False  # was seen ended before anybody asked for its deletion
+    ended_before_deletion: bool = False  # was seen ended before its deletion was asked for
     waiting: str = ""  # why it does not run yet, for people
     waiting_reason: str = ""  # the kubelet's or the scheduler's word for it
     unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either

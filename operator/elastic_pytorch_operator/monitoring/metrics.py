@@ -26,7 +26,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # half of the text, 
 
 CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-NO_ANSWER = "<error>"  # client-go's word in the place of a status code
+NO_ANSWER = "<error>"  # what client-go writes instead of a status code
 
 # The values of labels, whose series begin at 0 with the process.
 RECONCILE_RESULTS = ("success", "error", "requeue_after")

@@ -11,7 +11,7 @@ from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 64 * 1024
-# Kubelets and Prometheus ask seldom, on a connection for each request. Pods of the node's network share the kubelet's address.
+# Kubelets and Prometheus ask rarely, on a connection for each request. Pods of the node's network share the kubelet's address.
 PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True)
 
 

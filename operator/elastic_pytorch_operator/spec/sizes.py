@@ -81,7 +81,7 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
     unit = read_integer(spec, "unitReplicas", 1, most=MAX_UNIT) or 1
     counts = {"replicas": requested} if minimum is None else {"minReplicas": minimum, "maxReplicas": maximum or 0}
     for name, count in [*counts.items(), ("spares", spares), *(("resizePolicy.allowedReplicas", size) for size in allowed)]:
-        if count % unit:  # `replicas` of an elastic job is rounded down: anybody may scale it
+        if count % unit:  # `replicas` of an elastic job is rounded down: any client may scale it
             raise InvalidJob("spec.unitReplicas", f"must divide {name} ({count}): a unit trains as a whole")
     if minimum is None:
         return Sizes(requested, requested, requested, spares=spares, unit=unit)

@@ -23,7 +23,7 @@ MAX_NAMED = 3
 _AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
 
 _CORRECT = "Correct the script"
-# What to do in its place, by the words of the root cause: a device's memory is told of by torch, the container's by the kernel or Python.
+# What to do in its place, by the words of the root cause: torch reports a device's memory, the kernel or Python that of the container.
 _CORRECT_MEMORY = {
     re.compile(r"(CUDA|HIP|XPU|NPU|MPS) .{0,40}out of memory|torch\S*\.OutOfMemoryError", re.IGNORECASE): (
         "Have the script use less of the device's memory, with a smaller micro-batch or a sharded model"

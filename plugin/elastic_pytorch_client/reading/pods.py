@@ -12,7 +12,7 @@ from elastic_pytorch_client.reading.text import first_line, parse_time
 
 SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"
-KUEUE_ADMISSION = f"{KUEUE}admission"  # on a pod that Kueue has taken for a job of its own
+KUEUE_ADMISSION = f"{KUEUE}admission"  # on a pod that Kueue treats as a job of its own
 
 # What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
 _CLAIM = re.compile(

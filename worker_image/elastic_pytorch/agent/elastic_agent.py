@@ -376,7 +376,7 @@ class ElasticAgent(LocalElasticAgent):
                     death_sig, asked + self._timeouts.stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
                 )
             except UnkillableError:
-                self._pcontext = None  # torch would wait for it once more, in older releases without end
+                self._pcontext = None  # torch would wait for it again, in older releases without end
                 raise
             finally:
                 processes.close()

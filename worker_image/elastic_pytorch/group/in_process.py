@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 # For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's `_abort_process_group` requires. Its watchdog must not end
 # the process when a peer is lost. Nor may it sleep for a minute before it ends, because the end of the group waits for that. The
-# heartbeat monitor looks each second whether the watchdog has timed out, and then sleeps for eight minutes. Here it looks as seldom.
+# heartbeat monitor looks each second whether the watchdog has timed out, and then sleeps for eight minutes. Here it looks as rarely.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",

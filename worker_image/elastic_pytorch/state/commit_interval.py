@@ -64,7 +64,7 @@ class CommitInterval:
         self._step_began = self._caught_up_at = None
         self._commit = self.blocked_seconds = 0.0
         if self._commits:
-            self._commits.pop()  # what was restored has been written, into memory that was taken for it
+            self._commits.pop()  # what was restored has been written, into memory that was allocated for it
 
     def due(self, step: int, committed: int) -> bool:
         """Whether to commit a step, given the step that was committed last."""

@@ -92,7 +92,7 @@ def _on_disk(left: Iterable[str]) -> list[str]:
 @atexit.register
 def flush_last_commits() -> None:
     """Requests their flush. An agent carries it out, so that this process can end at once; without one, waits for it."""
-    if getattr(sys, "last_value", None) is None:  # an exception may have ended the loop's body in the midst of a step
+    if getattr(sys, "last_value", None) is None:  # an exception may have ended the loop's body during a step
         for state in list(unfinished):
             with contextlib.suppress(RuntimeError):
                 state.complete_at_exit()

@@ -63,7 +63,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
             return _registered(*_read(file, version))
         except DAMAGE as error:
             if file not in gone and _is_gone(file):
-                gone.add(file)  # a training that goes on has just replaced it by a newer one: the folder is listed once more
+                gone.add(file)  # a training that goes on has just replaced it by a newer one: the folder is listed again
                 continue
             logger.warning("checkpoint %s is skipped: %s", file, error)
             problems[file] = error

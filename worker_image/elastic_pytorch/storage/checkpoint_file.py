@@ -46,7 +46,7 @@ def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
                 raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
         except (ValueError, FileNotFoundError, IsADirectoryError) as error:
             if isinstance(error, FileNotFoundError) and path not in gone:
-                gone.add(path)  # another group may just have replaced it by a newer one: the folder is listed once more
+                gone.add(path)  # another group may just have replaced it by a newer one: the folder is listed again
                 continue
             logger.warning("checkpoint %s is skipped: %s", path, error)
             skipped.add(path)

@@ -136,7 +136,7 @@ class FolderDrafts:
         sync_folder(partial)
         check_claim(self._folder, version)
         if path.exists():
-            _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it once more
+            _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it again
         partial.rename(path)
         sync_folder(self._folder)
         for other in surplus((other for other, _ in sharded_checkpoints(self._folder)), version, keep):

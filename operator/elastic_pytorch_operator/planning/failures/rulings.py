@@ -47,7 +47,7 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
         told = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
         if told is None:
             message = pod.exit_message.strip()
-            if pod.exit_reason == OOM_KILLED or not message:  # the end of its log does not tell of a kill
+            if pod.exit_reason == OOM_KILLED or not message:  # the end of its log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
             told = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
-FOLLOWING = (GOODPUT,)  # changes of these are written with others: seconds go by at all times
+FOLLOWING = (GOODPUT,)  # changes of these are written with others: time passes always
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.model.peer_errors import is_peer_error
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
-SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without a word to anybody
+SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without notice to its peers
 
 TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
 # The second is torch's error for a surplus worker whose peers are done.
@@ -42,7 +42,7 @@ class Manner(StrEnum):
     RENDEZVOUS_CLOSED = "rendezvous closed"  # its rendezvous had been closed
     STORE_UNREACHABLE = "store unreachable"  # it could not reach the store
     PEER_LOST = "peer lost"  # its workers failed because of a peer's loss, more often than torchrun restarts them
-    BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without a word
+    BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without notice
     FAILED = "failed"  # its own fault, and it has closed the rendezvous
 
 

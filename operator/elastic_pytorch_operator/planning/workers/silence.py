@@ -85,7 +85,7 @@ TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
 )
-SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is taken for deaf
+SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is considered deaf
 
 
 class Delay(NamedTuple):
