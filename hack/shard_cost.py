@@ -241,6 +241,7 @@ def restart(rows: int, sharded: bool, folder: str | None, source: str, scratch: 
 
 
 OWN, OTHER, FOLDER, BUCKET = "memory of its pod", "memory of the other pod", "shared folder", "object storage"
+LOSSES = {OWN: "a process is killed", OTHER: "a pod is lost", FOLDER: "all pods are lost", BUCKET: "all pods are lost"}
 
 
 def plain_read(own: list[torch.Tensor], source: str, scratch: str, *, by_all: bool) -> Callable[[], object]:
@@ -305,6 +306,14 @@ def done_again(written: float, sharded: bool) -> int:
     return math.ceil((between + written) / STEP_SECONDS)
 
 
+def cells_of(turns: list[tuple[float, float, int]], *, at_most: bool) -> tuple[str, str, str]:
+    """What a table says of one kind of restart: medians, and the most steps."""
+    seconds, plain, again = (list(each) for each in zip(*turns, strict=True))
+    ratio = statistics.median(ours / read for ours, read in zip(seconds, plain, strict=True))
+    steps = f"{'at most ' if at_most else ''}{statistics.median(again):g}; {max(again)}"
+    return f"{statistics.median(seconds):.2f}", f"{ratio:.1f} times", steps
+
+
 def restarts(times: int, *sizes: int) -> None:
     """Prints a table for docs/use/storage.md."""
     heads = [f"{megabytes} MB: {what}" for megabytes in sizes for what in ("seconds", "of a plain read", "steps again")]
@@ -320,17 +329,11 @@ def restarts(times: int, *sizes: int) -> None:
                         turns.append(restarts_of(rows, sharded, steps, scratch))
                     print(f"{megabytes} MB, sharded: {sharded}", turns[-1], file=sys.stderr, flush=True)
                 for source in turns[0]:
-                    seconds, plain, again = (list(each) for each in zip(*(turn[source] for turn in turns), strict=True))
-                    ratio = statistics.median(ours / read for ours, read in zip(seconds, plain, strict=True))
-                    cells = (
-                        f"{statistics.median(seconds):.2f}",
-                        f"{ratio:.1f} times",
-                        f"{statistics.median(again):g}; {max(again)}",
-                    )
+                    cells = cells_of([turn[source] for turn in turns], at_most=source in (FOLDER, BUCKET))
                     rows_told.setdefault(("sharded" if sharded else "on each rank", source), []).extend(cells)
-    print(f"| the model | read from | {' | '.join(heads)} |\n|{'---|' * (2 + len(heads))}")
-    for names, told in rows_told.items():
-        print(f"| {' | '.join((*names, *told))} |")
+    print(f"| the model | what happens | read from | {' | '.join(heads)} |\n|{'---|' * (3 + len(heads))}")
+    for (model, source), cells in rows_told.items():
+        print(f"| {' | '.join((model, LOSSES[source], source, *cells))} |")
     print(
         f"\nmedians of {times}; steps: the median, and the most. torch {torch.__version__}, {os.cpu_count()} cores, load {os.getloadavg()}"
     )
