@@ -279,10 +279,11 @@ def plain_read(own: list[torch.Tensor], source: str, scratch: str, *, by_all: bo
 def restarts_of(rows: int, sharded: bool, steps: int, scratch: str) -> dict[str, tuple[float, float, int]]:
     """What each loss costs once: the seconds of the restoration, those of the plain read, and how many steps are done again."""
     found: dict[str, tuple[float, float, int]] = {}
-    with pods(2) as servers, pods(1) as new:
-        with running_in_pods(servers, 1, train_until_killed, rows, sharded, steps) as group:
-            assert group.exit_codes() == [-signal.SIGKILL] * 2, group.errors()
-        for source, after in ((OWN, servers), (OTHER, [servers[1], *new])):
+    for source in (OWN, OTHER):  # each after a training of its own: the first restoration has what it finds copied
+        with pods(2) as servers, pods(1) as new:
+            with running_in_pods(servers, 1, train_until_killed, rows, sharded, steps) as group:
+                assert group.exit_codes() == [-signal.SIGKILL] * 2, group.errors()
+            after = servers if source == OWN else [servers[1], *new]
             step, seconds, plain = run_pods(after, 1, restart, rows, sharded, None, source, scratch)[0]
             found[source] = seconds, plain, steps + 1 - step
     for source, folder in ((FOLDER, f"{scratch}/checkpoints"), (BUCKET, f"{URL}/{Path(scratch).name}")):
@@ -332,8 +333,8 @@ def restarts(times: int, *sizes: int) -> None:
                     cells = cells_of([turn[source] for turn in turns], at_most=source in (FOLDER, BUCKET))
                     rows_told.setdefault(("sharded" if sharded else "on each rank", source), []).extend(cells)
     print(f"| the model | what happens | read from | {' | '.join(heads)} |\n|{'---|' * (3 + len(heads))}")
-    for (model, source), cells in rows_told.items():
-        print(f"| {' | '.join((model, LOSSES[source], source, *cells))} |")
+    for (model, source), told in rows_told.items():
+        print(f"| {' | '.join((model, LOSSES[source], source, *told))} |")
     print(
         f"\nmedians of {times}; steps: the median, and the most. torch {torch.__version__}, {os.cpu_count()} cores, load {os.getloadavg()}"
     )
