@@ -17,6 +17,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,23 @@ def start_server() -> tuple[subprocess.Popen[str], str]:
             ThreadPoolExecutor(1).submit(process.stderr.read)  # it writes a line for each request
             return process, found[0]
     raise SystemExit("moto's server does not start")
+
+
+@contextmanager
+def local_bucket() -> Iterator[None]:
+    """A bucket in a server of this machine, which this process and its children find by the environment."""
+    server, endpoint = start_server()
+    try:
+        os.environ |= {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT"))
+        yield
+    finally:
+        server.kill()
 
 
 def chunks(size: int) -> Iterator[bytes]:
@@ -191,15 +209,7 @@ def show(title: str, found: Seconds, pairs: tuple[tuple[str, str], ...]) -> None
 def main() -> None:
     sizes = [int(sys.argv[1])] if len(sys.argv) > 1 else MEGABYTES
     times = int(sys.argv[2]) if len(sys.argv) > 2 else TIMES
-    server, endpoint = start_server()
-    try:
-        os.environ |= {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-        }
-        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT"))
+    with local_bucket():
         for megabytes in sizes:
             size = megabytes * 1_000_000 // len(CHUNK) * len(CHUNK)
             alone = measure_one(size, times)
@@ -211,8 +221,6 @@ def main() -> None:
                 together,
                 (("checkpoint", "upload"), ("checkpoint", "in parts"), ("restored", "download"), ("restored", "in ranges")),
             )
-    finally:
-        server.kill()
 
 
 if __name__ == "__main__":
