@@ -282,7 +282,8 @@ def restarts_of(rows: int, sharded: bool, steps: int, scratch: str) -> dict[str,
     for source in (OWN, OTHER):  # each after a training of its own: the first restoration has what it finds copied
         with pods(2) as servers, pods(1) as new:
             with running_in_pods(servers, 1, train_until_killed, rows, sharded, steps) as group:
-                assert group.exit_codes() == [-signal.SIGKILL] * 2, group.errors()
+                # One of them may have noticed first that the other was killed.
+                assert -signal.SIGKILL in group.exit_codes() and 0 not in group.exit_codes(), group.errors()
             after = servers if source == OWN else [servers[1], *new]
             step, seconds, plain = run_pods(after, 1, restart, rows, sharded, None, source, scratch)[0]
             found[source] = seconds, plain, steps + 1 - step
