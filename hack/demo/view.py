@@ -90,8 +90,11 @@ def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
 
 
 def outcome(done: Done, steps: Sequence[Step], asked_at: float, goodput: Goodput) -> str:
-    """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status."""
-    seen = kept_seconds(steps) / (done.at - asked_at)
+    """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status.
+
+    What comes after the last step, here a validation, is left out of the first, and is training in the second.
+    """
+    seen = kept_seconds(steps) / (steps[-1].at - asked_at)
     return (
         f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
         f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done. "
