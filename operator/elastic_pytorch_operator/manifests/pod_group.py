@@ -36,8 +36,9 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
 
 def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
     template = job.template["spec"]
-    size = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}} if gang.built_in else {"minMember": job.minimum}
-    spec: MutableManifest = {**size}
+    spec: MutableManifest = {"minMember": job.minimum}
+    if gang.built_in:
+        spec = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}}
     if job.scheduling.queue:
         spec["queue"] = job.scheduling.queue
     if gang.priority and template.get("priorityClassName"):
