@@ -1,0 +1,87 @@
+# shellcheck shell=bash disable=SC2153
+# Another project's controller on the cluster: its manager built from its Go module or source tree, and its manifests. Sourced after
+# hack/images/build.sh by a script that sets:
+#   NAME, TITLE, VERSION          what it is called: in names, in sentences, and of which release
+#   MODULE, PACKAGE, LDFLAGS      its Go module, the program in it, and what the linker is told besides
+#   MANIFESTS                     the folder of its source with the manifests
+#   FOLDER                        with our kustomization.yaml, and a probe.yaml that goes through its webhooks
+#   CONTROLLER_NAMESPACE, DEPLOYMENT
+#   SOURCE_VARIABLE               the variable in which users may name a source tree
+#   GO_LEAST, BUILD_MINUTES
+# and defines check_source FOLDER, which calls `unavailable` for a source tree of anything else, and install_manifests.
+
+UNAVAILABLE=3
+IMAGE=elastic-pytorch-$NAME:$VERSION
+# The manager and the manifests of one release: with these nothing of its source is needed again.
+BUILT=$CACHE/$NAME-$VERSION
+RENDERED=$STATE/$NAME
+
+install_manager() {
+    local inputs nodes
+    one_at_a_time
+    ensure_manager
+    inputs=$(fingerprint hack/images/manager.Dockerfile "$BUILT/manager")
+    is_built "$IMAGE" "$inputs" || step "$NAME-image" "Build $IMAGE" build_manager_image "$inputs"
+    nodes=$(python3 hack/images/load_image.py --list-missing "$IMAGE" "$CONTROL_PLANE")
+    [[ -z $nodes ]] || step "$NAME-load" "Load $IMAGE to $nodes" python3 hack/images/load_image.py --whole "$IMAGE" "$nodes"
+    step "$NAME-install" "Install $TITLE $VERSION" install_manifests
+    step "$NAME-ready" "Wait for $TITLE" await_answers 120
+}
+
+ensure_manager() {
+    local source=${!SOURCE_VARIABLE:-}
+    [[ ! -d $BUILT ]] || return 0
+    command -v go >/dev/null || unavailable "There is no Go to build it with: install Go $GO_LEAST or newer."
+    if [[ -n $source ]]; then
+        check_source "$source"
+    else
+        source=$(module_folder) || unavailable "Its Go module cannot be fetched: name a source tree of $VERSION in $SOURCE_VARIABLE."
+    fi
+    step "$NAME-build" "Build $TITLE $VERSION (about $BUILD_MINUTES minutes)" build_manager "$source"
+}
+
+unavailable() {
+    say "${TITLE^} $VERSION cannot be had here. $1"
+    exit $UNAVAILABLE
+}
+
+module_folder() {
+    (cd /tmp && timeout 120 go mod download -json "$MODULE@$VERSION" 2>/dev/null) | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' | grep .
+}
+
+build_manager() {
+    local source=$1 partial=$BUILT.partial
+    rm -rf "$partial"
+    mkdir -p "$partial"
+    cp -r "$source/$MANIFESTS" "$partial/$MANIFESTS"
+    chmod -R u+w "$partial/$MANIFESTS"
+    cd "$source" || return
+    CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags="-s -w $LDFLAGS" -o "$partial/manager" "$PACKAGE"
+    mv "$partial" "$BUILT"
+}
+
+build_manager_image() {
+    docker build --file hack/images/manager.Dockerfile --label "$LABEL" --label "$INPUTS_LABEL=$1" --tag "$IMAGE" "$BUILT"
+}
+
+apply_manifests() {
+    rm -rf "$RENDERED"
+    mkdir -p "$RENDERED"
+    cp -r "$BUILT/$MANIFESTS" "$RENDERED"
+    sed "s|@IMAGE@|$IMAGE|" "$FOLDER/kustomization.yaml" >"$RENDERED/kustomization.yaml"
+    kubectl kustomize "$RENDERED" >"$RENDERED.yaml"
+    # Some CRDs are too long for the annotation of a client-side apply.
+    kubectl apply --server-side --force-conflicts --filename "$RENDERED.yaml"
+}
+
+# A manager that is ready may still lack its certificate, or be unknown to kube-proxy: what counts is that its webhooks answer.
+await_answers() {
+    local deadline=$((SECONDS + $1))
+    until kubectl create --dry-run=server --filename "$FOLDER/probe.yaml"; do
+        if ((SECONDS > deadline)); then
+            kubectl --namespace "$CONTROLLER_NAMESPACE" logs --tail 20 "deployment/$DEPLOYMENT"
+            return 1
+        fi
+        sleep 1
+    done
+}
