@@ -37,7 +37,7 @@ download_wheels() {
 download_pinned_wheels() {
     local folder=$1 packages=$2 machine pins
     machine=$(uname -m)
-    mapfile -t pins < <(grep -oE "$packages[^ ]+" requirements-dev.lock)
+    mapfile -t pins < <(grep -oE "${packages}[^ ]+" requirements-dev.lock)
     rm -rf "$folder"
     "$PYTHON" -m pip download --quiet --dest "$folder" --no-deps --only-binary :all: --python-version 3.13 \
         --implementation cp --abi cp313 --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
