@@ -18,6 +18,7 @@ from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.waiting import WAIT_SECONDS, until
+from tests.worker_image.open_files import count_descriptors, identity
 
 pytestmark = pytest.mark.torch
 
@@ -87,11 +88,8 @@ def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: PodSe
     assert shell.wait(WAIT_SECONDS) == 0
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def garbage(raw: socket.socket) -> None:
+def garbage(raw: socket.socket) -> list[tuple[int, int]]:
+    """Sends what no worker sends, waits for each refusal, and gives the identities of the files that went along."""
     pipe = os.pipe()
     memory = os.memfd_create("x", os.MFD_ALLOW_SEALING)
     many = [memory] * 5
@@ -115,17 +113,16 @@ def garbage(raw: socket.socket) -> None:
     for data, descriptors in messages:
         socket.send_fds(raw, [data], descriptors)
         assert json.loads(raw.recv(10000))["storage"] == "refused", data[:100]
+    files = [identity(fd) for fd in (pipe[0], memory)]
     for fd in (*pipe, memory):
         os.close(fd)
+    return files
 
 
 def test_garbage_is_refused_and_nothing_leaks(server: PodServer, raw: socket.socket, tmp_path: Path) -> None:
     other = PodClient.connect()
-    garbage(raw)
-    before = descriptors()
-    for _ in range(20):
-        garbage(raw)
-    assert descriptors() <= before  # fewer, if a link of an earlier test goes now
+    files = [file for _ in range(20) for file in garbage(raw)]
+    assert count_descriptors(files) == 0
     # What is not begun with a name that is held, or is no snapshot, is a trouble of its own.
     fd = os.memfd_create("no snapshot")
     other.keep_memory("bad", fd)
