@@ -17,13 +17,13 @@ CHART = ROOT / "charts" / NAME
 ACCOUNT = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{NAME}"
 
 
-def helm(*arguments: str) -> str:
-    """Runs helm in the operator's namespace; its words are in the error if it fails."""
+def helm(*arguments: str, namespace: str = OPERATOR_NAMESPACE) -> str:
+    """Runs helm in a namespace, usually the operator's; its words are in the error if it fails."""
     command = [
         str(ROOT / ".cluster" / "bin" / "helm"),
         *arguments,
         f"--kubeconfig={KUBECONFIG}",
-        f"--namespace={OPERATOR_NAMESPACE}",
+        f"--namespace={namespace}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, f"helm {' '.join(arguments)} failed: {done.stderr}{done.stdout}"
@@ -63,9 +63,9 @@ def restored() -> Iterator[None]:
         restore()
 
 
-def may(verb: str, resource: str, namespace: str) -> bool:
-    """Whether the operator may do something in a namespace."""
-    return run_kubectl("auth", "can-i", verb, resource, f"--as={ACCOUNT}", "-n", namespace, check=False).stdout.strip() == "yes"
+def may(verb: str, resource: str, namespace: str, account: str = ACCOUNT) -> bool:
+    """Whether an operator, usually that of `make install`, may do something in a namespace."""
+    return run_kubectl("auth", "can-i", verb, resource, f"--as={account}", "-n", namespace, check=False).stdout.strip() == "yes"
 
 
 def operators() -> set[str]:
