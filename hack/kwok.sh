@@ -21,8 +21,7 @@ main() {
 # A node is ready at once, a pod runs as soon as it is placed, and is gone as soon as it is deleted.
 collect_stages() {
     local folder stage
-    (cd /tmp && go mod download "sigs.k8s.io/kwok@$KWOK_VERSION")
-    folder=$(go env GOMODCACHE)/sigs.k8s.io/kwok@$KWOK_VERSION/kustomize/stage
+    folder=$(module_folder "sigs.k8s.io/kwok@$KWOK_VERSION")/kustomize/stage
     {
         echo "apiVersion: config.kwok.x-k8s.io/v1alpha1"
         echo "kind: KwokConfiguration"

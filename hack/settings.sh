@@ -75,3 +75,8 @@ fingerprint() {
         esac
     done | sha256sum | cut -c1-16
 }
+
+# Where the source of a Go module lies (MODULE@VERSION), which is fetched first if it has to be. Fails if it cannot be had.
+module_folder() {
+    (cd /tmp && timeout 120 go mod download "$1" && go list -m -f '{{.Dir}}' "$1")
+}

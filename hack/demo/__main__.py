@@ -19,7 +19,6 @@ from elastic_pytorch_client import names
 from measure.api import Api
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
-from measure.records import Step
 from measure.watcher import Watcher, background
 from rich.console import Console
 
@@ -105,7 +104,7 @@ async def show(
         console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
         console.print(help_with(job), markup=False, highlight=False, soft_wrap=True)
         return 1
-    console.print(outcome(done, watcher.timeline.every(Step), asked_at, watcher.job.goodput), highlight=False)
+    console.print(outcome(done, watcher.timeline, asked_at, watcher.job.goodput), highlight=False)
     if not keep:
         await delete(commands, job)
         console.print(f"{job} is deleted.", highlight=False)

@@ -8,7 +8,7 @@ from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
 from measure.records import Done, Step
-from measure.timeline import Resumption, kept_seconds
+from measure.timeline import Resumption, Timeline, kept_seconds
 from measure.watcher import Watcher
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -89,12 +89,13 @@ def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
     return interruption_table(rows)
 
 
-def outcome(done: Done, steps: Sequence[Step], asked_at: float, goodput: Goodput) -> str:
+def outcome(done: Done, timeline: Timeline, asked_at: float, goodput: Goodput) -> str:
     """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status.
 
     What comes after the last step, here a validation, is left out of the first, and is training in the second.
     """
-    seen = kept_seconds(steps) / (steps[-1].at - asked_at)
+    steps = timeline.every(Step)
+    seen = kept_seconds(timeline.groups()) / (steps[-1].at - asked_at)
     return (
         f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
         f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done. "

@@ -35,7 +35,7 @@ ensure_manager() {
     if [[ -n $source ]]; then
         check_source "$source"
     else
-        source=$(module_folder) || unavailable "Its Go module cannot be fetched: name a source tree of $VERSION in $SOURCE_VARIABLE."
+        source=$(module_folder "$MODULE@$VERSION" 2>/dev/null) || unavailable "Its Go module cannot be fetched: name a source tree of $VERSION in $SOURCE_VARIABLE."
     fi
     step "$NAME-build" "Build $TITLE $VERSION (about $BUILD_MINUTES minutes)" build_manager "$source"
 }
@@ -43,10 +43,6 @@ ensure_manager() {
 unavailable() {
     say "${TITLE^} $VERSION cannot be had here. $1"
     exit $UNAVAILABLE
-}
-
-module_folder() {
-    (cd /tmp && timeout 120 go mod download -json "$MODULE@$VERSION" 2>/dev/null) | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' | grep .
 }
 
 build_manager() {

@@ -1,25 +1,24 @@
 """The table of a run in Markdown, and what is not as it should be. Pure."""
 
-import statistics
 from collections.abc import Sequence
+
+from measure import markdown
 
 from kubeflow.jobs import JOBS
 from kubeflow.losses import KINDS
-from kubeflow.pauses import Figures
 from kubeflow.results import Run, Trial
 
 HEAD = ("what happens", "job", "longest pause", "stands still in all", "until 3 train again", "steps repeated", "trials")
-NOTHING = "-"
 
 
 def table(run: Run) -> str:
     """A row for each kind and job that was tried: medians, with the worst in brackets; times in seconds."""
-    rows = [_line(HEAD), _line(["---"] * len(HEAD))]
+    rows = []
     for kind in KINDS.values():
         tried = {name: [trial for trial in run.trials if (trial.kind, trial.job) == (kind.name, name)] for name in JOBS}
-        rows += [_line([kind.title, JOBS[name].title, *_cells(trials)]) for name, trials in tried.items() if trials]
+        rows += [[kind.title, JOBS[name].title, *_cells(trials)] for name, trials in tried.items() if trials]
     about = ", ".join(f"{name} {value}" for name, value in run.about.items())
-    return "\n".join([*rows, "", f"Measured with {about}.", *([run.left_out] if run.left_out else [])])
+    return "\n".join([markdown.table(HEAD, rows), f"Measured with {about}.", *([run.left_out] if run.left_out else [])])
 
 
 def complaints(run: Run) -> list[str]:
@@ -39,17 +38,5 @@ def describe(trial: Trial) -> str:
 def _cells(trials: Sequence[Trial]) -> list[str]:
     found = [trial.figures for trial in trials if trial.figures]
     made = f"{len(found)}" if len(found) == len(trials) else f"{len(found)} of {len(trials)}"
-    return [*(_spread(found, name) for name in ("pause", "stopped", "whole", "repeated")), made]
-
-
-def _spread(found: Sequence[Figures], name: str) -> str:
-    """The median, and the worst in brackets."""
-    values = [float(getattr(each, name)) for each in found]
-    if not values:
-        return NOTHING
-    digits = 0 if name == "repeated" else 1 if max(values) >= 10 else 2
-    return f"{statistics.median(values):.{digits}f} ({max(values):.{digits}f})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    times = [markdown.spread([getattr(each, name) for each in found]) for name in ("pause", "stopped", "whole")]
+    return [*times, markdown.spread([each.repeated for each in found], digits=0), made]

@@ -3,7 +3,6 @@
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 from typing import TypeVar
 
@@ -35,6 +34,16 @@ class Resumption:
     @property
     def steps_lost(self) -> int:
         return max(0, self.last.number - self.step.number + 1)
+
+
+@dataclass(slots=True)
+class StepsOfGroup:
+    """The numbers of a group's first and last step, and when these were seen."""
+
+    first: int
+    last: int
+    first_at: float
+    last_at: float
 
 
 class Timeline:
@@ -74,6 +83,20 @@ class Timeline:
                 steps.append(record)
         return steps
 
+    def groups(self) -> list[StepsOfGroup]:
+        """Returns the groups that have taken a step, the oldest first."""
+        found: list[StepsOfGroup] = []
+        new = True
+        for record in self._records:
+            if isinstance(record, Init) and record.rank == 0:
+                new = True
+            elif isinstance(record, Step) and new:
+                found.append(StepsOfGroup(record.number, record.number, record.at, record.at))
+                new = False
+            elif isinstance(record, Step):
+                found[-1].last, found[-1].last_at = record.number, record.at
+        return found
+
     def steps_per_second(self) -> float | None:
         """Returns the pace of the newest group's last few seconds; None before it has taken two steps."""
         newest = self.last(Step)
@@ -95,10 +118,17 @@ class Timeline:
         return None
 
 
-def kept_seconds(steps: Sequence[Step]) -> float:
-    """Returns the time of the steps that were kept: of those with one number, the last one. A group's first step has no known time."""
-    seconds: dict[int, float] = {}
-    for before, step in pairwise(steps):
-        same_group = (step.pod, step.world, step.number) == (before.pod, before.world, before.number + 1)
-        seconds[step.number] = step.at - before.at if same_group else 0.0
-    return sum(seconds.values())
+def kept_seconds(groups: Sequence[StepsOfGroup]) -> float:
+    """Returns the time of the steps that no later group has done again.
+
+    A step is seen at one moment, so that one step of each group has no known time: it counts like the others of its group.
+
+    Args:
+        groups: the oldest first.
+    """
+    seconds, again_from = 0.0, inf
+    for group in reversed(groups):
+        pace = (group.last_at - group.first_at) / max(1, group.last - group.first)
+        seconds += pace * max(0, min(group.last + 1, again_from) - group.first)
+        again_from = min(again_from, group.first)
+    return seconds

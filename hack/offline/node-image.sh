@@ -46,7 +46,7 @@ assemble_node_image() {
 
 prepare_node_context() {
     local kind_source
-    kind_source=$(cd /tmp && go mod download -json "sigs.k8s.io/kind@$KIND_VERSION" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    kind_source=$(module_folder "sigs.k8s.io/kind@$KIND_VERSION")
     rm -rf "$NODE_BUILD"
     mkdir -p "$NODE_BUILD"
     cp -r "$kind_source/images/base/files" "$NODE_BUILD/files"

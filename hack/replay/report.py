@@ -1,7 +1,8 @@
 """What the runs have shown: the tables, and what is not as it should be. Pure."""
 
-import statistics
 from collections.abc import Mapping, Sequence
+
+from measure import markdown
 
 from replay.account import Account, account
 from replay.jobs import JOBS, SIZE
@@ -10,7 +11,6 @@ from replay.traces import TRACES, Trace
 
 BEGIN, END = "<!-- trace: written by `make trace ARGS=--docs` -->\n", "<!-- end of trace -->\n"
 AWAY_SECONDS = 600.0  # in the column of a node for which there is no other
-NOTHING = "-"
 HEAD = (
     "job",
     "at the real rate",
@@ -44,9 +44,8 @@ def tables(runs: Sequence[Run]) -> str:
         trace = TRACES[name]
         one = next(run for run in runs if run.trace == name and run.job in jobs)
         commits = sorted({run.commit for run in runs if run.trace == name and run.job in jobs})
-        shown += [f"**{trace.title}**", "", _line(HEAD), _line(["---"] * len(HEAD))]
-        shown += [_line(_row(JOBS[job].title, found)) for job, found in jobs.items()]
-        shown += ["", f"Seed {one.seed}, {one.factor:,.0f} times as fast as in reality, commit {', '.join(commits)}.", ""]
+        shown += [f"**{trace.title}**", "", markdown.table(HEAD, [_row(JOBS[job].title, found) for job, found in jobs.items()])]
+        shown += [f"Seed {one.seed}, {one.factor:,.0f} times as fast as in reality, commit {', '.join(commits)}.", ""]
     return "\n".join(shown)
 
 
@@ -61,11 +60,7 @@ def page(text: str, runs: Sequence[Run], picture: str) -> str:
     Raises:
         ValueError: the page lacks the markers.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{BEGIN}{picture}\n\n{tables(runs)}{END}{after}"
+    return markdown.page(text, BEGIN, END, f"{picture}\n\n{tables(runs)}")
 
 
 def complaints(runs: Sequence[Run]) -> list[str]:
@@ -94,25 +89,15 @@ def _row(title: str, found: Account) -> list[str]:
         title,
         f"**{_percent(found.real_ratio)}**",
         _percent(found.scarce_ratio),
-        _spread(found.real),
+        markdown.spread(found.real),
         _percent(found.ratio),
-        *(_spread(values) for values in measured.values()),
+        *(markdown.spread(values) for values in measured.values()),
         f"{found.step_seconds:.3f}",
     ]
 
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.2f} %"
-
-
-def _spread(values: Sequence[float]) -> str:
-    """The median, and the worst in brackets."""
-    digits = 0 if max(values) >= 100 else 1 if max(values) >= 10 else 2
-    return f"{statistics.median(values):,.{digits}f} ({max(values):,.{digits}f})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def describe(run: Run) -> str:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from measure import markdown
+
 BEGIN, END = "<!-- figures: written by `make scale ARGS=--docs` -->\n", "<!-- end of figures -->\n"
 NOTHING = "-"
 # The cores of programs that use less than this in all runs are kept, but not shown.
@@ -128,16 +130,12 @@ def tables(results: Sequence[Result]) -> str:
     ]
     head = [f"{result.jobs} x {result.workers}" for result in results]
     first = [[name, *(figure(result) for result in results)] for name, figure in figures.items()]
-    return f"{_table(['jobs x workers', *head], first)}\n{_table(['cores of', 'while', *head], shares)}"
+    return f"{markdown.table(['jobs x workers', *head], first)}\n{markdown.table(['cores of', 'while', *head], shares)}"
 
 
 def page(text: str, results: Sequence[Result]) -> str:
     """Returns a page with the tables between its two markers."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{BEGIN}\n{tables(results)}\n{END}{after}"
+    return markdown.page(text, BEGIN, END, f"\n{tables(results)}\n")
 
 
 def _phase(result: Result, name: str) -> Phase:
@@ -149,10 +147,6 @@ def _programs(results: Iterable[Result], phase: str) -> list[str]:
     names = {name for cores in found for name in cores}
     most = {name: max(cores.get(name, 0.0) for cores in found) for name in names}
     return sorted((name for name in names if most[name] >= SHOWN_CORES), key=lambda name: (-most[name], name))
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
 
 
 def _number(value: float | None, digits: int = 1) -> str:

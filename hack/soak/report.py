@@ -5,13 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
+from measure.timeline import kept_seconds
 from rich.console import Console
 from rich.table import Table
 
 from soak.hostile.acts import ACTS
 from soak.pauses import Compared, pauses_by_job
 from soak.plan import KINDS, Act
-from soak.timeline import Hit, Violation, groups_of, kept_seconds, last_of_each
+from soak.timeline import Hit, Violation, groups_of, last_of_each
 from soak.verdict import Seen, table
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
@@ -43,7 +44,7 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
         "groups": groups,
         "states": dict(seen.states),
         "goodput": {
-            job: {"seconds": dict(told.seconds), "kept_seconds": round(kept_seconds(seen.steps[job]), 1)}
+            job: {"seconds": dict(told.seconds), "kept_seconds": round(kept_seconds(groups_of(seen.steps[job])), 1)}
             for job, told in seen.goodput.items()
             if job in seen.steps
         },
@@ -90,7 +91,7 @@ def jobs_table(seen: Seen) -> Table:
         again = sum(group.last - group.first + 1 for group in groups) - last
         failed = len(seen.set_up_failures.get(job, ()))
         goodput = seen.goodput.get(job, Goodput())
-        share = kept_seconds(steps) / whole if (whole := sum(goodput.seconds.values())) else 0.0
+        share = kept_seconds(groups) / whole if (whole := sum(goodput.seconds.values())) else 0.0
         figures = (str(len(groups)), str(last), str(again), str(failed), str(goodput), f"{100 * share:.1f}%")
         shown.add_row(job, seen.states.get(job, "-"), *figures)
     return shown

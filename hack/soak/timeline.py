@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from measure.timeline import StepsOfGroup
+
 from soak.plan import KINDS
 
 SUSPEND = "suspend"  # the kind of hit that is no part of the plan
@@ -92,14 +94,10 @@ class SetUpFailure:
 
 
 @dataclass(slots=True)
-class Group:
+class Group(StepsOfGroup):
     """The steps of one group, without what they hold."""
 
     number: int
-    first: int
-    last: int
-    first_at: float
-    last_at: float
     world: int
     members: set[str] = field(default_factory=set)
 
@@ -234,21 +232,11 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
     """The groups that have taken a step, the oldest first."""
     found: dict[int, Group] = {}
     for step in steps:
-        group = found.setdefault(step.group, Group(step.group, step.number, step.number, step.at, step.at, step.world))
+        group = found.setdefault(step.group, Group(step.number, step.number, step.at, step.at, step.group, step.world))
         group.first, group.last = min(group.first, step.number), max(group.last, step.number)
         group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
         group.members.add(step.pod)
     return sorted(found.values(), key=lambda group: group.number)
-
-
-def kept_seconds(steps: Iterable[Step]) -> float:
-    """The time of the steps that no later group has done again."""
-    seconds, done = 0.0, 0
-    for group in groups_of(steps):
-        pace = (group.last_at - group.first_at) / max(1, group.last - group.first)  # a group's last step has no end
-        seconds += pace * max(0, group.last - max(group.first - 1, done))
-        done = max(done, group.last)
-    return seconds
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:

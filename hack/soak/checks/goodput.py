@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.goodput import Goodput
+from measure.timeline import kept_seconds
 
 from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
-from soak.timeline import Hit, StatusSeen, Step, Violation, groups_of, kept_seconds
+from soak.timeline import Hit, StatusSeen, Step, Violation, groups_of
 
 APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
 LEAST_SECONDS = 900.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
@@ -31,7 +32,7 @@ def check_goodput(
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
         return
-    at, seen = steps[-1].at, kept_seconds(steps)
+    at, seen = steps[-1].at, kept_seconds(groups_of(steps))
     if counted > whole * (1 + APART):
         text = f"{counted} s are told of {whole:.1f} s"
         yield Violation("no more time is told than there was", expected.job, at, text)

@@ -1,6 +1,6 @@
 import pytest
 from measure.records import Done, Init, Record, Step
-from measure.timeline import Timeline, kept_seconds
+from measure.timeline import StepsOfGroup, Timeline, kept_seconds
 
 
 def steps(pod: str, first: int, last: int, *, at: float, world: int) -> list[Step]:
@@ -71,12 +71,23 @@ def test_nothing_seen_yet() -> None:
     assert (seen.steps_per_second(), seen.resumption(0.0)) == (None, None)
 
 
-def test_repeated_steps_and_pauses_are_no_kept_time() -> None:
-    seen = [
-        *steps("a", 1, 10, at=1.0, world=3),  # the last at 1.9
-        *steps("a", 9, 20, at=3.0, world=2),
-        *steps("a", 21, 30, at=5.0, world=3),
-    ]
-    # Nine steps of the first group have a known time, of which the eighth is the last that was kept.
-    assert kept_seconds(seen) == pytest.approx(0.1 * (7 + 11 + 9))
+def test_kept_time_is_that_of_each_steps_last_time_and_of_no_pause() -> None:
+    seen = Timeline(
+        [
+            Init(0.5, "a", 0, 3),
+            *steps("a", 1, 10, at=1.0, world=3),
+            Init(2.5, "a", 0, 2),
+            *(Step(3.0 + 0.2 * n, "a", 9 + n, 2) for n in range(12)),  # slower, from step 9 to 20
+            Init(6.0, "a", 0, 2),  # of the same size: only a new group tells that the time between is a pause
+            *steps("a", 21, 30, at=7.0, world=2),
+            Init(9.0, "b", 0, 2),
+        ]
+    )
+    assert [(group.first, group.last) for group in seen.groups()] == [(1, 10), (9, 20), (21, 30)]
+    assert kept_seconds(seen.groups()) == pytest.approx(8 * 0.1 + 12 * 0.2 + 10 * 0.1)
+
+
+def test_steps_that_two_groups_do_again_are_kept_once() -> None:
+    groups = [StepsOfGroup(1, 10, 1.0, 10.0), StepsOfGroup(8, 9, 20.0, 21.0), StepsOfGroup(5, 5, 30.0, 30.0)]
+    assert kept_seconds(groups) == 4.0, "a group of one step has no pace"
     assert kept_seconds([]) == 0

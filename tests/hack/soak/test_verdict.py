@@ -17,7 +17,6 @@ from soak.timeline import (
     StatusSeen,
     Step,
     Violation,
-    kept_seconds,
     read_refusals,
 )
 from soak.verdict import Row, Seen, table, violations
@@ -136,9 +135,3 @@ def test_refused_process_is_a_flaw() -> None:
     assert read_refusals("job", lines) == [
         Violation("in_process goes on with a sharded model", "job", 2.0, f"{POD}: torch 9 takes")
     ]
-
-
-def test_steps_that_are_done_again_are_kept_once() -> None:
-    times = [(0, 1, 1), (1, 2, 1), (2, 3, 1), (9, 3, 2), (11, 4, 2), (13, 5, 2)]
-    steps = [Step(at, POD, 0, 1, number, group) for at, number, group in times]
-    assert kept_seconds(steps) == 3 * 1 + 2 * 2

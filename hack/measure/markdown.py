@@ -1,0 +1,50 @@
+"""Markdown that a program writes: tables, a figure of several trials as one cell, and a block of a page. Pure."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+NOTHING = "-"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table, of which each line has its end.
+
+    Args:
+        head: the titles of its columns.
+        rows: their cells, in which nothing is escaped.
+    """
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
+
+
+def spread(values: Sequence[float], digits: int | None = None) -> str:
+    """Returns the median, with the worst in brackets, or a dash if there are no values.
+
+    Args:
+        values: of all trials; the largest is the worst.
+        digits: that both have after the point. None: two, one if the worst is 10 or more, none if it is 100 or more.
+    """
+    if not values:
+        return NOTHING
+    worst = max(values)
+    if digits is None:
+        digits = 0 if worst >= 100 else 1 if worst >= 10 else 2
+    return f"{statistics.median(values):,.{digits}f} ({worst:,.{digits}f})"
+
+
+def page(text: str, begin: str, end: str, block: str) -> str:
+    """Returns a page with a block between its two markers.
+
+    Args:
+        text: the page.
+        begin: the line before the block, with its end.
+        end: the line after it, with its end.
+        block: whole lines.
+
+    Raises:
+        ValueError: the page lacks the markers.
+    """
+    before, begun, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not begun or not ended:
+        raise ValueError(f"the page lacks the lines {begin.strip()} and {end.strip()}")
+    return f"{before}{begin}{block}{end}{after}"
