@@ -59,7 +59,7 @@ KNOWN = OWN.union(WAIT_REASONS, FAILURE_REASONS, (mark.key for mark in MARKS), *
 # The word of the job's state is one of those that the CRD describes.
 STATES = set(re.findall(r"`([A-Z]\w+)`", SCHEMA["properties"]["status"]["properties"]["state"]["description"]))
 COLUMNS = {column["name"].upper() for column in VERSION["additionalPrinterColumns"]} | {"NAME"}
-COLUMNS_OF_PODS = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"}
+COLUMNS_OF_PODS = {"NAME", "READY", "STATUS", "RESTARTS", "AGE", "UNIT"}
 
 
 def name_of(page: Path) -> str:
