@@ -168,7 +168,7 @@ push() {
 
 report() {
     local line
-    while read -r line; do say "$line"; done < <(cat "$WORK/left-out" 2>/dev/null; cat "$DIST/images.txt")
+    while read -r line; do say "$line"; done < <(cat "$WORK/left-out" "$DIST/images.txt" 2>/dev/null)
     [[ -n $SIGNING_KEY_PEM ]] || say "SIGNING_KEY is not set: nothing is signed."
     [[ -n ${DOWNLOAD_URL:-} ]] || say "DOWNLOAD_URL is not set: epj.yaml works with its archive only (kubectl krew install --manifest=… --archive=…)."
     say "dist/ is complete: sha256sum --check SHA256SUMS says whether it still is."
