@@ -28,6 +28,7 @@ TRAINING_OPERATOR_VERSION=v1.9.3
 PROMETHEUS_VERSION=v0.316.0 # of its Go module: Prometheus 3.16
 REGCTL_VERSION=v0.11.7
 SYFT_VERSION=v1.57.1
+COSIGN_VERSION=v3.1.3
 ACTIONLINT_VERSION=v1.7.12
 VALE_VERSION=v3.22.0 # newer ones, up to v3.26.0, need a commit of cascadia that not every module proxy has
 PLAYWRIGHT_VERSION=1.65.2

@@ -8,6 +8,7 @@
 # PLATFORMS="…"        linux/amd64 linux/arm64 by default; what cannot be built here is left out, and named
 # DOWNLOAD_URL=https…  where the files of dist/ will be, for krew's manifest
 # SIGNING_KEY=file     a private key in PEM, which signs SHA256SUMS; SIGNING_KEY_PEM holds the key itself
+# COSIGN_KEY=…         a key of cosign's, as a file or a URI, which signs what is pushed; without it, the OIDC token of a CI job does
 # DIST=folder          instead of dist/; it must not exist
 # NO_CACHE=1           no layer of an earlier build is used again
 # ALLOW_DIRTY=1        for tests only: takes the files as they are, committed or not
@@ -19,6 +20,7 @@ source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/kind/tools.sh"
 source "$ROOT/hack/images/build.sh"
 source "$ROOT/hack/release/images.sh"
+source "$ROOT/hack/release/signatures.sh"
 
 DIST=${DIST:-$ROOT/dist}
 WORK=$STATE/release
@@ -35,6 +37,7 @@ main() {
     ensure_helm
     build_tool regctl "github.com/regclient/regclient/cmd/regctl@$REGCTL_VERSION"
     build_tool syft "github.com/anchore/syft/cmd/syft@$SYFT_VERSION"
+    if is_to_be_signed; then hack/release/cosign.sh; fi
     rm -rf "$WORK" "$DIST"
     mkdir -p "$TREE" "$DIST"
     copy_sources
@@ -60,6 +63,7 @@ check_request() {
     SIGNING_KEY_PEM=${SIGNING_KEY_PEM:-}
     # For the commands that need them, not for every program of the build.
     export -n SIGNING_KEY_PEM REGISTRY_PASSWORD
+    choose_signer
     [[ $DIST == "$ROOT/dist" || ! -e $DIST ]] || fail "DIST is $DIST, which is there already."
 }
 
@@ -157,19 +161,26 @@ push() {
         export REGCTL_CONFIG=$credentials/regctl.json HELM_REGISTRY_CONFIG=$credentials/helm.json
         "${regctl[@]}" registry login "$host" --user "$REGISTRY_USER" --pass-stdin <<<"${REGISTRY_PASSWORD:-}"
         helm registry login "$host" "${helm_options[@]}" --username "$REGISTRY_USER" --password-stdin <<<"${REGISTRY_PASSWORD:-}"
+        if is_to_be_signed; then
+            export DOCKER_CONFIG=$credentials
+            cosign login "$host" --username "$REGISTRY_USER" --password-stdin <<<"${REGISTRY_PASSWORD:-}"
+        fi
     fi
     for name in "${IMAGES[@]}"; do
         "${regctl[@]}" image copy "ocidir://$WORK/oci/$name:$VERSION" "$REGISTRY/$name:$VERSION"
         pushed=$("${regctl[@]}" image digest "$REGISTRY/$name:$VERSION")
         [[ $pushed == "$(image_digest "$name")" ]] || { echo "$REGISTRY/$name has digest $pushed"; return 1; }
     done
-    helm push "$DIST/$CHART-$VERSION.tgz" "oci://$REGISTRY/charts" "${helm_options[@]}"
+    pushed=$(helm push "$DIST/$CHART-$VERSION.tgz" "oci://$REGISTRY/charts" "${helm_options[@]}" 2>&1) || { echo "$pushed"; return 1; }
+    echo "$pushed"
+    if is_to_be_signed; then sign_release "$(sed -n 's/^Digest: //p' <<<"$pushed")"; fi
 }
 
 report() {
     local line
-    while read -r line; do say "$line"; done < <(cat "$WORK/left-out" 2>/dev/null; cat "$DIST/images.txt")
-    [[ -n $SIGNING_KEY_PEM ]] || say "SIGNING_KEY is not set: nothing is signed."
+    while read -r line; do say "$line"; done < <(cat "$WORK/left-out" "$DIST/images.txt" 2>/dev/null)
+    [[ -n $SIGNING_KEY_PEM ]] || say "SIGNING_KEY is not set: the files are not signed."
+    if [[ -n ${PUSH:-} ]] && ! is_to_be_signed; then say "COSIGN_KEY is not set, and there is no OIDC token: the images and the chart are not signed."; fi
     [[ -n ${DOWNLOAD_URL:-} ]] || say "DOWNLOAD_URL is not set: epj.yaml works with its archive only (kubectl krew install --manifest=… --archive=…)."
     say "dist/ is complete: sha256sum --check SHA256SUMS says whether it still is."
 }

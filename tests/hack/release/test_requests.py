@@ -24,6 +24,7 @@ VERSION = (ROOT / "VERSION").read_text().strip()
             f"The file VERSION says {VERSION}: run `make version VERSION=9.9.9` and commit it.",
         ),
         ({"VERSION": VERSION, "REGISTRY": "a", "SIGNING_KEY": "/none"}, "SIGNING_KEY is /none, which cannot be read."),
+        ({"VERSION": VERSION, "REGISTRY": "a", "COSIGN_KEY": "/none"}, "COSIGN_KEY is /none, which cannot be read."),
         (
             {"VERSION": VERSION, "REGISTRY": "a", "PLATFORMS": "linux/s390x"},
             "PLATFORMS has linux/s390x: the platforms are linux/amd64 and linux/arm64.",

@@ -33,6 +33,12 @@ def test_token_of_a_workflow_may_only_read(workflow: Path) -> None:
     assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
 
 
+def test_only_what_publishes_gets_a_token_of_its_identity() -> None:
+    jobs = {path.stem: yaml.safe_load(path.read_text())["jobs"].values() for path in WORKFLOWS}
+    permitted = {name for name in jobs for job in jobs[name] if "id-token" in job.get("permissions", {})}
+    assert permitted == {"release", "site"}
+
+
 def test_dependabot_looks_where_there_is_something_to_update() -> None:
     files = {"pip": "pyproject.toml", "docker": "*Dockerfile", "gomod": "go.mod", "github-actions": ".github/workflows/*.yml"}
     for update in yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]:
