@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,16 +15,11 @@ from elastic_pytorch_local.pods.kubelet import processes_of
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 
 from tests.paths import ROOT
+from tests.ports import free_port
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SECONDS = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.local_jobs import LocalJob, free_port, local_job
+from tests.local.local_jobs import LocalJob, local_job
 from tests.paths import ROOT
+from tests.ports import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.process

@@ -1,13 +1,13 @@
 """A registry on this machine: the reference implementation, which hack/release/registry.sh builds."""
 
 import contextlib
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.paths import ROOT
+from tests.ports import free_port
 from tests.waiting import until
 
 CONFIGURATION = """version: 0.1
@@ -19,9 +19,7 @@ http: {{addr: "{host}"}}
 @contextlib.contextmanager
 def running_registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
     """Runs a registry at an address of this machine, without TLS; it keeps its content in a folder. Yields its host and port."""
-    with socket.socket() as free:
-        free.bind((address, 0))
-        host = f"{address}:{free.getsockname()[1]}"
+    host = f"{address}:{free_port()}"
     configuration = folder / "configuration.yaml"
     configuration.write_text(CONFIGURATION.format(folder=folder / "content", host=host))
     with (folder / "registry.log").open("wb") as log:

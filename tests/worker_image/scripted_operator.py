@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.ports import free_port
 from tests.waiting import WAIT_SECONDS, until
 
 
@@ -53,7 +54,7 @@ class ScriptedOperator:
         self.requests = 0
         self._changed = threading.Condition()
         self._server: _Server | None = None
-        self._port = 0
+        self._port = free_port()
         self.come_back()
 
     @property
@@ -63,7 +64,6 @@ class ScriptedOperator:
     def come_back(self) -> None:
         """Starts to listen, where it did before."""
         self._server = _Server((self.host, self._port), self)
-        self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def go_away(self) -> None:

@@ -23,7 +23,7 @@ from scale.generator import Api, Generator
 from scale.observations import Observations
 
 from tests.operator.builders import a_manifest
-from tests.operator.runtime.test_replica import a_free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
 
@@ -89,7 +89,7 @@ async def until(reached: Callable[[], object]) -> None:
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
     """With the operator on it, which has its own HTTP server and TLS."""
-    cluster, port, stop = FakeCluster(), a_free_port(), asyncio.Event()
+    cluster, port, stop = FakeCluster(), free_port(), asyncio.Event()
 
     async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
         def watch(kind: str, change: str, manifest: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         cluster.watch(watch)
         await asyncio.Event().wait()
 
-    settings = ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, a_free_port())
+    settings = ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, free_port())
     cluster.add_object("Secret", settings.namespace, SECRET_NAME)
     replica = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
     yield cluster

@@ -85,7 +85,8 @@ def test_each_change_of_a_namespace_is_logged_once(caplog: pytest.LogCaptureFixt
 
     with caplog.at_level(logging.INFO):
         run_in_virtual_time(main())
-    told = [(record.levelname, record.getMessage(), vars(record)["namespace"]) for record in caplog.records]
+    about = [record for record in caplog.records if "namespace" in vars(record)]
+    told = [(record.levelname, record.getMessage(), vars(record)["namespace"]) for record in about]
     assert told == [
         ("WARNING", "a namespace is left out: cannot list b", "b"),
         ("INFO", "a namespace is there again", "b"),

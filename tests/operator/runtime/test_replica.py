@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
 
@@ -34,12 +34,6 @@ SYSTEM = "system"
 SLICE = "elastic-pytorch-operator-ipv4"
 QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)  # for tests that wait for it
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Line:
@@ -105,7 +99,7 @@ class World:
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
             await self.cluster.create_pod(pod)
         endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")
-        settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), SYSTEM, name, endpoint)
+        settings = ReplicaSettings("http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint)
         ahead = [0.0]
         line = Line(self.cluster)
         made: list[Replica] = []

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.secret import keep_trust, read_trust
 
-from tests.operator.runtime.test_replica import a_free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
 
@@ -72,10 +72,10 @@ async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
         await cluster.put_lease({**lease, "spec": spec})
     cluster.users |= {"prometheus": "system:serviceaccount:monitoring:prometheus", "worker": "system:serviceaccount:a:default"}
     cluster.readers.add((cluster.users["prometheus"], "/metrics"))
-    ports = a_free_port(), a_free_port()
+    ports = free_port(), free_port()
     endpoint = Endpoint("pod", "uid", "10.0.0.1", 8443, service=NAME)
     settings = ReplicaSettings(
-        f"https://{HOST}:8443", "127.0.0.1", *ports, SYSTEM, "pod", endpoint, name=NAME, metrics_port=a_free_port()
+        f"https://{HOST}:8443", "127.0.0.1", *ports, SYSTEM, "pod", endpoint, name=NAME, metrics_port=free_port()
     )
     replica, stop = Replica(cluster, settings, watch), asyncio.Event()
     running = asyncio.create_task(replica.run(stop))

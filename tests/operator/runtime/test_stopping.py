@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -11,14 +10,9 @@ import aiohttp
 import pytest
 
 from tests.operator.api_server import api_server, write_kubeconfig
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def until_ready(port: int, process: asyncio.subprocess.Process) -> None:
@@ -35,10 +29,10 @@ async def until_ready(port: int, process: asyncio.subprocess.Process) -> None:
 
 
 async def test_sigterm_ends_it_well(tmp_path: Path) -> None:
-    probe_port = a_free_port()
+    probe_port = free_port()
     async with api_server() as (server, url):
         environment = {**os.environ, "KUBECONFIG": str(write_kubeconfig(tmp_path, url))}
-        command = ["-m", "elastic_pytorch_operator", "run", f"--port={a_free_port()}", f"--probe-port={probe_port}"]
+        command = ["-m", "elastic_pytorch_operator", "run", f"--port={free_port()}", f"--probe-port={probe_port}"]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, env=environment, stderr=asyncio.subprocess.PIPE
         )

@@ -15,7 +15,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 from tests.operator.faulty_cluster import FaultyCluster
-from tests.operator.runtime.test_replica import a_free_port
+from tests.ports import free_port
 
 Ask = Callable[[str], Awaitable[tuple[int, str]]]
 
@@ -27,7 +27,7 @@ async def watch(_: Cache, __: Callable[[JobKey, float], None]) -> None:
 @asynccontextmanager
 async def running(cluster: FaultyCluster) -> AsyncIterator[Ask]:
     """A replica that needs no election; yields what asks its probes."""
-    settings = ReplicaSettings("http://operator", "127.0.0.1", a_free_port(), a_free_port(), watched=cluster.namespaces)
+    settings = ReplicaSettings("http://operator", "127.0.0.1", free_port(), free_port(), watched=cluster.namespaces)
     stop = asyncio.Event()
     task = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
 

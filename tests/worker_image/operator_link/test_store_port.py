@@ -14,14 +14,14 @@ def bind(port: int, *, reuse: bool) -> socket.socket:
 
 
 def test_two_agents_of_one_host_reserve_different_ports() -> None:
-    one, other = StorePort(45500), StorePort(45500)
-    assert 45500 <= one.number < other.number < 45600
+    one, other = StorePort(25500), StorePort(25500)
+    assert 25500 <= one.number < other.number < 25600
     one.close()
     other.close()
 
 
 def test_a_lent_port_is_free_for_a_store_and_for_nobody_else() -> None:
-    reservation = StorePort(45600)
+    reservation = StorePort(25600)
     port = reservation.number
     with pytest.raises(OSError, match="in use"):
         bind(port, reuse=True)
@@ -36,7 +36,7 @@ def test_a_lent_port_is_free_for_a_store_and_for_nobody_else() -> None:
 
 
 def test_another_port_than_the_reserved_one_is_not_lent() -> None:
-    reservation = StorePort(45700)
+    reservation = StorePort(25700)
     before = reservation.number
     reservation.lend(before + 1000)
     assert reservation.number == before
@@ -44,8 +44,8 @@ def test_another_port_than_the_reserved_one_is_not_lent() -> None:
 
 
 def test_if_all_hundred_are_taken_any_will_do() -> None:
-    reservations = [StorePort(45800) for _ in range(101)]
+    reservations = [StorePort(25800) for _ in range(101)]
     assert len({reservation.number for reservation in reservations}) == 101
-    assert not 45800 <= reservations[-1].number < 45900
+    assert not 25800 <= reservations[-1].number < 25900
     for reservation in reservations:
         reservation.close()

@@ -12,6 +12,8 @@ from elastic_pytorch.torch_fixes import store_connect
 from elastic_pytorch.torch_fixes.store_connect import PromptTCPStore
 from torch.distributed import DistNetworkError, TCPStore
 
+from tests.ports import free_port
+
 pytestmark = pytest.mark.torch
 
 
@@ -20,12 +22,6 @@ def serve(port: int, after: float) -> None:
     store = TCPStore("127.0.0.1", port, 2, True, wait_for_workers=False)
     store.set("key", "value")
     time.sleep(30)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_client_joins_as_soon_as_the_store_is_there() -> None:
