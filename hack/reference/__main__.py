@@ -33,11 +33,8 @@ def pages() -> dict[Path, str]:
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         **{folder / name: text for folder in (ROOT / "crds", CHART / "files") for name, text in templates.items()},
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference" / "api.md": custom_resource.page(definition),
+        DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),
-        DOCS / "reference" / "api-versions.md": field_table.page(
-            (DOCS / "reference" / "api-versions.md").read_text(), definition
-        ),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
         DOCS / "internals" / "architecture.md": silence_table.page(
             packages.page((DOCS / "internals" / "architecture.md").read_text())

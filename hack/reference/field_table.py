@@ -1,14 +1,17 @@
-"""The level of stability of each field, and when it may change in a job: the tables in docs/reference/api-versions.md."""
+"""The level of stability of each field, and when it may change in a job: the last section of docs/reference/api.md."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packages import replace_between
-
 Schema = Mapping[str, Any]
 
-BEGIN, END = "<!-- fields: written by `make docs` -->\n", "<!-- end of fields -->\n"
+HEAD = """
+## Level and changes of each field
+
+[Versions of the API](api-versions.md) explains the levels and the times. A field without a row of its own has the level of the field that
+contains it, and may change when that one may. `spec.template` includes everything below it.
+"""
 FIXED, BETA, PEOPLE, KUBERNETES, INTERNAL = "fixed", "v1beta1", "people", "Kubernetes", "internal"
 NEVER, SUSPENDED, ALWAYS = "never", "while suspended", "at any time"
 # `kubectl scale`, autoscalers and `kubectl wait` read them; the subresource scale names the others.
@@ -17,8 +20,8 @@ IN_WORDS = re.compile(r"\b[Ff]or people\b")
 NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = "Immutable.", "Immutable unless the condition `Suspended` is True."
 
 
-def page(text: str, definition: Schema) -> str:
-    """Returns a page with the tables between its two markers."""
+def section(definition: Schema) -> str:
+    """Returns the section with a table for the spec and one for the status."""
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(FIXED_BESIDES_SCALE)
@@ -26,7 +29,7 @@ def page(text: str, definition: Schema) -> str:
     status = {path: _level(path, child, fixed) for path, child, _ in fields("status", schema["status"])}
     rows = ["| field of the spec | level | may change |", "|---|---|---|", *_rows(spec)]
     rows += ["", "| field of the status | level |", "|---|---|", *_rows(status)]
-    return replace_between(text, BEGIN, END, "\n".join([*rows, ""]))
+    return "\n".join([HEAD, *rows, ""])
 
 
 def _rows(cells: Mapping[str, str]) -> Iterator[str]:

@@ -1,17 +1,15 @@
-"""The tables of docs/reference/api-versions.md: every field, with its level, and when it may change."""
+"""The tables of the fields: every one with its level, and when it may change."""
 
 from typing import Any
 
 import pytest
-from field_table import BEGIN, END, fields, page
+from field_table import fields, section
 
 from tests.job_schema import CRD
 from tests.paths import ROOT
 
-PAGE = (ROOT / "docs" / "reference" / "api-versions.md").read_text()
-ROWS = [
-    row.strip("| ").split(" | ") for row in PAGE.partition(BEGIN)[2].partition(END)[0].splitlines() if row.startswith("| `")
-]
+EXPLANATION = (ROOT / "docs" / "reference" / "api-versions.md").read_text()
+ROWS = [row.strip("| ").split(" | ") for row in section(CRD).splitlines() if row.startswith("| `")]
 
 
 def definition(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +31,7 @@ def paths_of(schema: dict[str, Any], path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("part", ["spec", "status"])
-def test_page_has_each_field_or_one_that_holds_it(part: str) -> None:
+def test_tables_have_each_field_or_one_that_holds_it(part: str) -> None:
     schema = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
     listed, known = [row[0].strip("`") for row in ROWS if row[0].startswith(f"`{part}.")], paths_of(schema, part)
     assert listed == [path for path in known if path in listed]
@@ -41,17 +39,16 @@ def test_page_has_each_field_or_one_that_holds_it(part: str) -> None:
 
 
 def test_page_explains_each_level_and_each_time_of_a_change() -> None:
-    explained = {row.strip("| ").split(" | ")[0] for row in PAGE.partition(BEGIN)[0].splitlines() if row.startswith("| ")}
+    explained = {row.strip("| ").split(" | ")[0] for row in EXPLANATION.splitlines() if row.startswith("| ")}
     assert {row[1] for row in ROWS} <= explained
     for when in {row[2] for row in ROWS if len(row) > 2}:
-        assert f"- **{when}**: " in PAGE
+        assert f"- **{when}**: " in EXPLANATION
 
 
 def test_level_and_change_are_read_from_the_schema_and_what_a_field_inherits_is_not_repeated() -> None:
     pod = {"x-kubernetes-preserve-unknown-fields": True, "properties": {"spec": {}}}
     whole = {"description": "Options. Immutable.", "properties": {"list": {"items": {"properties": {"one": {}}}}}}
-    text = page(
-        f"before\n{BEGIN}{END}after\n",
+    text = section(
         definition(
             {
                 "replicas": {},
