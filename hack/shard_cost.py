@@ -317,7 +317,7 @@ def cells_of(turns: list[tuple[float, float, int]], *, at_most: bool) -> tuple[s
 
 
 def restarts(times: int, *sizes: int) -> None:
-    """Prints a table for docs/use/storage.md."""
+    """Prints a table, whose figures docs/use/storage.md has."""
     heads = [f"{megabytes} MB: {what}" for megabytes in sizes for what in ("seconds", "of a plain read", "steps again")]
     rows_told: dict[tuple[str, str], list[str]] = {}
     with local_bucket():
