@@ -27,6 +27,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 from tests.ports import free_port
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -85,6 +86,12 @@ class Running:
         ) as answer:
             await answer.read()
             return answer
+
+    async def serves(self, session: aiohttp.ClientSession, token: str) -> bool:
+        """Whether it is ready, and takes a heartbeat."""
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            return (await self.beat(session, token)).status == 200 and (await self.get(session, "/readyz"))[0] == 200
+        return False
 
 
 @dataclass
@@ -331,9 +338,9 @@ async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world
         with pytest.raises(aiohttp.ClientConnectionError):
             await first.beat(world.session, token)
         first.line.is_cut = False
-        await world.until(lambda: first.replica.leading)
-        assert (await first.beat(world.session, token)).status == 200
-        assert (await first.get(world.session, "/readyz"))[0] == 200
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await first.serves(world.session, token):
+                await asyncio.sleep(0.05)
     assert world.pods_made() == 3
     first.stop.set()
     await asyncio.wait_for(first.task, 20)

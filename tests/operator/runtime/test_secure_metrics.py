@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import aiohttp
@@ -123,6 +124,16 @@ async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:
         assert (await world.cluster.get_lease(SYSTEM, NAME))["spec"]["holderIdentity"] == "pod"
 
 
+@pytest.fixture
+def root_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The command sets it up for a process of its own: later tests must not log from INFO on, to a stream that is closed by then."""
+    level = logging.root.level
+    monkeypatch.setattr(logging.root, "handlers", [])
+    yield
+    logging.root.setLevel(level)
+
+
+@pytest.mark.usefixtures("root_logger")
 @pytest.mark.parametrize(
     ("arguments", "environment", "words"),
     [
