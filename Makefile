@@ -86,8 +86,9 @@ test-alerts: venv helm ## The chart's alerts on recorded series, by Prometheus' 
 	@hack/promtool.sh
 	@$(PYTHON) -m pytest -m long tests/chart $(ARGS)
 
-test-release: venv helm ## Two releases of this checkout are the same, and a registry of this machine serves them (ARGS: for pytest)
+test-release: venv helm ## Two releases of this checkout are the same, and a registry of this machine serves them, signed (ARGS: for pytest)
 	@hack/release/registry.sh
+	@hack/release/cosign.sh
 	@$(PYTHON) -m pytest -m long --capture=no tests/release $(ARGS)
 
 test-install: venv install ## A release in a registry of this machine, as its users have it: installed, upgraded to, rolled back (ARGS: for pytest)

@@ -46,6 +46,12 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def block(page: Path, beginning: str) -> str:
+    """The only block of a page that begins with these words."""
+    (found,) = (each.text for each in blocks(page) if each.text.startswith(beginning))
+    return found
+
+
 def indented_commands(page: Path) -> list[str]:
     """The commands in a page's indented blocks, which are for reading: what they tell is tested elsewhere."""
     inside, found = False, []

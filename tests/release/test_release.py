@@ -3,27 +3,38 @@
 It takes the checkout as it is, and builds without Docker's cache.
 """
 
+import base64
 import json
 import os
 import subprocess
 import sys
 import venv
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from packaging.version import Version
 
 from tests.chart.chart_rendering import HELM, container_of
+from tests.documentation import block
 from tests.paths import ROOT
+from tests.release.ci_identity import job_with_identity
 from tests.release.registry import running_registry
 
 pytestmark = pytest.mark.long
 
 VERSION = (ROOT / "VERSION").read_text().strip()
 OPERATOR, AGENT = IMAGES = ("elastic-pytorch-operator", "elastic-pytorch-agent")
+CHART = f"charts/{OPERATOR}"
 REGCTL = ROOT / ".cluster" / "bin" / "regctl"
+COSIGN = ROOT / ".cluster" / "bin" / "cosign"
+INSTALL = ROOT / "docs" / "operate" / "install.md"
+EACH = f"for name in {OPERATOR} {AGENT} {CHART}; do\n"  # the first line of blocks of that page
+IDENTITY = f"https://github.com/OWNER/REPOSITORY/.github/workflows/release.yml@refs/tags/v{VERSION}"
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 AARCH64 = 0xB7  # e_machine of an ELF file
 
 
@@ -50,12 +61,33 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def releases(registry: str, key: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two releases of this checkout; each is pushed."""
+def public_key(key: Path) -> Path:
+    """The public half, where a user has it: in a folder of its own."""
+    path = key.parent / "public" / "release-key.pub"
+    path.parent.mkdir()
+    run("openssl", "pkey", "-in", key, "-pubout", "-out", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ci_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a CI job that has an identity."""
+    with job_with_identity(IDENTITY, tmp_path_factory.mktemp("identity")) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def releases(registry: str, key: Path, ci_job: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two releases of this checkout, which are the same; a key signs what the first pushes, and a CI job what the second does."""
+    password = {"COSIGN_PASSWORD": "of the test"}
+    run(COSIGN, "import-key-pair", "--key", key, "--output-key-prefix", key.parent / "cosign", **password)
+    signers = [{"COSIGN_KEY": str(key.parent / "cosign.key"), **password}, ci_job]
     made = [tmp_path_factory.mktemp(name) / "dist" for name in ("first", "second")]
     request = {"VERSION": VERSION, "REGISTRY": f"{registry}/ml", "PUSH": "1", "PLAIN_HTTP": "1", "SIGNING_KEY": str(key)}
-    for dist in made:
-        print(run("hack/release/release.sh", DIST=str(dist), ALLOW_DIRTY="1", NO_CACHE="1", **request))
+    for dist, signer in zip(made, signers, strict=True):
+        said = run("hack/release/release.sh", DIST=str(dist), ALLOW_DIRTY="1", NO_CACHE="1", **signer, **request)
+        print(said)
+        assert (dist / "images.txt").read_text() in said
     return made
 
 
@@ -79,9 +111,8 @@ def test_two_releases_of_one_commit_are_the_same_to_the_byte(releases: list[Path
     assert first == second
 
 
-def test_files_are_those_that_were_signed(dist: Path, key: Path) -> None:
-    (dist.parent / "release-key.pub").write_text(run("openssl", "pkey", "-in", key, "-pubout"))
-    verify = ("openssl", "dgst", "-sha256", "-verify", "../release-key.pub", "-signature", "SHA256SUMS.sig", "SHA256SUMS")
+def test_files_are_those_that_were_signed(dist: Path, public_key: Path) -> None:
+    verify = ("openssl", "dgst", "-sha256", "-verify", public_key, "-signature", "SHA256SUMS.sig", "SHA256SUMS")
     assert run(*verify, cwd=dist) == "Verified OK\n"
     run("sha256sum", "--check", "SHA256SUMS", cwd=dist)
     listed = {line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
@@ -108,6 +139,84 @@ def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(regist
     assert [container["image"], agent] == [f"{registry}/ml/{name}@{images_of(dist)[name]}" for name in IMAGES]
     for name, reference in zip(IMAGES, (container["image"], agent), strict=True):
         assert regctl(registry, "image", "digest", reference).strip() == images_of(dist)[name]
+
+
+def as_user(text: str, registry: str, folder: Path, **environment: str) -> str:
+    """Runs commands of docs/operate/install.md in a folder, with a registry that has no TLS; returns what they print."""
+    (folder / "regctl.json").write_text(json.dumps({"hosts": {registry: {"tls": "disabled"}}}))
+    environment |= {"REGCTL_CONFIG": str(folder / "regctl.json"), "COSIGN_ALLOW_HTTP_REGISTRY": "true"}
+    environment |= {"PATH": f"{COSIGN.parent}:{os.environ['PATH']}"}
+    for written, value in (("VERSION", VERSION), ("REGISTRY", f"{registry}/ml"), ("MIRROR", f"{registry}/signed")):
+        text = text.replace(written, value)
+    return run("bash", "-euo", "pipefail", "-c", text, cwd=folder, **environment)
+
+
+def verify(key: Path, image: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [COSIGN, *(options or ["verify"]), "--allow-http-registry", "--insecure-ignore-tlog", "--key", key, image]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.mark.usefixtures("dist")
+def test_key_verifies_images_chart_provenance_and_packages(registry: str, public_key: Path) -> None:
+    as_user(block(INSTALL, f"{EACH}  cosign verify --key"), registry, public_key.parent)
+
+
+@pytest.mark.usefixtures("dist")
+def test_identity_of_a_ci_job_verifies_images_without_a_key(registry: str, ci_job: dict[str, str], tmp_path: Path) -> None:
+    without_logs = {"COSIGN_INSECURE_IGNORE_TLOG": "true", "COSIGN_INSECURE_IGNORE_SCT": "true"}
+    trust = {"COSIGN_TRUSTED_ROOT": ci_job["COSIGN_TRUSTED_ROOT"], **without_logs}
+    as_user(block(INSTALL, "cosign verify --certificate-identity"), registry, tmp_path, **trust)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_attestations_are_the_provenance_and_the_packages_of_each_platform(
+    name: str, registry: str, dist: Path, public_key: Path
+) -> None:
+    def predicates(kind: str) -> list[Any]:
+        printed = verify(public_key, f"{registry}/ml/{name}:{VERSION}", "verify-attestation", "--type", kind).stdout
+        statements = [json.loads(base64.b64decode(json.loads(line)["payload"])) for line in printed.splitlines()]
+        return [statement["predicate"] for statement in statements]
+
+    assert predicates("slsaprovenance1") == [json.loads((dist / "provenance.json").read_text())["predicate"]]
+    packages = [json.loads(path.read_text()) for path in dist.glob(f"{name}-*.spdx.json")]
+    namespace = itemgetter("documentNamespace")
+    assert sorted(predicates("spdxjson"), key=namespace) == sorted(packages, key=namespace)
+
+
+def test_signatures_and_attestations_are_referrers(registry: str, dist: Path) -> None:
+    for name in (*IMAGES, CHART):
+        listed = regctl(registry, "artifact", "list", f"{registry}/ml/{name}:{VERSION}", "--format", "{{json .Manifest}}")
+        attested = 1 + len(list(dist.glob(f"{name}-*.spdx.json"))) if name in IMAGES else 0
+        types = [referrer["artifactType"] for referrer in json.loads(listed)["manifests"]]
+        assert types == [BUNDLE] * 2 * (1 + attested), "of each release"
+
+
+def test_changed_image_is_refused_with_the_signatures_of_the_original(registry: str, dist: Path, public_key: Path) -> None:
+    changed = f"{registry}/ml/{AGENT}:changed"
+    regctl(registry, "image", "mod", f"{registry}/ml/{AGENT}@{images_of(dist)[AGENT]}", "--create", changed, "--label", "a=b")
+    assert BUNDLE in regctl(registry, "artifact", "list", changed)
+    refused = verify(public_key, changed)
+    assert refused.returncode != 0
+    assert "artifact digest does not match any digest in statement" in refused.stderr
+
+
+def test_unsigned_image_and_another_key_are_refused(registry: str, dist: Path, public_key: Path, tmp_path: Path) -> None:
+    signed, unsigned = (f"{registry}/{folder}/{AGENT}@{images_of(dist)[AGENT]}" for folder in ("ml", "unsigned"))
+    regctl(registry, "image", "copy", signed, unsigned)
+    refused = verify(public_key, unsigned)
+    assert (refused.returncode != 0, "no signatures found" in refused.stderr) == (True, True)
+    run("openssl", "ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", tmp_path / "other.pem")
+    run("openssl", "pkey", "-in", tmp_path / "other.pem", "-pubout", "-out", tmp_path / "other.pub")
+    refused = verify(tmp_path / "other.pub", signed)
+    assert (refused.returncode != 0, "could not verify envelope" in refused.stderr) == (True, True)
+
+
+@pytest.mark.usefixtures("dist")
+def test_mirror_has_the_signatures_if_they_are_copied_too(registry: str, public_key: Path) -> None:
+    as_user(block(INSTALL, f"{EACH}  regctl image copy --referrers"), registry, public_key.parent)
+    for name in (*IMAGES, CHART):
+        verified = verify(public_key, f"{registry}/signed/{name}:{VERSION}")
+        assert verified.returncode == 0, verified.stderr
 
 
 def test_archives_bring_the_same_images_to_a_mirror(registry: str, dist: Path) -> None:

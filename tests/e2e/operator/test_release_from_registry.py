@@ -12,7 +12,7 @@ import pytest
 from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE, OPERATORS
 from packaging.version import Version
 
-from tests.documentation import blocks
+from tests.documentation import block, blocks
 from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
 from tests.e2e.job_under_test import JobUnderTest, run_kubectl
@@ -26,6 +26,8 @@ pytestmark = pytest.mark.long
 
 VERSION = (ROOT / "VERSION").read_text().strip()
 TOOLS = ROOT / ".cluster" / "bin"
+INSTALL = ROOT / "docs" / "operate" / "install.md"
+GETTING_STARTED = ROOT / "docs" / "use" / "getting-started.md"
 # What pipx does, as far as it is needed here.
 PIPX = """#!/bin/sh -e
 python3 -m venv "$HOME/pipx"
@@ -61,12 +63,6 @@ class User:
             .replace("VERSION", VERSION)
             .replace("REGISTRY", self.registry)
         )
-
-
-def block(page: str, beginning: str) -> str:
-    """The block of a page that begins with these words."""
-    (found,) = (block.text for block in blocks(ROOT / "docs" / page) if block.text.startswith(beginning))
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -142,15 +138,13 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
     install(user)
     assert running_images(OPERATOR_NAMESPACE, OPERATORS) == {digests(dist)[NAME]}
 
-    user.does(block("operate/install.md", "pipx install elastic_pytorch_client-"))
+    user.does(block(INSTALL, "pipx install elastic_pytorch_client-"))
     assert user.does("python -c 'import elastic_pytorch; print(elastic_pytorch.__file__)'").startswith(str(user.home))
     user.does(f"kubectl config set-context --current --namespace={namespace}")
 
     image = f"{user.registry}/first:1"
     build_training_image(user, image)
-    manifest = block("use/getting-started.md", "apiVersion: elasticpytorch.dev").replace(
-        "/scripts/train.py", "/training/train.py"
-    )
+    manifest = block(GETTING_STARTED, "apiVersion: elasticpytorch.dev").replace("/scripts/train.py", "/training/train.py")
     manifest = re.sub(r"image: .*", f"image: {image}", manifest).partition("          volumeMounts:")[0]
     # The agent of the operator's release, and then the one that the wheel has put into the image.
     for number, agent in enumerate(({"elastic-pytorch-agent"}, set())):
@@ -167,15 +161,15 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
 
 
 def install(user: User) -> None:
-    user.does(block("operate/install.md", f"helm install {NAME} oci://").rstrip() + " --plain-http")
+    user.does(block(INSTALL, f"helm install {NAME} oci://").rstrip() + " --plain-http")
 
 
 def build_training_image(user: User, image: str) -> None:
     """Builds the image of docs/operate/install.md with the script of docs/use/getting-started.md, and puts it into the registry."""
-    script = next(each.text for each in blocks(ROOT / "docs" / "use" / "getting-started.md") if each.file == "train.py")
+    script = next(each.text for each in blocks(GETTING_STARTED) if each.file == "train.py")
     (user.home / "train.py").write_text(script)
     (user.home / "torch.Dockerfile").write_text(TORCH_DOCKERFILE)
-    dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block("operate/install.md", "FROM "))
+    dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block(INSTALL, "FROM "))
     (user.home / "Dockerfile").write_text(user.filled_in(dockerfile))
     try:
         user.does(f"docker build --tag {TORCH_IMAGE} - <torch.Dockerfile && docker build --tag {image} .")
@@ -198,9 +192,7 @@ def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(
         assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
 
     path, former = f"charts/{NAME}", operators()
-    upgrade = block("operate/install.md", f"helm upgrade {NAME} {path}").replace(
-        path, f"oci://REGISTRY/{path} --version VERSION"
-    )
+    upgrade = block(INSTALL, f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
     user.does(f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http")
     goes_on_without(former)
 
