@@ -11,16 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import elastic_pytorch as elastic
 import torch
 import tyro
-from elastic_pytorch.pod import agent_link
-from elastic_pytorch.progress.report import report
-from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state.restore import cpu_group
-from elastic_pytorch.state.step_boundary import StepBoundary, start_maximum
 from elastic_pytorch.training.epoch_order import EpochOrder
 from torch.utils.data import DataLoader
-from torchtitan.components.checkpointer import CheckpointManager
+from torchtitan.components.checkpointer import MODEL, OPTIMIZER, TRAIN_STATE, CheckpointManager
 from torchtitan.components.dataloader import BaseDataLoader
 
 Sample = tuple[dict[str, torch.Tensor], torch.Tensor]
@@ -126,50 +122,96 @@ class ElasticDataLoader(BaseDataLoader):
 
 
 class ElasticCheckpointManager(CheckpointManager):
-    """torchtitan's checkpoints, and one more at the step at which the group stops in order to change.
+    """torchtitan's checkpoints, and from one to the next the training in the memory of the pods.
 
-    All ranks agree on that step. So a change on purpose costs no step, and the loss of a worker costs the steps since the last checkpoint.
-    The Trainer's `dump_folder` must be on a volume that all pods share.
+    All ranks agree on the step at which the group stops in order to change, so a change on purpose costs no step. The loss of a worker
+    costs the steps since the last commit to memory, and the loss of several pods at once those since the last checkpoint. The Trainer's
+    `dump_folder` must be on a volume that all pods share. With a `load_step`, each group begins with that checkpoint.
     """
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):
-        """That of torchtitan's CheckpointManager."""
+        """That of torchtitan's CheckpointManager, and what is committed to memory.
+
+        Attributes:
+            memory: whether anything is. It takes four times the rank's part of the model and the optimizers.
+            commit_every: steps from one commit to the next; None: as often as possible within a hundredth of the steps' time.
+        """
+
+        memory: bool = True
+        commit_every: int | None = None
 
     def __init__(self, config: Config, **components: Any) -> None:
-        self._elastic_boundary: StepBoundary | None = None
-        self._elastic_agent_link: agent_link.AgentLink | None = None
-        self._elastic_stopping = False
+        self._elastic_config = config
+        self._elastic_state: elastic.FrameworkState | None = None
+        self._elastic_folder = Folder(self)
         super().__init__(config, **components)
 
     def _load(self, step: int = -1) -> bool:
-        loaded: bool = super()._load(step)
         if self.load_only:  # nothing could be saved at a boundary
-            return loaded
-        group = cpu_group()
-        self._elastic_boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), CommitInterval(1))
-        self._elastic_agent_link = agent_link.current()
-        if self._elastic_agent_link is not None:
-            self._elastic_agent_link.cooperate(in_process=False)
-        return loaded
+            return bool(super()._load(step))
+        kept = {name: each for name, each in self.states.items() if name not in (MODEL, OPTIMIZER)}
+        kept |= {f"{MODEL}_{number}": part for number, part in enumerate(self.states[MODEL].model)}
+        kept |= {f"{OPTIMIZER}_{number}": each for number, each in enumerate(self.states[OPTIMIZER].optimizers)}
+        self._elastic_folder.load_step = step
+        self._elastic_state = elastic.FrameworkState(
+            self._elastic_folder,
+            every=self._elastic_config.commit_every,
+            total_steps=self.states[TRAIN_STATE].config.training.steps,
+            memory=self._elastic_config.memory and step == -1,
+            **kept,
+        )
+        return self._elastic_state.restore() > 0
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
-        agent = self._elastic_agent_link
-        stop = self._elastic_boundary is not None and self._elastic_boundary.reached(
-            lambda: agent is not None and agent.wanted()
-        )
-        self._elastic_stopping = stop
         saved: bool = super()._save(curr_step, last_step)
-        if stop or last_step:
-            self.maybe_wait_for_saving()
-        report(
+        if saved:
+            self._elastic_folder.saved = curr_step
+        elastic.report(
             step=curr_step,
-            total=self.states["train_state"].config.training.steps,
+            total=self.states[TRAIN_STATE].config.training.steps,
             checkpoint_step=curr_step if saved and self.save_future is None else None,
         )
-        if stop and agent is not None and not last_step:
-            agent.stop_process(curr_step)
+        if self._elastic_state is not None:
+            self._elastic_state.commit()
         return saved
 
     def _should_save(self, curr_step: int, last_step: bool = False) -> bool:
-        return self._elastic_stopping or bool(super()._should_save(curr_step, last_step))
+        return self._elastic_folder.due == curr_step or bool(super()._should_save(curr_step, last_step))
+
+
+class Folder:
+    """The checkpoints of a CheckpointManager, for a FrameworkState.
+
+    Args:
+        manager: of the checkpoints.
+
+    Attributes:
+        load_step: the step of the one to load; -1: the newest.
+        saved: the step of the newest that this process has written, or is writing; -1: none.
+        due: the step at which another one is written beside those that the manager's own rules ask for; -1: none.
+    """
+
+    def __init__(self, manager: CheckpointManager) -> None:
+        self._manager = manager
+        self.load_step = self.saved = self.due = -1
+
+    def newest(self) -> int:
+        """Returns the step of the one to load; 0: there is none."""
+        return max(0, self._manager._find_load_step() if self.load_step == -1 else self.load_step)
+
+    def load(self, step: int) -> int:
+        """Loads it, or with 0 what the training begins with; returns the training's step."""
+        CheckpointManager._load(self._manager, step or self.load_step)
+        return int(self._manager.states[TRAIN_STATE].step)
+
+    def save(self, step: int) -> None:
+        """Writes one of a step, unless that has one."""
+        if self.saved != step:
+            self.due = step
+            CheckpointManager._save(self._manager, step)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits for one that is being written."""
+        self._manager.maybe_wait_for_saving()

@@ -41,6 +41,7 @@ SUBJECTS = (
     Subject("Lightning", f"{LIBRARY}.lightning", ("options", "ElasticCallback", "ElasticEnvironment")),
     Subject("Transformers", f"{LIBRARY}.transformers", ("ElasticTrainer", "ElasticTrainerMixin")),
     Subject("DeepSpeed", f"{LIBRARY}.deepspeed", ("DeepSpeedState",)),
+    Subject("Other frameworks", LIBRARY, ("FrameworkState", "FrameworkCheckpoints")),
     Subject("Jobs", CLIENT, ("Job", "JobView", "Line")),
     Subject("Manifests", f"{CLIENT}.manifest", ("build_manifest",)),
     Subject(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
     from elastic_pytorch.state.read_checkpoint import load
+    from elastic_pytorch.state.sharded.framework_state import FrameworkCheckpoints, FrameworkState
     from elastic_pytorch.state.sharded.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
     from elastic_pytorch.state.values.per_rank import PerRank
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ElasticSampler",
     "ElasticStream",
+    "FrameworkCheckpoints",
+    "FrameworkState",
     "Part",
     "PerRank",
     "ShardedState",
@@ -47,6 +50,8 @@ __all__ = [
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
     "ElasticStream": "elastic_pytorch.training.streams.stream",
+    "FrameworkCheckpoints": "elastic_pytorch.state.sharded.framework_state",
+    "FrameworkState": "elastic_pytorch.state.sharded.framework_state",
     "Part": "elastic_pytorch.training.micro_batches",
     "PerRank": "elastic_pytorch.state.values.per_rank",
     "ShardedState": "elastic_pytorch.state.sharded.sharded_state",

@@ -22,6 +22,7 @@ LENGTH = 16
 parser = argparse.ArgumentParser()
 parser.add_argument("--folder", required=True)
 parser.add_argument("--every", type=int, required=True)
+parser.add_argument("--commit-every", type=int)
 parser.add_argument("--samples", type=int, required=True)
 parser.add_argument("--batch-size", type=int, required=True)
 parser.add_argument("--steps", type=int, required=True)
@@ -110,7 +111,7 @@ config = ToldTrainer.Config(
     metrics=Told.Config(log_freq=1),
     dataloader=ElasticDataLoader.Config(samples=Numbers, seed=3),
     checkpoint=ElasticCheckpointManager.Config(
-        enable=True, interval=options.every, keep_latest_k=2, last_save_model_only=False
+        enable=True, interval=options.every, commit_every=options.commit_every, keep_latest_k=2, last_save_model_only=False
     ),
 )
 torch.manual_seed(5)

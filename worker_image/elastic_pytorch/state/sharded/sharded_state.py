@@ -379,15 +379,14 @@ class ShardedState(State):
             agent = self._agent_link
             if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves_group()):
                 return
-            if self._path is None:
-                if stop and self._rank == 0:
-                    logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
-                return
-        if self._path is not None:
-            self._save_last()
+        self._save_last(stop=stop)
 
-    def _save_last(self) -> None:
-        """Saves again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over."""
+    def _save_last(self, *, stop: bool) -> None:
+        """Saves the last step, and again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over."""
+        if self._path is None:
+            if stop and self._rank == 0:
+                logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
+            return
         deadline = time.monotonic() + LAST_SAVE_SECONDS
         while self._saved.step != self._step:
             if not first_does(lambda: int(time.monotonic() < deadline), self._group):
