@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.group.exchange import exchange
 from elastic_pytorch.rest import IDLE_SHARE
-from elastic_pytorch.state.sharded.peer_memory import PeerMemory
+from elastic_pytorch.state.sharded.peers.memory import PeerMemory
 from elastic_pytorch.state.sharded.sharded_state import FLUSH_SECONDS, ShardedState
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.trained import Trained

@@ -12,7 +12,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import room, workers_of_pod
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import TorchGroup
-from elastic_pytorch.state.sharded.peer_memory import shard_bytes
+from elastic_pytorch.state.sharded.peers.memory import shard_bytes
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten

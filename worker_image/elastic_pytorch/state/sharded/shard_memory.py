@@ -12,7 +12,7 @@ from elastic_pytorch.group.exchange import exchange
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.pod_memory import Client, PodMemory, number_in_pod, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state.sharded.held_parts import Chosen, Held
+from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held
 from elastic_pytorch.state.sharded.regions import Piece, Region, Uncovered, local_part, pieces, region_of
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 

@@ -18,7 +18,7 @@ from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import NONE, Found, TorchGroup, cpu_group
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
 from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
-from elastic_pytorch.state.sharded.peer_memory import PeerMemory
+from elastic_pytorch.state.sharded.peers.memory import PeerMemory
 from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,

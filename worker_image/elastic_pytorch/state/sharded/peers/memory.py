@@ -12,9 +12,9 @@ from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
-from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
-from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
-from elastic_pytorch.state.sharded.peer_copies import PeerCopies, send_part
+from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
+from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part
+from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from elastic_pytorch.memory.slot_memory import SlotMemory
 from elastic_pytorch.memory.snapshot import Arriving, Snapshot
 from elastic_pytorch.pod.messages import CHANGE
-from elastic_pytorch.state.sharded import peer_copies
-from elastic_pytorch.state.sharded.peer_memory import PeerMemory
+from elastic_pytorch.state.sharded.peers import copies
+from elastic_pytorch.state.sharded.peers.memory import PeerMemory
 from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.worker_image.state.sharded.exact_training import Records, Training
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 LATE_SECONDS = 1.0  # all ranks have stopped by then; if one has not, it hears of the change in time
 Point = tuple[CodeType, str]  # where, and whether it is called or returns
 
-SEND, SEAL = peer_copies.send_part.__code__, PeerMemory._seal.__code__
+SEND, SEAL = copies.send_part.__code__, PeerMemory._seal.__code__
 RECEIVE, COMPLETE = Snapshot.receive.__code__, Arriving.complete.__code__
 WRITE = SlotMemory.put_skeleton.__code__
 PHASES: dict[str, list[Point]] = {

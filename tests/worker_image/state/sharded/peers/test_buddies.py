@@ -1,7 +1,7 @@
 """Who keeps a copy of whose shards, and who takes them over from a pod that leaves."""
 
 import pytest
-from elastic_pytorch.state.sharded.buddies import Place, buddies, receivers_of_leaving
+from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
 from hypothesis import given
 from hypothesis import strategies as st
 

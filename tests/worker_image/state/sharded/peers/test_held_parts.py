@@ -1,7 +1,7 @@
 """Which version of a sharded state goes on, by who holds what."""
 
 import pytest
-from elastic_pytorch.state.sharded.held_parts import Chosen, Held, choose
+from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state_format.state_version import StateVersion
 
 V1, V2 = StateVersion(1, 10), StateVersion(1, 20)
