@@ -67,7 +67,9 @@ def group_of(job: JobUnderTest, gang: GangScheduler) -> dict[str, Any] | None:
 def minimum_of(job: JobUnderTest, gang: GangScheduler) -> int:
     group = group_of(job, gang)
     assert group is not None
-    return group["spec"]["schedulingPolicy"]["gang"]["minCount"] if gang.built_in else group["spec"]["minMember"]
+    spec = group["spec"]
+    minimum: int = spec["schedulingPolicy"]["gang"]["minCount"] if gang.built_in else spec["minMember"]
+    return minimum
 
 
 def placed(job: JobUnderTest) -> list[str]:
