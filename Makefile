@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-gangs
+LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
 .NOTPARALLEL:
 .PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack growth-picture docs site unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
@@ -97,7 +97,10 @@ test-install: venv install ## A release in a registry of this machine, as its us
 
 test-gangs: venv ## Gangs that Kubernetes 1.37 itself schedules: makes the cluster again with that release; the next `make cluster` takes it back (ARGS: for pytest)
 	@NATIVE_GANGS=1 $(MAKE) --no-print-directory install
-	@$(PYTHON) -m pytest -m long tests/e2e/scheduling/test_native_gangs.py $(ARGS)
+	@$(PYTHON) -m pytest -m long tests/e2e/scheduling/test_gangs.py -k kubernetes $(ARGS)
+
+test-coscheduling: venv install ## Gangs of the scheduler plugins' real coscheduling; skipped where it cannot be had (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/scheduling/test_gangs.py -k coscheduling $(ARGS)
 
 matrix: venv ## The agent's and the library's tests on torch 2.4 to the newest, and on frameworks (ARGS: "2.4 deepspeed-oldest")
 	@$(PYTHON) hack/matrix $(ARGS)

@@ -13,7 +13,7 @@ NAME=training-operator
 TITLE="the training-operator"
 VERSION=$TRAINING_OPERATOR_VERSION
 MODULE=github.com/kubeflow/training-operator
-PACKAGE=./cmd/training-operator.v1
+PROGRAMS=(manager=./cmd/training-operator.v1)
 LDFLAGS=
 MANIFESTS=manifests
 FOLDER=hack/kubeflow

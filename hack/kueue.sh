@@ -14,7 +14,7 @@ NAME=kueue
 TITLE=Kueue
 VERSION=$KUEUE_VERSION
 MODULE=sigs.k8s.io/kueue
-PACKAGE=./cmd/kueue
+PROGRAMS=(manager=./cmd/kueue)
 LDFLAGS="-X sigs.k8s.io/kueue/pkg/version.GitVersion=$KUEUE_VERSION"
 MANIFESTS=config
 FOLDER=hack/kueue

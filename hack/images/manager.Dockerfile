@@ -1,5 +1,5 @@
-# The manager of another project's controller, which hack/images/manager.sh has built: one static program.
+# The programs of another project's controller, which hack/images/manager.sh has built: each is static.
 FROM scratch
-COPY manager /manager
+COPY programs /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

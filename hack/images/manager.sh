@@ -1,10 +1,13 @@
 # shellcheck shell=bash disable=SC2153
-# Another project's controller on the cluster: its manager built from its Go module or source tree, and its manifests. Sourced after
+# Another project's controller on the cluster: its programs built from its Go module or source tree, and its manifests. Sourced after
 # hack/images/build.sh by a script that sets:
 #   NAME, TITLE, VERSION          what it is called: in names, in sentences, and of which release
-#   MODULE, PACKAGE, LDFLAGS      its Go module, the program in it, and what the linker is told besides
+#   MODULE, LDFLAGS               its Go module, and what the linker is told besides
+#   PROGRAMS                      what the image holds: FILE=PACKAGE, one of them the manager
+#   REPLACEMENT                   MODULE=MODULE@VERSION: what it is built with instead of what it names; may be empty
 #   MANIFESTS                     the folder of its source with the manifests
-#   FOLDER                        with our kustomization.yaml, and a probe.yaml that goes through its webhooks
+#   FOLDER                        with a probe.yaml of what the API server takes once it stands, and with our kustomization.yaml if
+#                                 install_manifests calls apply_manifests
 #   CONTROLLER_NAMESPACE, DEPLOYMENT
 #   SOURCE_VARIABLE               the variable in which users may name a source tree
 #   GO_LEAST, BUILD_MINUTES
@@ -12,7 +15,7 @@
 
 UNAVAILABLE=3
 IMAGE=elastic-pytorch-$NAME:$VERSION
-# The manager and the manifests of one release: with these nothing of its source is needed again.
+# The programs and the manifests of one release: with these nothing of its source is needed again.
 BUILT=$CACHE/$NAME-$VERSION
 RENDERED=$STATE/$NAME
 
@@ -20,7 +23,7 @@ install_manager() {
     local inputs nodes
     one_at_a_time
     ensure_manager
-    inputs=$(fingerprint hack/images/manager.Dockerfile "$BUILT/manager")
+    inputs=$(fingerprint hack/images/manager.Dockerfile "$BUILT/programs")
     is_built "$IMAGE" "$inputs" || step "$NAME-image" "Build $IMAGE" build_manager_image "$inputs"
     nodes=$(python3 hack/images/load_image.py --list-missing "$IMAGE" "$CONTROL_PLANE")
     [[ -z $nodes ]] || step "$NAME-load" "Load $IMAGE to $nodes" python3 hack/images/load_image.py --whole "$IMAGE" "$nodes"
@@ -30,7 +33,7 @@ install_manager() {
 
 ensure_manager() {
     local source=${!SOURCE_VARIABLE:-}
-    [[ ! -d $BUILT ]] || return 0
+    [[ ! -d $BUILT/programs ]] || return 0
     command -v go >/dev/null || unavailable "There is no Go to build it with: install Go $GO_LEAST or newer."
     if [[ -n $source ]]; then
         check_source "$source"
@@ -46,13 +49,21 @@ unavailable() {
 }
 
 build_manager() {
-    local source=$1 partial=$BUILT.partial
-    rm -rf "$partial"
-    mkdir -p "$partial"
+    local source=$1 partial=$BUILT.partial program options=()
+    rm -rf "$BUILT" "$partial"
+    mkdir -p "$partial/programs"
     cp -r "$source/$MANIFESTS" "$partial/$MANIFESTS"
-    chmod -R u+w "$partial/$MANIFESTS"
+    cp "$source/go.mod" "$source/go.sum" "$partial"
+    chmod -R u+w "$partial"
+    if [[ -n ${REPLACEMENT:-} ]]; then
+        go mod edit -replace="$REPLACEMENT" "$partial/go.mod"
+        options=(-mod=mod -modfile="$partial/go.mod")
+    fi
     cd "$source" || return
-    CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags="-s -w $LDFLAGS" -o "$partial/manager" "$PACKAGE"
+    for program in "${PROGRAMS[@]}"; do
+        CGO_ENABLED=0 go build "${options[@]}" -buildvcs=false -trimpath -ldflags="-s -w $LDFLAGS" \
+            -o "$partial/programs/${program%%=*}" "${program#*=}"
+    done
     mv "$partial" "$BUILT"
 }
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,11 +10,9 @@ from measure.kind_cluster import REPORTS
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.kueue.workloads import Queue, apply, kueue_object, owner_reference
+from tests.e2e.other_controllers import installed
 from tests.e2e.release import restored, upgrade
 from tests.paths import ROOT
-
-SCRIPT = ROOT / "hack" / "kueue.sh"
-UNAVAILABLE = 3  # hack/kueue.sh's exit status where there is neither Kueue's module nor its source
 
 HIGH_PRIORITY = 1000
 QUEUE_SECONDS = 240.0  # for what needs pods that end, and others that start
@@ -28,14 +25,8 @@ Owner = dict[str, Any]  # an owner reference
 @pytest.fixture(scope="session", autouse=True)
 def kueue() -> Iterator[None]:
     """Kueue, removed at the end: without it its webhooks would let no pod be created."""
-    installed = subprocess.run([SCRIPT], check=False)
-    if installed.returncode == UNAVAILABLE:
-        pytest.skip("Kueue cannot be had here; what hack/kueue.sh says above tells why")
-    try:
-        installed.check_returncode()
+    with installed("kueue"):
         yield
-    finally:
-        subprocess.run([SCRIPT, "remove"], check=True)
 
 
 @pytest.fixture
