@@ -300,6 +300,22 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
     assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
 
 
+def test_process_that_left_a_group_as_it_formed_meets_a_new_one(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
+    """Torch counts the groups of a process in their names, and only ranks that count alike find each other."""
+    started = [agents(worker, SCRIPT, "--in-process", "--epochs", 1000, **ENVIRONMENT) for worker in ("w0", "w1", "w2")]
+    operator.wait_for("ready", "w0", "w1", "w2")
+    operator.declare("w0")
+    until_step(events, 5, 1)
+    started[2].signal(signal.SIGSTOP)
+    number = operator.declare("w2", "w0")
+    operator.wait_for("running", "w0", number=number)
+    time.sleep(0.5)  # until its process waits for the store of the other one
+    operator.declare("w1", "w0")
+    until_step(events, events.all(what="step")[-1]["step"] + 5, 2)
+
+
 @pytest.mark.long
 def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float]

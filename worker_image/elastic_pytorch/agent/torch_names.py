@@ -39,7 +39,7 @@ AGENT: Mapping[str, Sequence[str]] = {
 LIBRARY: Mapping[str, Sequence[str]] = {
     "torch": ("Tensor._version", "_foreach_copy_"),
     "torch.distributed": ("ProcessGroup._device_types", "ProcessGroup._get_backend"),
-    "torch.distributed.distributed_c10d": ("_world.pg_names",),
+    "torch.distributed.distributed_c10d": ("_world.group_count", "_world.pg_names"),
     "torch.utils.data._utils.worker": ("_worker_info",),
 }
 

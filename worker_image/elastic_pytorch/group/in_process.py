@@ -218,6 +218,9 @@ def _leave_group(*, broken: bool) -> None:
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
         dist.destroy_process_group()
+    # A group's name is the number of groups before it, and its ranks only meet if they agree on that. A new process begins with 0, as
+    # destroy_process_group does, which leaves out a group that was never formed.
+    distributed_c10d._world.group_count = 0
     if "torch.distributed.tensor" in sys.modules:  # a script without sharded tensors need not load it
         from elastic_pytorch.group.mesh_caches import forget_meshes  # noqa: PLC0415
 
