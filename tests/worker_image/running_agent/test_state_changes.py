@@ -291,7 +291,8 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
     operator.declare("w0", "w1")
     until_step(events, 5, 2)
     started[2].signal(signal.SIGSTOP)
-    number = operator.declare(*members)
+    # Orderly, as a group of gloo that is broken off in a collective hangs now and then when it is destroyed.
+    number = operator.declare(*members, orderly=True)
     operator.wait_for("running", "w0", "w1", number=number)
     time.sleep(0.5)  # until their processes wait for the third one
     operator.declare("w0", "w1")
