@@ -14,7 +14,8 @@ import torch.distributed as dist
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
-from elastic_pytorch.state.restore import NONE, claim
+from elastic_pytorch.state.restore import claim
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
 from elastic_pytorch.storage.places import place_at
@@ -27,17 +28,19 @@ _SUPERSEDED = -1  # beside the numbers of errno
 _TOKEN = ".seen-by-all-ranks-"
 
 
-def refuse_unshared(folder: Location, group: Any, *, needed: bool) -> None:
+def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
     Args:
-        folder: of the checkpoints.
+        folder: of the checkpoints; None: there is none.
         group: of a backend that sends CPU tensors; None: the default group.
         needed: whether nothing else has the state. Otherwise a folder that takes no writes just now does not end the training.
 
     Raises:
         OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and rank 0 cannot write it.
     """
+    if folder is None:
+        return
     place, in_objects = place_at(folder), isinstance(folder, ObjectUrl)
 
     def leave_token() -> int:

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch.distributed as dist
 
+from elastic_pytorch.group.rank_group import TorchGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
-from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
@@ -20,7 +20,7 @@ from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, rea
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
-from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.sharded_folder import new_token
