@@ -97,19 +97,15 @@ def claim_folder(folder: Location | None, known: int, group: Any) -> tuple[State
     Raises:
         OSError: the folder cannot be read.
     """
+    if folder is None:
+        return NONE, known + 1
     numbers = torch.zeros(3, dtype=torch.int64)
-    first = dist.get_rank(group) == 0
-    if first and folder is not None:
+    if dist.get_rank(group) == 0:
         newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
-        numbers[:] = torch.tensor([*newest, claimed(folder)])
+        generation = claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)
+        numbers[:] = torch.tensor([*newest, generation])
     dist.broadcast(numbers, global_rank_of_first(group), group=group)
-    on_disk = StateVersion(*numbers[:2].tolist())
-    generation = max(known, on_disk.generation, int(numbers[2])) + 1
-    if first and folder is not None:
-        generation = claim(str(folder), generation)
-    claimed_for = torch.tensor([generation])  # object storage may have given a larger one to this group
-    dist.broadcast(claimed_for, global_rank_of_first(group), group=group)
-    return on_disk, int(claimed_for)
+    return StateVersion(*numbers[:2].tolist()), int(numbers[2])
 
 
 def until_seen(look: Callable[[], object]) -> None:
