@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.object_url import location_of
-from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, save_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import write

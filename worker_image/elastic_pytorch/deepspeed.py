@@ -17,9 +17,9 @@ import torch.distributed as dist
 from deepspeed.checkpoint.ds_to_universal import main as convert
 
 from elastic_pytorch.group import in_process
+from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl, location_of
-from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.training.sampler import ElasticSampler
 

@@ -3,19 +3,23 @@ import logging
 import os
 import queue
 import threading
+import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from elastic_pytorch.group.rank_group import Alone, RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state.restore import NO_POD, Alone, Source, Told, choose_memory, find_newest
+from elastic_pytorch.state.restore import Search
+from elastic_pytorch.state.source import NO_POD, Source, Told, choose_memory
 from elastic_pytorch.state_format.payload import payload_chunks
+from elastic_pytorch.state_format.state_encoding import UnsupportedValue
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load_newest
@@ -27,7 +31,7 @@ NOTHING = StateVersion(0, 0)
 
 
 def told(version: StateVersion, *, pod: int = NO_POD, keeps: bool = True, layout: int = 1, writer: int = 0) -> Told:
-    return Told(version, layout, writer, pod, keeps)
+    return Told(*version, layout, writer, pod, keeps)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +83,21 @@ class Rank:
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.ranks, self.rank = ranks, rank
         self.received = 0
+        self.exchanges = 0
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        self.exchanges += 1
         found = self.ranks.exchange(self.rank, list(numbers))
         return [found[rank] for rank in range(self.ranks.size)]
 
     def first(self, number: int) -> int:
         return int(self.ranks.exchange(self.rank, number)[0])
+
+    def send(self, content: bytes, length: int, root: int) -> bytes:
+        self.exchanges += 1
+        sent: bytes = self.ranks.exchange(self.rank, content)[root]
+        assert len(sent) == length
+        return sent
 
     def broadcast(self, tree: Any, root: int) -> Any:
         return self.ranks.exchange(self.rank, tree)[root]
@@ -141,6 +153,11 @@ def write_checkpoint(folder: Path, version: StateVersion) -> Path:
     return next(path for path in folder.iterdir() if f"s{version.step:09}" in path.name)
 
 
+def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Callable[[], Any]) -> Any:
+    search = Search(group, memory, folder)
+    return search.find(group.gather(search.numbers), begin)
+
+
 def find(versions: Sequence[StateVersion | None], folder: Path | str) -> tuple[list[Any], list[Rank]]:
     ranks = Ranks(len(versions))
     groups = [Rank(ranks, rank) for rank in range(len(versions))]
@@ -168,6 +185,42 @@ def test_nothing_is_sent_if_all_have_it(tmp_path: Path) -> None:
 def test_only_who_lacks_it_gets_it() -> None:
     _, groups = find([None, StateVersion(3, 42), StateVersion(3, 42), StateVersion(3, 41)], "")
     assert [group.received for group in groups] == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("versions", "on_disk", "exchanges"),
+    [
+        ([StateVersion(1, 5), StateVersion(1, 5), None], None, 2),
+        ([None, StateVersion(1, 5), StateVersion(1, 5)], None, 3),
+        ([None, None, None], StateVersion(1, 7), 3),
+        ([None, None, None], None, 3),
+    ],
+)
+def test_ranks_wait_for_each_other_two_or_three_times(
+    versions: list[StateVersion | None], on_disk: StateVersion | None, exchanges: int, tmp_path: Path
+) -> None:
+    if on_disk is not None:
+        write_checkpoint(tmp_path, on_disk)
+    _, groups = find(versions, tmp_path)
+    assert {group.exchanges for group in groups} == {exchanges}
+
+
+def test_without_a_folder_rank_0_has_nothing_to_say() -> None:
+    _, groups = find([None, StateVersion(1, 5)], "")
+    assert [group.exchanges for group in groups] == [2, 2]
+
+
+def test_state_that_is_loaded_and_dropped_leaves_its_memory() -> None:
+    ranks = Ranks(2)
+    searches = [Search(Rank(ranks, rank), Memory(memory(StateVersion(1, 5)), pod=rank), "") for rank in range(2)]
+    numbers = [search.numbers for search in searches]
+    with ThreadPoolExecutor(2) as pool:
+        for found in list(pool.map(lambda search: search.find(numbers, dict), searches)):
+            weights = weakref.ref(found.tree["weights"])
+            assert found.mapped.holds(weights())
+            found.tree = None
+            found.mapped.release()
+            assert weights() is None
 
 
 def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_own() -> None:
@@ -229,6 +282,27 @@ def test_torn_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
     assert {each.version for each in found} == {StateVersion(1, 6)}
     found, _ = find([StateVersion(1, 6), None], tmp_path)
     assert found[0].where == "the memory of rank 0", "the torn one is named after a newer step, and is none"
+
+
+def test_training_without_a_folder_reads_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint(tmp_path, StateVersion(1, 7))
+    monkeypatch.chdir(tmp_path)
+    found, _ = find([None, None], "")
+    assert [each.where for each in found] == ["the beginning"] * 2
+
+
+def test_beginning_that_cannot_be_kept_fails_on_all_ranks() -> None:
+    ranks = Ranks(2)
+
+    def begin_with_a_function(rank: int) -> str:
+        with pytest.raises((UnsupportedValue, RuntimeError)) as error:
+            find_newest(Rank(ranks, rank), None, "", lambda: {"hook": print})
+        return f"{error.type.__name__}: {error.value}"
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(begin_with_a_function, range(2))
+    assert first.startswith("UnsupportedValue: hook: ")
+    assert second == first.replace("UnsupportedValue", "RuntimeError: rank 0")
 
 
 def test_beginning_is_that_of_rank_0(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.state.restore import Alone, find_newest
+from elastic_pytorch.group.rank_group import Alone
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
@@ -14,6 +14,7 @@ from elastic_pytorch.storage.checkpoint_folder import by_name, claimed
 from torch import nn
 
 from tests.worker_image.object_storage import Bucket, s3_error
+from tests.worker_image.state.test_restore import find_newest
 from tests.worker_image.torch_group import run_alone
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]

@@ -4,14 +4,13 @@ import atexit
 import contextlib
 import sys
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
-from elastic_pytorch.state.restore import RankGroup
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 
@@ -68,19 +67,25 @@ under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
-def give_back(group: RankGroup) -> None:
-    """Releases memories whose States are gone and whose commits are on the disk. Collective: only rank 0 knows that."""
-    for name in group.broadcast(_on_disk(names.left()) if group.rank == 0 else [], 0):
+def give_back(group: RankGroup, done: list[str], count: int) -> None:
+    """Releases memories whose States are gone and whose commits are on the disk. Collective, if there are any.
+
+    Args:
+        group: all ranks.
+        done: their names, on rank 0: only it knows.
+        count: how many these are.
+    """
+    for name in group.broadcast(done, 0) if count else ():
         if name in names.left():
             names.forget(name)
             last_commits.pop(name, None)
             agent_link.pod_client().drop(name)
 
 
-def _on_disk(left: Iterable[str]) -> list[str]:
-    """Returns the memories whose last commit is on the disk, and requests the flush of the others."""
+def given_up() -> list[str]:
+    """Returns the memories whose States are gone and whose last commit is on the disk, and requests the flush of the others."""
     done = []
-    for name in left:
+    for name in names.left():
         if (commit := last_commits.get(name)) is not None:
             commit.flush(name, now=True)
             flushed = agent_link.pod_client().flushed(name)

@@ -5,64 +5,25 @@ come from the memory of a rank's own pod if it has the same state. A pod that la
 there.
 """
 
-import hashlib
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
-import torch.distributed as dist
 
-from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
+from elastic_pytorch.group.rank_group import RankGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.state.source import NO_POD, NONE, Source, Told, choose_memory, lacking
+from elastic_pytorch.state_format.payload import decoded, encoded
 from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
 
-NONE = StateVersion(0, 0)  # of a rank that has nothing: generations begin with 1
 OWN = "random"  # the part of a state that differs from rank to rank: the random number generators
-NO_POD = -1
-
-
-class Told(NamedTuple):
-    """What each rank sends to all others.
-
-    Attributes:
-        version: of the state in the memory that this rank keeps; (0, 0): there is none, or another process of the pod keeps it.
-        layout: a digest of the types and shapes of that state's tensors.
-        writer: the rank in the previous group that has written it.
-        pod: the number of the pod whose memory it uses; -1: none.
-        keeps: whether it is the one process that writes that memory.
-    """
-
-    version: StateVersion
-    layout: int
-    writer: int
-    pod: int
-    keeps: bool
-
-    @property
-    def shares(self) -> bool:
-        """Whether it reads the memory that another process of its pod keeps."""
-        return self.pod != NO_POD and not self.keeps
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The origin of a state.
-
-    Attributes:
-        version: of the state.
-        root: the rank that has it.
-        lacking: the ranks that do not have it, and whose pod's memory does not have it, either.
-    """
-
-    version: StateVersion
-    root: int
-    lacking: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -102,100 +63,6 @@ class Memory(Protocol):
         """Returns the newest state that another process of the pod keeps."""
 
 
-class RankGroup(Protocol):
-    """A group of ranks, as far as this needs it."""
-
-    rank: int
-
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns the numbers of all ranks, in their order."""
-
-    def first(self, number: int) -> int:
-        """Returns rank 0's number."""
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree; for small trees."""
-
-    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
-
-
-def cpu_group() -> Any:
-    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
-    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
-        return None
-    return dist.new_group(backend="gloo")
-
-
-class TorchGroup:
-    """A group of torch.distributed.
-
-    Args:
-        group: of a backend that sends CPU tensors; None: the default group.
-    """
-
-    def __init__(self, group: Any) -> None:
-        self._group = group
-        self.rank = dist.get_rank(group)
-
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns the numbers of all ranks, in their order. Collective."""
-        own = torch.tensor(numbers, dtype=torch.int64)
-        all_ = [torch.zeros_like(own) for _ in range(dist.get_world_size(self._group))]
-        dist.all_gather(all_, own, group=self._group)
-        return [each.tolist() for each in all_]
-
-    def first(self, number: int) -> int:
-        """Returns rank 0's number. Collective."""
-        told = torch.tensor([number])
-        dist.broadcast(told, 0 if self._group is None else dist.get_global_rank(self._group, 0), group=self._group)
-        return int(told)
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree. Collective."""
-        return broadcast_tree(tree, root, self._group)
-
-    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Sends tensors from the first of the given ranks to the others."""
-        pass_on(tensors, ranks, self._group)
-
-
-class Alone:
-    """The group of a process that runs alone."""
-
-    rank = 0
-
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns these numbers."""
-        return [list(numbers)]
-
-    def first(self, number: int) -> int:
-        """Returns this number."""
-        return number
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns this tree."""
-        del root
-        return tree
-
-    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Does nothing: there is no other rank."""
-
-
-def choose_memory(told: Sequence[Told]) -> Source | None:
-    """Returns the newest state in memory; None: no rank has any.
-
-    If several ranks hold it, the root is the one with the lowest rank in the previous group: most scripts set plain values on rank 0, and
-    other ranks receive them a little later.
-    """
-    newest = max(each.version for each in told)
-    if newest == NONE:
-        return None
-    _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.version == newest)
-    has = {rank for rank, each in enumerate(told) if each.version == newest and each.layout == told[root].layout}
-    return Source(newest, root, _lacking(told, has))
-
-
 def load_initial(load: Callable[[], object]) -> None:
     """Has the script load the weights that a training begins with.
 
@@ -224,153 +91,204 @@ def claim(folder: str, generation: int) -> int:
         return generation
 
 
-def _lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
-    return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
+class Parts(NamedTuple):
+    """A state, taken apart.
+
+    Attributes:
+        skeleton: of what is the same on all ranks.
+        tensors: of it.
+        own: the rank's own part.
+    """
+
+    skeleton: bytes
+    tensors: list[torch.Tensor]
+    own: Any
+
+    @classmethod
+    def of(cls, tree: Any) -> "Parts":
+        """Takes a state apart."""
+        return cls(*flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN))
+
+    def words(self) -> bytes:
+        """Returns all but the tensors, as bytes."""
+        return encoded({"skeleton": torch.frombuffer(bytearray(self.skeleton), dtype=torch.uint8), "own": self.own})
+
+    def whole(self) -> Any:
+        """Returns the state."""
+        tree = unflatten(self.skeleton, self.tensors)
+        return tree if self.own is None else {**tree, OWN: self.own}
 
 
-def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Callable[[], Any]) -> Found:
-    """Finds the state from which the group continues, and sends it to all ranks. Collective. Rank 0 claims the folder for the group.
+NOTHING = Parts(b"", [], None)
+
+
+class Answer(NamedTuple):
+    """What rank 0 tells the others, as it alone reads the folder and begins.
+
+    Attributes:
+        generation: of the group, as the folder is claimed for it.
+        loaded: the generation and the step of a checkpoint that goes before all memories; 0: there is none.
+        step: see `loaded`.
+        problem: why the group cannot go on; 0: it can.
+        words: how many bytes it sends next: of the state that it has loaded or begun, or of the problem.
+    """
+
+    generation: int
+    loaded: int = 0
+    step: int = 0
+    problem: int = 0
+    words: int = 0
+
+
+NO_ANSWER = Answer(0)
+ANSWER = struct.Struct("<5q")
+CANNOT_CLAIM, CANNOT_READ, CANNOT_BEGIN = 1, 2, 3
+
+
+class Search:
+    """A rank's part in finding the state from which the group continues. The ranks gather its numbers, and then call `find`.
 
     Args:
         group: all ranks.
         memory: of this rank's pod; None: it has none.
         folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be shared.
-        begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no other state.
 
-    Raises:
-        OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
-        MemoryError: there is no room for a checkpoint.
-        RuntimeError: the storage of the folder cannot keep older groups out.
-        Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
+    Attributes:
+        numbers: what this rank tells the others.
     """
-    held = memory.newest() if memory else None
-    on_disk, claimed = NONE, 0
-    problem: OSError | None = None
-    if group.rank == 0 and folder:
+
+    def __init__(self, group: RankGroup, memory: Memory | None, folder: str) -> None:
+        self._group, self._memory, self._folder = group, memory, folder
+        self._held = memory.newest() if memory else None
+        self._tree = self._held.tree if self._held else None  # what this rank would send
+        self._parts = Parts.of(self._tree) if self._held else NOTHING
+        self._words = self._parts.words() if self._held else b""
+        self._problem: Exception | None = None
+        self._checkpoint = "rank 0's checkpoint"  # for messages
+        on_disk, claimed = NONE, 0
+        if group.rank == 0 and folder:
+            try:
+                newest, claimed = checkpoint_folder.newest_and_claimed(folder)
+                on_disk = newest or NONE
+            except OSError as error:
+                self._problem = error
+        self.numbers = [*self._tell(), *on_disk, claimed, self._problem is not None]
+
+    def _tell(self) -> Told:
+        memory = self._memory
+        pod = NO_POD if memory is None or memory.pod is None else memory.pod
+        keeps = memory is not None and memory.keeps
+        if self._held is None:
+            return Told(*NONE, 0, 0, pod, keeps)
+        layout = digest_number(repr(tensor_kinds(self._parts.skeleton)))
+        writer = self._parts.own["rank"] if self._parts.own else 0
+        return Told(*self._held.version, layout, writer, pod, keeps, len(self._words))
+
+    def find(self, numbers: Sequence[Sequence[int]], begin: Callable[[], Any]) -> Found:
+        """Finds the state, and sends it to all ranks. To be called once. Collective. Rank 0 claims the folder for the group.
+
+        Args:
+            numbers: of all ranks.
+            begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no other state.
+
+        Raises:
+            OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
+            MemoryError: there is no room for a checkpoint.
+            RuntimeError: the storage of the folder cannot keep older groups out.
+            Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
+        """
+        told = [Told._make(each[:-4]) for each in numbers]
+        *on_disk, claimed, failed = numbers[0][-4:]
+        if failed:
+            raise self._problem or OSError(f"rank 0 cannot read the checkpoints in {self._folder}")
+        generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
+        source = choose_memory(told)
+        answer, words = self._ask_first(generation, source, StateVersion(*on_disk), told[0].words, begin)
+        loaded, where = StateVersion(answer.loaded, answer.step), "memory"
+        if source is None or loaded != NONE:
+            where = "the beginning" if loaded == NONE else self._checkpoint
+            source, self._held = Source(loaded, 0, lacking(told, {0})), None
+        elif source.lacking:
+            where = f"the memory of rank {source.root}"
+        words = words or self._group.send(self._words, answer.words or told[source.root].words, source.root)
+        found = Found(source.version, None, answer.generation, where, shared=any(each.shares for each in told))
+        self._spread(found, told, source, words)
+        return found
+
+    def _ask_first(
+        self, generation: int, source: Source | None, on_disk: StateVersion, words: int, begin: Callable[[], Any]
+    ) -> tuple[Answer, bytes]:
+        """Has rank 0 do what it alone does. Returns its answer, and the words of its memory if all go on from there."""
+        in_memory = source is not None and source.version >= on_disk
+        sent = words if in_memory and source is not None and source.root == 0 else 0
+        if in_memory and not sent and not self._folder:
+            return Answer(generation), b""
+        answer = self._act(generation, source, begin, reads=not in_memory) if self._group.rank == 0 else NO_ANSWER
+        message = self._group.send(ANSWER.pack(*answer) + self._words[:sent], ANSWER.size + sent, 0)
+        answer = Answer(*ANSWER.unpack_from(message))
+        if answer.problem == CANNOT_CLAIM:
+            raise self._problem or RuntimeError(f"rank 0 cannot claim {self._folder}: its log says why")
+        if answer.problem == CANNOT_READ:
+            raise self._problem or OSError(f"rank 0 cannot read a checkpoint in {self._folder}")
+        if answer.problem == CANNOT_BEGIN:
+            text = self._group.send(self._words, answer.words, 0).decode()
+            raise self._problem or RuntimeError(f"rank 0: {text}")
+        return answer, message[ANSWER.size :]
+
+    def _act(self, generation: int, source: Source | None, begin: Callable[[], Any], *, reads: bool) -> Answer:
+        """Claims the folder, reads it, and begins if there is no state. To be called by rank 0.
+
+        It claims before it reads: an older group that is still alive deletes nothing from then on.
+        """
+        loaded: Loaded | None = None
         try:
-            newest, claimed = checkpoint_folder.newest_and_claimed(folder)
-            on_disk = newest or NONE
-        except OSError as error:
-            problem = error
-    numbers = group.gather([*_tell(held, memory), *on_disk, claimed, problem is not None])
-    on_disk, (claimed, failed) = StateVersion(*numbers[0][6:8]), numbers[0][8:]
-    if failed:
-        raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
-    told = [Told(StateVersion(*each[:2]), each[2], each[3], each[4], bool(each[5])) for each in numbers]
-    generation = 1 + max(claimed, on_disk.generation, *(each.version.generation for each in told))
-    if folder:
-        generation = _claim_for_all(group, folder, generation)
-    source = choose_memory(told)
-    loaded, version = None, NONE
-    if source is None or source.version < on_disk:
-        loaded, version = _from_disk(group, folder, source.version if source else NONE)
-    if version != NONE:
-        tree, where = (loaded.tree if loaded else None), "rank 0's checkpoint"
-        where = f"checkpoint {loaded.path.name}" if loaded else where
-    elif source is not None:
-        version, tree, where = source.version, (held.tree if held else None), f"the memory of rank {source.root}"
-        where = where if source.lacking else "memory"
-    else:
-        tree, where = _beginning(group, begin), "the beginning"
-    if source is None or version != source.version:
-        source, held = Source(version, 0, _lacking(told, {0})), None
-    found = Found(version, tree, generation, where, shared=any(each.shares for each in told), mapped=held)
-    _spread(found, group, memory, told, source)
-    return found
-
-
-def _claim_for_all(group: RankGroup, folder: str, generation: int) -> int:
-    """Claims the folder before anything in it is read: an older group that is still alive deletes nothing from then on.
-
-    Returns:
-        The group's generation on all ranks, as rank 0 has claimed it.
-
-    Raises:
-        RuntimeError: on all ranks: the storage cannot keep older groups out.
-    """
-    problem: CannotClaim | None = None
-    try:
-        generation = claim(folder, generation) if group.rank == 0 else 0
-    except CannotClaim as error:
-        problem, generation = error, 0
-    generation = group.first(generation)
-    if not generation:
-        raise RuntimeError(str(problem or f"rank 0 cannot claim {folder}: its log says why"))
-    return generation
-
-
-def _spread(found: Found, group: RankGroup, memory: Memory | None, told: Sequence[Told], source: Source) -> None:
-    """Sends the root's state to all ranks."""
-    mine = told[group.rank]
-    is_root, lacks = group.rank == source.root, group.rank in source.lacking
-    skeleton, tensors, own = _parts(found.tree) if is_root else (b"", [], None)
-    words = {"skeleton": torch.frombuffer(bytearray(skeleton), dtype=torch.uint8) if is_root else None, "own": own}
-    words = group.broadcast(words, source.root)
-    skeleton = words["skeleton"].numpy().tobytes()
-    if lacks:
-        found.mapped = None
-        tensors, own = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)], words["own"]
-    if source.lacking and (is_root or lacks):
-        group.pass_on(tensors, [source.root, *source.lacking])
-    if lacks:
-        found.tree = _whole(skeleton, tensors, own)
-    if found.shared:
-        in_memory = found.mapped is not None
-        if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
-            memory.write(found.version, found.tree)
-        group.gather([0])  # each rank that keeps a memory has the state in it now
-        if memory and mine.shares:
-            found.mapped = memory.of_keeper()
-    if found.mapped is not None and not is_root:
-        _, tensors, own = _parts(found.mapped.tree)
-        found.tree = _whole(skeleton, tensors, own)
-
-
-def _beginning(group: RankGroup, begin: Callable[[], Any]) -> Any:
-    """Returns rank 0's initial state on rank 0, and None on the others, once it is there."""
-    tree, problem = None, None
-    if group.rank == 0:
-        try:
-            tree = begin()
-        except Exception as error:
-            problem = error
-    words = group.broadcast({"problem": "" if problem is None else str(problem) or type(problem).__name__}, 0)["problem"]
-    if words:
-        raise problem or RuntimeError(f"rank 0: {words}")
-    return tree
-
-
-def _tell(held: MappedState | None, memory: Memory | None) -> list[int]:
-    pod = NO_POD if memory is None or memory.pod is None else memory.pod
-    keeps = memory is not None and memory.keeps
-    if held is None or held.version == NONE:
-        return [*NONE, 0, 0, pod, keeps]
-    skeleton, _, own = _parts(held.tree)
-    digest = hashlib.sha256(repr(tensor_kinds(skeleton)).encode()).digest()
-    writer = own["rank"] if own else 0
-    return [*held.version, int.from_bytes(digest[:8], "little") >> 1, writer, pod, keeps]
-
-
-def _parts(tree: Any) -> tuple[bytes, list[torch.Tensor], Any]:
-    """Returns what is the same on all ranks, as a skeleton and tensors, and the rank's own part."""
-    return *flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN)
-
-
-def _whole(skeleton: bytes, tensors: Sequence[torch.Tensor], own: Any) -> Any:
-    tree = unflatten(skeleton, tensors)
-    return tree if own is None else {**tree, OWN: own}
-
-
-def _from_disk(group: RankGroup, folder: str, beyond: StateVersion) -> tuple[Loaded | None, StateVersion]:
-    """Returns the newest whole checkpoint if it is newer than the memory: its content on rank 0, and its version on all ranks."""
-    loaded: Loaded | None = None
-    problem: Exception | None = None
-    if group.rank == 0:
-        try:
-            loaded = load_newest(folder, beyond)
+            generation = claim(self._folder, generation) if self._folder else generation
+            if reads and self._folder:
+                loaded = load_newest(self._folder, source.version if source else NONE)
+        except CannotClaim as error:
+            self._problem = RuntimeError(str(error))
+            return Answer(0, problem=CANNOT_CLAIM)
         except (OSError, MemoryError) as error:
-            problem = error
-    told = group.gather([*(loaded.version if loaded else NONE), problem is not None])[0]
-    if told[2]:
-        raise problem or OSError(f"rank 0 cannot read a checkpoint in {folder}")
-    return loaded, StateVersion(*told[:2])
+            self._problem = error
+            return Answer(0, problem=CANNOT_READ)
+        if loaded is None and (not reads or source is not None):
+            return Answer(generation)
+        try:
+            self._tree = begin() if loaded is None else loaded.tree
+            self._parts = Parts.of(self._tree)
+            self._words = self._parts.words()
+        except Exception as error:
+            self._problem, self._words = error, (str(error) or type(error).__name__).encode()
+            return Answer(0, problem=CANNOT_BEGIN, words=len(self._words))
+        if loaded is None:
+            return Answer(generation, words=len(self._words))
+        self._checkpoint = f"checkpoint {loaded.path.name}"
+        return Answer(generation, *loaded.version, words=len(self._words))
+
+    def _spread(self, found: Found, told: Sequence[Told], source: Source, words: bytes) -> None:
+        """Sends the root's tensors to the ranks that lack them. Keeps nothing of the state itself, so that its memory can be released."""
+        held, tree, parts = self._held, self._tree, self._parts
+        self._held, self._tree, self._parts = None, None, NOTHING
+        group, memory, mine = self._group, self._memory, told[self._group.rank]
+        is_root, lacks = group.rank == source.root, group.rank in source.lacking
+        found.mapped = None if lacks else held
+        sent = decoded(words)
+        skeleton = sent["skeleton"].numpy().tobytes()
+        if lacks:
+            parts = Parts(skeleton, [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)], sent["own"])
+        if source.lacking and (is_root or lacks):
+            group.pass_on(parts.tensors, [source.root, *source.lacking])
+        if is_root:
+            found.tree = tree
+        elif lacks:
+            found.tree = parts.whole()
+        if found.shared:
+            in_memory = found.mapped is not None
+            if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
+                memory.write(found.version, found.tree)
+            group.gather([0])  # each rank that keeps a memory has the state in it now
+            if memory and mine.shares:
+                found.mapped = memory.of_keeper()
+                parts = Parts.of(found.mapped.tree)
+        if found.mapped is not None and not is_root:
+            found.tree = Parts(skeleton, parts.tensors, parts.own).whole()

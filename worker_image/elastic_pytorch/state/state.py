@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
+from elastic_pytorch.group.rank_group import Alone, RankGroup, TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
@@ -20,14 +21,14 @@ from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
-from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, last_commits, unfinished
-from elastic_pytorch.state.restore import Alone, Found, RankGroup, TorchGroup, cpu_group, find_newest, load_initial
-from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, Done, StepBoundary, start_maximum
+from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, given_up, last_commits, unfinished
+from elastic_pytorch.state.restore import Found, Search, load_initial
+from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum
 from elastic_pytorch.state.values import rng_state
-from elastic_pytorch.state.values.alike import refuse_states_of_their_own
+from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
 from elastic_pytorch.state.values.plain_values import PlainValues
-from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded, refuse_unlike
+from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.places import usable
 from elastic_pytorch.storage.retention import what_to_keep
@@ -147,14 +148,16 @@ class State(Registered):
         self._group = cpu_group()
         group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
-        refuse_unlike(group, {"State": self._identity.description, **describe(self._objects)})
-        refuse_states_of_their_own(group, self._identity.key, self._objects)
-        exchange_all(self._objects.values(), self._group)
-        unfinished.discard(self)
+        comparison = Comparison(self._identity, describe(self._objects), self._objects)
         self._find_memory()
         self._commits.settle(wait=True)
-        give_back(group)
-        found = find_newest(group, self._memory, self._folder, self._begin)
+        search, ended = Search(group, self._memory, self._folder), given_up() if self._rank == 0 else []
+        compared, numbers, told = gather_parts(group, comparison.numbers, [len(ended)], search.numbers)
+        comparison.refuse_different(group, compared)
+        exchange_all(self._objects.values(), self._group)
+        unfinished.discard(self)
+        give_back(group, ended, numbers[0][0])
+        found = search.find(told, self._begin)
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
@@ -307,11 +310,8 @@ class State(Registered):
     def _begin_steps(self) -> None:
         in_process.register_holder(self)
         self._interval.restart()
-        if dist.is_initialized():
-            group = self._group
-            self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval, self._agreement())
-        else:
-            self._boundary = StepBoundary(lambda _: Done(), self._interval)
+        group = self._group
+        self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval, self._agreement())
         self._agent_link = agent_link.current()
         if (agent := self._agent_link) is not None:
             agent.cooperate(in_process=in_process.active())

@@ -48,6 +48,19 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
     return _take_apart(read_into, length, tensor_at)
 
 
+def decoded(payload: bytes) -> Any:
+    """Returns the state that `encoded` has returned as bytes.
+
+    Raises:
+        ValueError: this is not a payload.
+    """
+
+    def read_into(offset: int, buffer: memoryview) -> None:
+        buffer[:] = payload[offset : offset + len(buffer)]
+
+    return read_payload(read_into, len(payload))
+
+
 def view_payload(memory: mmap.mmap, length: int) -> Any:
     """Returns the state that lies in mapped memory, from its first byte on; its tensors are views of the memory.
 
@@ -96,6 +109,15 @@ def memory_of(tensor: torch.Tensor) -> memoryview:
     memory = (ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())
     memory.tensor = tensor  # type: ignore[attr-defined] # its memory lasts as long as it
     return memoryview(memory).cast("B")
+
+
+def encoded(tree: Any) -> bytes:
+    """Returns a small state as bytes.
+
+    Raises:
+        UnsupportedValue: something in it cannot be saved; the message says what, and where.
+    """
+    return b"".join(payload_chunks(tree))
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:

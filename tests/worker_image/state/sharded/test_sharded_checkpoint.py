@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.restore import cpu_group
+from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of
 from elastic_pytorch.state_format.state_version import StateVersion

@@ -13,9 +13,9 @@ from typing import Any
 import elastic_pytorch as elastic
 import pytest
 import torch
+from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.memory import pod_memory
 from elastic_pytorch.object_url import location_of
-from elastic_pytorch.state.restore import cpu_group
 from elastic_pytorch.state.sharded.shard_files import checked_by
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
 from elastic_pytorch.state_format.state_version import StateVersion

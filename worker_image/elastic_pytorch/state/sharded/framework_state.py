@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol
 
-from elastic_pytorch.state.restore import NONE
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.sharded.shared_folder import first_does
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state_format.state_version import StateVersion
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from elastic_pytorch.state.restore import TorchGroup
+from elastic_pytorch.group.rank_group import TorchGroup
 from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
 from elastic_pytorch.state.values.trained import Trained
 

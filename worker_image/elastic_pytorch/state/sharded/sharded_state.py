@@ -10,12 +10,13 @@ import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.mesh_caches import refuse_stale
+from elastic_pytorch.group.rank_group import TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import location_of
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.last_commits import unfinished
-from elastic_pytorch.state.restore import NONE, Found, TorchGroup, cpu_group
+from elastic_pytorch.state.restore import Found
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
 from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
 from elastic_pytorch.state.sharded.peers.memory import PeerMemory
@@ -29,13 +30,14 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     template_of,
 )
 from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
-from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
+from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of, parameters_of, shards_number
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
-from elastic_pytorch.state.values.alike import refuse_states_of_their_own
+from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all
-from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding, refuse_unlike
+from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
@@ -137,19 +139,19 @@ class ShardedState(State):
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
-        self._rank, self._world = dist.get_rank(), dist.get_world_size()
-        group = TorchGroup(self._group)
-        refuse_unlike(group, {"State": self._identity.description})
-        self._stages = agree_on_stages(group, describe(self._objects))
-        refuse_states_of_their_own(group, self._identity.key, self._objects)
+        self._rank, self._world, group = dist.get_rank(), dist.get_world_size(), TorchGroup(self._group)
+        comparison, parameters = Comparison(self._identity, {}, self._objects), describe(self._objects)
+        told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
+        comparison.refuse_unlike(group, told)
+        self._stages = agree_on_stages(group, parameters, numbers)
+        comparison.refuse_states_of_their_own(group, told)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
         known = self._peers.newest if self._peers is not None else NONE
-        if self._path is not None:
-            refuse_unshared(self._path, self._group, needed=in_memory == NONE)
+        refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
         unfinished.discard(self)
@@ -258,11 +260,10 @@ class ShardedState(State):
         return Agreement(self._told, self._learn)
 
     def _told(self) -> Sequence[int]:
-        peers = self._peers
         is_saved = self._save_due or self._background.version is not None  # the one that is due begins after this agreement
         by_time = self._rank == 0 and self._path is not None and not self._saves_by_steps and not is_saved
         save = int(by_time and time.monotonic() - self._saved_at >= self._flush_seconds)
-        return (0, 0, save) if peers is None else (-peers.copied, int(not peers.rested), save)
+        return (0, 0, save) if self._peers is None else (-self._peers.copied, int(not self._peers.rested), save)
 
     def _learn(self, numbers: Sequence[int]) -> None:
         least_copied, tired, save = numbers

@@ -14,7 +14,8 @@ import torch.distributed as dist
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
-from elastic_pytorch.state.restore import NONE, claim
+from elastic_pytorch.state.restore import claim
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
 from elastic_pytorch.storage.places import place_at
@@ -27,17 +28,19 @@ _SUPERSEDED = -1  # beside the numbers of errno
 _TOKEN = ".seen-by-all-ranks-"
 
 
-def refuse_unshared(folder: Location, group: Any, *, needed: bool) -> None:
+def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
     Args:
-        folder: of the checkpoints.
+        folder: of the checkpoints; None: there is none.
         group: of a backend that sends CPU tensors; None: the default group.
         needed: whether nothing else has the state. Otherwise a folder that takes no writes just now does not end the training.
 
     Raises:
         OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and rank 0 cannot write it.
     """
+    if folder is None:
+        return
     place, in_objects = place_at(folder), isinstance(folder, ObjectUrl)
 
     def leave_token() -> int:
@@ -94,19 +97,15 @@ def claim_folder(folder: Location | None, known: int, group: Any) -> tuple[State
     Raises:
         OSError: the folder cannot be read.
     """
+    if folder is None:
+        return NONE, known + 1
     numbers = torch.zeros(3, dtype=torch.int64)
-    first = dist.get_rank(group) == 0
-    if first and folder is not None:
+    if dist.get_rank(group) == 0:
         newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
-        numbers[:] = torch.tensor([*newest, claimed(folder)])
+        generation = claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)
+        numbers[:] = torch.tensor([*newest, generation])
     dist.broadcast(numbers, global_rank_of_first(group), group=group)
-    on_disk = StateVersion(*numbers[:2].tolist())
-    generation = max(known, on_disk.generation, int(numbers[2])) + 1
-    if first and folder is not None:
-        generation = claim(str(folder), generation)
-    claimed_for = torch.tensor([generation])  # object storage may have given a larger one to this group
-    dist.broadcast(claimed_for, global_rank_of_first(group), group=group)
-    return on_disk, int(claimed_for)
+    return StateVersion(*numbers[:2].tolist()), int(numbers[2])
 
 
 def until_seen(look: Callable[[], object]) -> None:

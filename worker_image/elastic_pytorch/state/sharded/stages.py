@@ -1,15 +1,15 @@
 """The stages of a pipeline: ranks of one stage have the same parameters, and ranks of different stages have none in common."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
+from elastic_pytorch.group.rank_group import RankGroup, digest_number
 from elastic_pytorch.state.sharded.regions import region_of
-from elastic_pytorch.state.values.alike import digest_number
-from elastic_pytorch.state.values.registered import RankGroup, first_difference, model_of, refuse_unlike
+from elastic_pytorch.state.values.registered import first_difference, model_of, refuse_unlike
 
 
 def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -34,20 +34,28 @@ def shards_number(objects: Mapping[str, Any], stage: int) -> int:
     return digest_number(repr((stage, [(name, region_of(each)) for name, each in sharded])))
 
 
-def agree_on_stages(group: RankGroup, parameters: dict[str, str]) -> list[int]:
-    """Returns a number of each rank's stage, which depends on the names of its parameters only. Without a pipeline it is 0. Collective.
+def numbers_of(parameters: dict[str, str]) -> list[int]:
+    """Returns what the ranks tell each other of their parameters: a number of the names, and one of the types and shapes, too."""
+    return [digest_number(repr(sorted(parameters))), digest_number(repr(parameters))]
+
+
+def agree_on_stages(group: RankGroup, parameters: dict[str, str], numbers: Sequence[Sequence[int]]) -> list[int]:
+    """Returns a number of each rank's stage, which depends on the names of its parameters only. Without a pipeline it is 0.
+
+    Collective, if not all ranks have the same parameters.
 
     Args:
         group: all ranks.
         parameters: the types and shapes of this rank's, by their names in the whole model.
+        numbers: of all ranks, see `numbers_of`.
 
     Raises:
         RuntimeError: on all ranks alike: the ranks have some parameters in common and others not, or they differ.
     """
-    stages = [each[0] for each in group.gather([digest_number(repr(sorted(parameters)))])]
+    stages = [names for names, _ in numbers]
     firsts = [stages.index(stage) for stage in dict.fromkeys(stages)]
     if len(firsts) == 1:
-        refuse_unlike(group, parameters)
+        refuse_unlike(group, parameters, [whole for _, whole in numbers])
         return [0] * len(stages)
     descriptions = {rank: group.broadcast(parameters, rank) for rank in firsts}
     owners: dict[str, int] = {}

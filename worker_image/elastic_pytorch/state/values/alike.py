@@ -2,40 +2,88 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
+from elastic_pytorch.group.rank_group import RankGroup, digest_number
+from elastic_pytorch.memory.state_names import Identity
 from elastic_pytorch.state.values.per_rank import PerRank
-from elastic_pytorch.state.values.registered import RankGroup
+from elastic_pytorch.state.values.registered import refuse_unlike
 from elastic_pytorch.state_format.payload import memory_of
 from elastic_pytorch.state_format.state_encoding import flatten
 
 _loaded: set[str] = set()  # the States that this process has restored: what their objects hold since is no beginning
 
 
-def refuse_states_of_their_own(group: RankGroup, name: str, objects: dict[str, Any]) -> None:
-    """Makes sure that all ranks have begun alike, apart from models and their optimizers. Collective; once for each State of a process.
-
-    A process that has restored this State before tells nothing: its objects have been trained, and those of a new process have not.
+class Comparison:
+    """What must be the same on all ranks. They gather its numbers, and then call its methods, which are collective if something differs.
 
     Args:
-        group: all ranks.
-        name: of the State.
+        identity: of the State.
+        parameters: their types and shapes, by name.
         objects: the registered objects, by name.
 
+    Attributes:
+        numbers: what this rank tells the others.
+
     Raises:
-        RuntimeError: on all ranks alike; the message names the object and what to use instead.
         UnsupportedValue: a state is not plain data.
     """
-    begins = None if name in _loaded else _beginnings(objects)
-    _loaded.add(name)
-    told = [numbers[0] for numbers in group.gather([0 if begins is None else digest_number(repr(sorted(begins.items())))])]
-    other = next((rank for rank, its in enumerate(told) if its != told[0]), None)
-    if other is None or 0 in told:
-        return
-    first, second = group.broadcast(begins, 0), group.broadcast(begins, other)
+
+    def __init__(self, identity: Identity, parameters: dict[str, str], objects: dict[str, Any]) -> None:
+        self._name, self._description = identity.key, {"State": identity.description, **parameters}
+        tells = identity.key not in _loaded
+        self._begins = _beginnings(objects) if tells else {}
+        begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
+        self.numbers = [digest_number(repr(self._description)), begins]
+
+    def refuse_different(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
+        """Makes sure that all ranks have the same description, and have begun alike.
+
+        Args:
+            group: all ranks.
+            told: the numbers of all ranks.
+
+        Raises:
+            RuntimeError: on all ranks alike, see the other methods.
+        """
+        self.refuse_unlike(group, told)
+        self.refuse_states_of_their_own(group, told)
+
+    def refuse_unlike(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
+        """Makes sure that all ranks have the same description.
+
+        Args:
+            group: all ranks.
+            told: the numbers of all ranks.
+
+        Raises:
+            RuntimeError: see `refuse_unlike`.
+        """
+        refuse_unlike(group, self._description, [description for description, _ in told])
+
+    def refuse_states_of_their_own(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
+        """Makes sure that all ranks have begun alike, apart from models and their optimizers. Once for each State of a process.
+
+        A process that has restored this State before tells nothing: its objects have been trained, and those of a new process have not.
+
+        Args:
+            group: all ranks.
+            told: the numbers of all ranks.
+
+        Raises:
+            RuntimeError: on all ranks alike; the message names the object and what to use instead.
+        """
+        _loaded.add(self._name)
+        numbers = [begins for _, begins in told]
+        other = next((rank for rank, its in enumerate(numbers) if its != numbers[0]), None)
+        if other is not None and 0 not in numbers:
+            _refuse(other, group.broadcast(self._begins, 0), group.broadcast(self._begins, other))
+
+
+def _refuse(other: int, first: dict[str, str], second: dict[str, str]) -> None:
     known = next(key for key in [*first, *second] if first.get(key) != second.get(key))
     if known not in first or known not in second:
         has, lacks = (0, other) if known in first else (other, 0)
@@ -79,8 +127,3 @@ def _canonical(node: Any, tensors: Iterator[torch.Tensor]) -> str:
     if tag == "{":
         texts = [f"{key}:{value}" for key, value in zip(texts[::2], texts[1::2], strict=True)]
     return f"[{tag},{','.join(sorted(texts) if tag in ('{', 's', 'f') else texts)}]"
-
-
-def digest_number(text: str) -> int:
-    """Returns a number that ranks compare instead of a text: positive, in 63 bits."""
-    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1) | 1

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.state_format.payload import payload_chunks, read_payload
+from elastic_pytorch.state_format.payload import decoded, encoded
 
 Kept = TypeVar("Kept")
 Reshard = Callable[[list[Any], int, int], Any]
@@ -76,12 +76,12 @@ class PerRank(Generic[Kept]):
             UnsupportedValue: a state is not plain data.
         """
         self._rank, self._world = (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
-        payload = b"".join(payload_chunks(self.each.state_dict()))  # type: ignore[attr-defined]
+        payload = encoded(self.each.state_dict())  # type: ignore[attr-defined]
         payloads: list[Any] = [payload]
         if self._world > 1:
             payloads = [None] * self._world
             dist.all_gather_object(payloads, payload, group=group)
-        self._states = [_tree_of(each) for each in payloads]
+        self._states = [decoded(each) for each in payloads]
 
 
 def exchange_all(objects: Iterable[Any], group: Any) -> None:
@@ -94,10 +94,3 @@ def exchange_all(objects: Iterable[Any], group: Any) -> None:
 def keeps_by_rank(objects: Iterable[Any]) -> bool:
     """Whether any object is kept by rank, so that no rank can commit alone."""
     return any(isinstance(each, PerRank) for each in objects)
-
-
-def _tree_of(payload: bytes) -> Any:
-    def read_into(offset: int, buffer: memoryview) -> None:
-        buffer[:] = payload[offset : offset + len(buffer)]
-
-    return read_payload(read_into, len(payload))

@@ -1,9 +1,10 @@
 """The plain values of a State, taken from rank 0: most scripts compute them only there, and each pod must have them."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 Fingerprint = tuple[int, ...]
@@ -12,18 +13,6 @@ Fingerprint = tuple[int, ...]
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     """Returns what changes when a tensor is replaced, or when torch has written to it, but not when another library has."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
-
-
-class RankGroup(Protocol):
-    """A group of ranks, as far as this needs it."""
-
-    rank: int
-
-    def first(self, number: int) -> int:
-        """Returns rank 0's number."""
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree."""
 
 
 class PlainValues:

@@ -1,32 +1,16 @@
 """The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
 
-import hashlib
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
-
-
-class RankGroup(Protocol):
-    """A group of ranks, as far as this needs it.
-
-    Attributes:
-        rank: of this process.
-    """
-
-    rank: int
-
-    def gather(self, numbers: list[int]) -> list[list[int]]:
-        """Returns the numbers of all ranks, in their order."""
-
-    def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree."""
 
 
 def is_stateful(each: object) -> bool:
@@ -223,16 +207,19 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def refuse_unlike(group: RankGroup, description: dict[str, str]) -> None:
-    """Makes sure that all ranks have the same description. Collective.
+def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequence[int]) -> None:
+    """Makes sure that all ranks have the same description. Collective, if they do not.
+
+    Args:
+        group: all ranks.
+        description: of this rank.
+        numbers: of all ranks' descriptions, each the `digest_number` of its `repr`.
 
     Raises:
         RuntimeError: on all ranks alike; the message names the first difference from what rank 0 has.
     """
-    digest = hashlib.sha256(repr(description).encode()).digest()
-    digests = group.gather([int.from_bytes(digest[:8], "little") >> 1])
-    for rank, its in enumerate(digests):
-        if its == digests[0]:
+    for rank, its in enumerate(numbers):
+        if its == numbers[0]:
             continue
         first, other = group.broadcast(description, 0), group.broadcast(description, rank)
         if (difference := first_difference(first, other)) is not None:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.state.restore import Alone, TorchGroup, cpu_group
-from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.group.rank_group import Alone, TorchGroup, cpu_group, digest_number
 from elastic_pytorch.training.streams.deal import Position
 
 Gather = Callable[[Sequence[int]], list[list[int]]]

@@ -3,15 +3,15 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
+from elastic_pytorch.group.rank_group import TorchGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
-from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
@@ -20,7 +20,7 @@ from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, rea
 from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
-from elastic_pytorch.state.values.alike import digest_number
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.sharded_folder import new_token
@@ -76,14 +76,14 @@ class PeerMemory:
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
         shards = shards_number(objects, stages[ranks.rank])
-        told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards, new_token()])
-        self._places = [Place(*each) for *each, _ in told]
-        self._number = told[0][-1]
+        own = Place(unit_number(), pod_number(), digest_number(_node()), shards), new_token(), self._memory.held(ranks.rank)
+        told: list[Any] = [None] * len(stages)
+        dist.all_gather_object(told, own, group=group)
+        self._places = [place for place, _, _ in told]
+        self._number = told[0][1]
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
-        held: list[Any] = [None] * len(told)
-        dist.all_gather_object(held, self._memory.held(ranks.rank), group=group)
-        everything: list[Held] = [each for of_rank in held for each in of_rank]
+        everything: list[Held] = [each for _, _, held in told for each in held]
         self.newest = max((each.version for each in everything), default=NONE)
         self._chosen = choose(everything)
         version = self._chosen.version if self._chosen is not None else None
@@ -114,22 +114,14 @@ class PeerMemory:
         Raises:
             RuntimeError: on all ranks alike: a container has too little; the message says how much is needed.
         """
-        own = shard_bytes(tree)
+        own, left = shard_bytes(tree), room()
         ranks = TorchGroup(self._group)
         kept = max((slot.length for slot in self._memory.own.slots()), default=0)  # in the parts of another group
-        sizes = ranks.gather([own, max(own, kept)])
-        needed = 2 * own + (sum(sizes[self._source]) if self._source is not None else 0)
-        left = room()
         held = _taken(self._memory.own) + _taken(self._memory.copies)
-        rank_needs = max(0, needed - held) * workers_of_pod()
-        short = ranks.gather([int(left is not None and rank_needs > left), needed, left or 0])
-        if (lacking := next((rank for rank, each in enumerate(short) if each[0]), None)) is not None:
-            raise RuntimeError(
-                f"rank {lacking} would keep {short[lacking][1] / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
-                f"{short[lacking][2] / 1e9:.1f} GB left: raise resources.limits.memory, or use State(memory=False, every=…)"
-            )
+        told = ranks.gather([own, max(own, kept), held, -1 if left is None else max(0, left)])
+        needed = bytes_needed([Room(*each) for each in told], self._to, workers_of_pod())
         if ranks.rank == 0:
-            logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed / 1e9)
+            logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed[0] / 1e9)
 
     def begin_copies(self, version: StateVersion) -> None:
         """Starts to copy the state that the group goes on from, which all ranks have just committed."""
@@ -265,6 +257,44 @@ class PeerMemory:
     def _seal(self) -> None:
         self.copying = False
         self._memory.keep(self._on_its_way)
+
+
+class Room(NamedTuple):
+    """What a rank has, and has room for, in bytes.
+
+    Attributes:
+        own: its shards.
+        kept: the largest state that its memory holds or will hold.
+        held: what its pod's memory takes already.
+        left: what the container may still take; -1: it has no limit that is known.
+    """
+
+    own: int
+    kept: int
+    held: int
+    left: int
+
+
+def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) -> list[int]:
+    """Returns how much each rank keeps at most: two versions of its own shards, and of another rank's.
+
+    Args:
+        rooms: of all ranks.
+        to: where each rank sends the copy of its shards; None: nowhere.
+        workers: of each pod.
+
+    Raises:
+        RuntimeError: a container has too little; the message says how much is needed.
+    """
+    copies = {receiver: each.own + each.kept for each, receiver in zip(rooms, to, strict=True)}
+    needed = [2 * each.own + copies.get(rank, 0) for rank, each in enumerate(rooms)]
+    for rank, (needs, its) in enumerate(zip(needed, rooms, strict=True)):
+        if 0 <= its.left < (needs - its.held) * workers:
+            raise RuntimeError(
+                f"rank {rank} would keep {needs / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
+                f"{its.left / 1e9:.1f} GB left: raise resources.limits.memory, or use State(memory=False, every=…)"
+            )
+    return needed
 
 
 def _node() -> str:

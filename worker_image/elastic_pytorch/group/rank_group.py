@@ -1,0 +1,125 @@
+"""What the ranks of a group tell each other: numbers of all of them, and bytes of one."""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
+
+
+class RankGroup(Protocol):
+    """A group of ranks.
+
+    Attributes:
+        rank: of this process.
+    """
+
+    rank: int
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Returns the numbers of all ranks, in their order."""
+
+    def first(self, number: int) -> int:
+        """Returns rank 0's number."""
+
+    def send(self, content: bytes, length: int, root: int) -> bytes:
+        """Returns the root's bytes, of which all ranks know the number."""
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """Returns the root's tree; for small trees. It takes several exchanges."""
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
+
+
+def cpu_group() -> Any:
+    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
+    if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
+        return None
+    return dist.new_group(backend="gloo")
+
+
+class TorchGroup:
+    """A group of torch.distributed.
+
+    Args:
+        group: of a backend that sends CPU tensors; None: the default group.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.rank = dist.get_rank(group)
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Returns the numbers of all ranks, in their order. Collective."""
+        own = torch.tensor(numbers, dtype=torch.int64)
+        all_ = [torch.zeros_like(own) for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather(all_, own, group=self._group)
+        return [each.tolist() for each in all_]
+
+    def first(self, number: int) -> int:
+        """Returns rank 0's number. Collective."""
+        told = torch.tensor([number])
+        dist.broadcast(told, self._global_rank(0), group=self._group)
+        return int(told)
+
+    def send(self, content: bytes, length: int, root: int) -> bytes:
+        """Returns the root's bytes. Collective."""
+        is_root = self.rank == root
+        buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8) if is_root else torch.empty(length, dtype=torch.uint8)
+        dist.broadcast(buffer, self._global_rank(root), group=self._group)
+        return buffer.numpy().tobytes()
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """Returns the root's tree. Collective."""
+        return broadcast_tree(tree, root, self._group)
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Sends tensors from the first of the given ranks to the others."""
+        pass_on(tensors, ranks, self._group)
+
+    def _global_rank(self, rank: int) -> int:
+        return rank if self._group is None else dist.get_global_rank(self._group, rank)
+
+
+class Alone:
+    """The group of a process that runs alone."""
+
+    rank = 0
+
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Returns these numbers."""
+        return [list(numbers)]
+
+    def first(self, number: int) -> int:
+        """Returns this number."""
+        return number
+
+    def send(self, content: bytes, length: int, root: int) -> bytes:
+        """Returns these bytes."""
+        del length, root
+        return content
+
+    def broadcast(self, tree: Any, root: int) -> Any:
+        """Returns this tree."""
+        del root
+        return tree
+
+    def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+        """Does nothing: there is no other rank."""
+
+
+def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
+    """Returns for each part the numbers of all ranks, in one exchange: on a busy node each one takes tens of milliseconds. Collective."""
+    told = group.gather([number for part in parts for number in part])
+    ends = accumulate(map(len, parts))
+    return [[each[end - len(part) : end] for each in told] for part, end in zip(parts, ends, strict=True)]
+
+
+def digest_number(text: str) -> int:
+    """Returns a number that ranks compare instead of a text: positive, in 63 bits."""
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1) | 1
