@@ -13,7 +13,7 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
 from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
-from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part
+from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part, tag_of
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
@@ -52,6 +52,7 @@ class PeerMemory:
         self._places: list[Place] = []
         self._to: list[int | None] = []  # where each rank sends the copy of its shards
         self._source: int | None = None  # the rank whose copy comes here
+        self._tag = 0  # of what is sent of this state
         self._chosen: Chosen | None = None
         self._number = 0  # of the group, see `Held`
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
@@ -79,6 +80,7 @@ class PeerMemory:
         told = ranks.gather([unit_number(), pod_number(), digest_number(_node()), shards, new_token()])
         self._places = [Place(*each) for *each, _ in told]
         self._number = told[0][-1]
+        self._tag = tag_of(self._number)
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
         held: list[Any] = [None] * len(told)
@@ -161,7 +163,7 @@ class PeerMemory:
         self._begun, self._copies = 0, None
         if any(each is not None for each in self._to):
             to = self._to[dist.get_rank(self._group)]
-            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group)
+            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group, self._tag)
         return self._copies is not None
 
     def plan_copies(self, version: StateVersion) -> None:
@@ -248,7 +250,7 @@ class PeerMemory:
         if to is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
-        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group)
+        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group, self._tag)
         ranks.gather([0])
         return True
 
