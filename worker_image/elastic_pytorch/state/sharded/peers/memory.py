@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.restore import NONE, TorchGroup
+from elastic_pytorch.state.sharded.optimizer_states import make_state
 from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part, tag_of
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
-from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.values.alike import digest_number
@@ -101,7 +102,9 @@ class PeerMemory:
             RuntimeError: it does not fit; or a peer is lost.
         """
         assert self._chosen is not None
-        states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
+        for each in objects.values():
+            if isinstance(each, Optimizer):  # one that has made no step has no state to be filled
+                make_state(each, objects)
         states = {name: each.template() if isinstance(each, Trained) else each.state_dict() for name, each in objects.items()}
         return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
