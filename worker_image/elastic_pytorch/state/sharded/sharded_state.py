@@ -29,7 +29,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     template_of,
 )
 from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
-from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, parameters_of, shards_number
+from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
@@ -275,8 +275,7 @@ class ShardedState(State):
         if not self._compared:
             self._compared = True
             self._exchange(all_again=True)
-            shards = shards_number(self._objects, self._stages[self._rank])
-            refuse_other_values(shards, list(parameters_of(self._objects).values()), self._group)
+            refuse_other_values(self._objects, self._stages[self._rank], self._group)
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:
