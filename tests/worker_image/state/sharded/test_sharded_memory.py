@@ -156,3 +156,26 @@ def test_replica_on_another_node_takes_the_place_of_a_copy() -> None:
         run_pods(servers, 1, train_replicated, 6, 2)
         del servers[1]
         assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted)] * 3
+
+
+def put_together(steps: int) -> int:
+    """Where a training has begun that evaluates its model before `restore`."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    model = fully_shard(nn.Linear(5, 3), reshard_after_forward=False)
+    with torch.no_grad():
+        model(torch.ones(1, 5))
+    state = ShardedState(None, every=1, model=model)
+    begun = state.restore()
+    assert dist.get_world_size() == 1 or (state._peers is not None and state._peers._copies is not None)
+    while state.step < steps:
+        until_copied(state)
+        state.commit()
+        until_copied(state)
+    return begun
+
+
+def test_shards_of_a_model_that_is_put_together_just_now_are_copied() -> None:
+    with pods(2) as servers:
+        run_pods(servers, 1, put_together, 1)
+        del servers[0]
+        assert run_pods(servers, 1, put_together, 0) == [1]
