@@ -5,6 +5,7 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 # isort: split
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,18 @@ def test_shards_of_a_model_that_is_put_together_just_now_are_copied() -> None:
         run_pods(servers, 1, put_together, 1)
         del servers[0]
         assert run_pods(servers, 1, put_together, 0) == [1]
+
+
+def close_at_once() -> list[str]:
+    """Closes a State whose copies are on their way; returns the threads that are left."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(2048, 2048)))
+    state.restore()
+    state.close()
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_a_state_that_is_closed_copies_nothing_more() -> None:
+    with pods(2) as servers:
+        for threads in run_pods(servers, 1, close_at_once):
+            assert "copies for peers" not in threads

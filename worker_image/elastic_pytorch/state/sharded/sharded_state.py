@@ -198,10 +198,8 @@ class ShardedState(State):
             self._peers = None
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: writes the last step to the disk.
-
-        To be called by all ranks.
-        """
+        """Ends this State in a process that continues with another training: all ranks together write the last step to the disk."""
+        self._commits.settle(wait=True)
         super().close()
         if self._peers is not None:
             self._peers.drop()

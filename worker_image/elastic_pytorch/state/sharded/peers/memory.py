@@ -264,8 +264,14 @@ class PeerMemory:
         self._memory.close()
 
     def drop(self) -> None:
-        """Releases the memory."""
+        """Releases the memory, once the copies that are on their way are there. Collective.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self.finish_copies()
         self._memory.drop()
+        self.close()
 
     def _seal(self) -> None:
         self.copying = False
