@@ -8,6 +8,7 @@ import os
 import threading
 from pathlib import Path
 
+import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.optim import AdamW
 
+from tests.worker_image.state.sharded.test_sharded_state import Place
 from tests.worker_image.state.test_state_memory import pods, run_pods
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -157,6 +159,29 @@ def test_replica_on_another_node_takes_the_place_of_a_copy() -> None:
         run_pods(servers, 1, train_replicated, 6, 2)
         del servers[1]
         assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted)] * 3
+
+
+def move(steps: int) -> tuple[int, list[int]]:
+    """The step and the place that it has begun with; the place goes on by ten with each step."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    place = Place()
+    kept = elastic.PerRank(place, reshard=lambda states, rank, _: states[rank])
+    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    begun = state.restore(), place.place.tolist()
+    while state.step < steps:
+        place.place = place.place + 10
+        until_copied(state)
+        state.commit()
+    until_copied(state)
+    return begun
+
+
+def test_what_each_rank_has_of_its_own_is_kept_by_groups_that_make_no_step() -> None:
+    with pods(3) as servers:
+        run_pods(servers, 1, move, 2)
+        del servers[2]
+        for _ in range(2):
+            assert run_pods(servers, 1, move, 0) == [(2, [20] * 3), (2, [21] * 3)]
 
 
 def put_together(steps: int) -> int:

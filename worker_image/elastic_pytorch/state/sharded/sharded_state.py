@@ -42,6 +42,7 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded
 FLUSH_SECONDS = 600.0
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
+MEMORY = "memory"  # as a place
 
 
 class ShardedState(State):
@@ -152,6 +153,7 @@ class ShardedState(State):
             refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
+        self._exchange()  # of what was loaded
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
@@ -227,12 +229,8 @@ class ShardedState(State):
                 return found[0], where
         if self._peers is None or in_memory == NONE:
             return NONE, "the beginning"
-        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, "memory"), from_memory=True)
-        return in_memory, "memory"
-
-    def _load(self, found: Found, *, from_memory: bool = False) -> None:
-        self._from_memory = from_memory
-        super()._load(found)
+        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, MEMORY))
+        return in_memory, MEMORY
 
     def _states(self) -> dict[str, Any]:
         return states_of(self._objects)
@@ -243,7 +241,7 @@ class ShardedState(State):
         self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
-        if self._from_memory:
+        if found.where == MEMORY:
             registered_values.put_back(self._objects, states, found.where, None)
         else:
             put_back(self._objects, states)
