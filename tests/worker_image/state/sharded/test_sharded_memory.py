@@ -6,6 +6,7 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 
 import os
 import threading
+from collections import Counter
 from pathlib import Path
 
 import elastic_pytorch as elastic
@@ -134,31 +135,37 @@ def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_pat
         torch.testing.assert_close(after[0], outcomes[6])
 
 
-def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float]]:
-    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default."""
+def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float], Counter[str]]:
+    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default.
+
+    Rank 0 alone counts its steps.
+    """
     os.environ["ELASTIC_PYTORCH_NODE"] = node or f"node-{dist.get_rank()}"
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard"))
     model = fully_shard(nn.Linear(5, 4), mesh=mesh)
-    state = ShardedState(None, every=1, model=model)
+    state = ShardedState(None, every=1, model=model, counted=Counter())
     begun = state.restore()
     while state.step < steps:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(1)
+        if dist.get_rank() == 0:
+            state.counted["steps"] += 1
         state.commit()
     assert state._peers is not None
     assert (state._peers._copies is None) == (replicas > 1 and not node)
-    return begun, [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    numbers = [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    return begun, numbers, state.counted
 
 
 def test_replica_on_another_node_takes_the_place_of_a_copy() -> None:
     with pods(4) as servers:
-        [(_, wanted), *_] = run_pods(servers, 1, train_replicated, 9, 2)
+        [(_, wanted, _), *_] = run_pods(servers, 1, train_replicated, 9, 2)
     with pods(4) as servers:
         run_pods(servers, 1, train_replicated, 6, 2)
-        del servers[1]
-        assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted)] * 3
+        del servers[0]
+        assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted, Counter(steps=9))] * 3
 
 
 def move(steps: int) -> tuple[int, list[int]]:

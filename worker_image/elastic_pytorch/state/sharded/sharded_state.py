@@ -35,6 +35,7 @@ from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import refuse_states_of_their_own
 from elastic_pytorch.state.values.per_rank import exchange_all
+from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding, refuse_unlike
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
@@ -153,6 +154,7 @@ class ShardedState(State):
             refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
+        self._shared_values = PlainValues(group, {}) if self._world > 1 and self._values else None
         self._exchange()  # of what was loaded
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
@@ -238,6 +240,8 @@ class ShardedState(State):
     def _exchange(self, *, all_again: bool = False) -> None:
         """Has the ranks tell each other what the next state needs. Collective."""
         exchange_all(self._objects.values(), self._group)
+        if self._shared_values is not None:
+            self._shared_values.take_over(self._values)
         self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
