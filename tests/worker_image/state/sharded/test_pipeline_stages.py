@@ -151,6 +151,18 @@ def test_stages_that_cannot_be_told_apart_are_refused() -> None:
         assert "ranks 0 and 1 have the same parameters" in words["same names, no shards"]
 
 
+def words_for_experts() -> str:
+    """What is said to ranks whose shards differ, and which have experts of their own under the same name."""
+    torch.manual_seed(dist.get_rank())
+    model = nn.ModuleDict({"shared": fully_shard(nn.Linear(4, 4)), "expert": nn.Linear(4, 4)})
+    return words_for(model, "experts")
+
+
+def test_experts_that_are_no_dtensors_are_refused() -> None:
+    for words in run_group(2, words_for_experts):
+        assert "ranks 0 and 1 have the same parameters, by name, shape and place, and other values" in words
+
+
 def test_a_summary_is_of_all_numbers_that_can_be_added() -> None:
     parameters = [
         torch.tensor([3.0, -4.0]),

@@ -6,6 +6,7 @@ from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 
 import resource
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
-from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of
+from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of, template_of
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
@@ -73,7 +74,7 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
         save_sharded(
             folder,
             StateVersion(generation, step),
-            {"states": states_of(registered), "best": (1.5, "x")},
+            {"objects": states_of(registered), "best": (1.5, "x")},
             keep=2,
             group=cpu_group(),
         )
@@ -82,12 +83,12 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
 
 def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
     registered = build()
-    found = load_sharded(folder, lambda _: {"states": states_of(registered)}, group=cpu_group())
+    found = load_sharded(folder, partial(template_of, registered), group=cpu_group())
     if found is None:
         assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
         return None
     version, tree = found
-    put_back(registered, tree["states"])
+    put_back(registered, tree["objects"])
     restored = whole(registered)
     train(registered, further_steps)
     return version, tree["best"], restored, whole(registered)

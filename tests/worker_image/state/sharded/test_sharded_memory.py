@@ -5,8 +5,11 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 # isort: split
 
 import os
+import threading
+from collections import Counter
 from pathlib import Path
 
+import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,6 +18,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.optim import AdamW
 
+from tests.worker_image.state.sharded.test_sharded_state import Place
 from tests.worker_image.state.test_state_memory import pods, run_pods
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -131,28 +135,95 @@ def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_pat
         torch.testing.assert_close(after[0], outcomes[6])
 
 
-def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float]]:
-    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default."""
+def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float], Counter[str]]:
+    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default.
+
+    Rank 0 alone counts its steps.
+    """
     os.environ["ELASTIC_PYTORCH_NODE"] = node or f"node-{dist.get_rank()}"
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard"))
     model = fully_shard(nn.Linear(5, 4), mesh=mesh)
-    state = ShardedState(None, every=1, model=model)
+    state = ShardedState(None, every=1, model=model, counted=Counter())
     begun = state.restore()
     while state.step < steps:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(1)
+        if dist.get_rank() == 0:
+            state.counted["steps"] += 1
         state.commit()
     assert state._peers is not None
     assert (state._peers._copies is None) == (replicas > 1 and not node)
-    return begun, [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    numbers = [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    return begun, numbers, state.counted
 
 
 def test_replica_on_another_node_takes_the_place_of_a_copy() -> None:
     with pods(4) as servers:
-        [(_, wanted), *_] = run_pods(servers, 1, train_replicated, 9, 2)
+        [(_, wanted, _), *_] = run_pods(servers, 1, train_replicated, 9, 2)
     with pods(4) as servers:
         run_pods(servers, 1, train_replicated, 6, 2)
-        del servers[1]
-        assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted)] * 3
+        del servers[0]
+        assert run_pods(servers, 1, train_replicated, 9, 1) == [(6, wanted, Counter(steps=9))] * 3
+
+
+def move(steps: int) -> tuple[int, list[int]]:
+    """The step and the place that it has begun with; the place goes on by ten with each step."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    place = Place()
+    kept = elastic.PerRank(place, reshard=lambda states, rank, _: states[rank])
+    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    begun = state.restore(), place.place.tolist()
+    while state.step < steps:
+        place.place = place.place + 10
+        until_copied(state)
+        state.commit()
+    until_copied(state)
+    return begun
+
+
+def test_what_each_rank_has_of_its_own_is_kept_by_groups_that_make_no_step() -> None:
+    with pods(3) as servers:
+        run_pods(servers, 1, move, 2)
+        del servers[2]
+        for _ in range(2):
+            assert run_pods(servers, 1, move, 0) == [(2, [20] * 3), (2, [21] * 3)]
+
+
+def put_together(steps: int) -> int:
+    """Where a training has begun that evaluates its model before `restore`."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    model = fully_shard(nn.Linear(5, 3), reshard_after_forward=False)
+    with torch.no_grad():
+        model(torch.ones(1, 5))
+    state = ShardedState(None, every=1, model=model)
+    begun = state.restore()
+    assert dist.get_world_size() == 1 or (state._peers is not None and state._peers._copies is not None)
+    while state.step < steps:
+        until_copied(state)
+        state.commit()
+        until_copied(state)
+    return begun
+
+
+def test_shards_of_a_model_that_is_put_together_just_now_are_copied() -> None:
+    with pods(2) as servers:
+        run_pods(servers, 1, put_together, 1)
+        del servers[0]
+        assert run_pods(servers, 1, put_together, 0) == [1]
+
+
+def close_at_once() -> list[str]:
+    """Closes a State whose copies are on their way; returns the threads that are left."""
+    os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
+    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(2048, 2048)))
+    state.restore()
+    state.close()
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_a_state_that_is_closed_copies_nothing_more() -> None:
+    with pods(2) as servers:
+        for threads in run_pods(servers, 1, close_at_once):
+            assert "copies for peers" not in threads

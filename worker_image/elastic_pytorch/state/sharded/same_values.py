@@ -1,12 +1,14 @@
 """Refuses ranks that have the same parameters by name and place, and other values: of these, only one rank's would be kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.state.sharded.regions import local_part
+from elastic_pytorch.state.sharded.stages import parameters_of, shards_number
 
 SUMMED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # torch adds up no others, on each device
 TOLERANCE = 1e-3  # of the norm: ranks that compute the same on devices of two kinds differ by much less
@@ -37,20 +39,26 @@ def first_unlike(told: Sequence[tuple[int, float, float]]) -> tuple[int, int] | 
     return None
 
 
-def refuse_other_values(shards: int, parameters: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
+def refuse_other_values(objects: Mapping[str, Any], stage: int, group: dist.ProcessGroup | None) -> None:
     """Makes sure that ranks with the same shards have the same values in them. Collective; to be called after a step.
 
+    All ranks of a stage must have the same values in what is not sharded, whatever shards they have besides.
+
     Args:
-        shards: a number of what this rank has of the model.
-        parameters: of the registered models.
+        objects: what is registered.
+        stage: of the pipeline.
         group: of a backend that sends CPU tensors; None: the default group.
 
     Raises:
         RuntimeError: on all ranks alike; the message says what to change.
     """
-    told: list[tuple[int, float, float]] = [(0, 0.0, 0.0)] * dist.get_world_size(group)
-    dist.all_gather_object(told, (shards, *summary_of(parameters)), group=group)
-    if (unlike := first_unlike(told)) is not None:
+    parameters = list(parameters_of(objects).values())
+    sharded = summary_of([each for each in parameters if isinstance(each, DTensor)])
+    whole = summary_of([each for each in parameters if not isinstance(each, DTensor)])
+    told: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(told, ((shards_number(objects, stage), *sharded), (stage, *whole)), group=group)
+    of_shards, of_stages = zip(*told, strict=True)
+    if (unlike := first_unlike(of_shards) or first_unlike(of_stages)) is not None:
         raise RuntimeError(
             f"ranks {unlike[0]} and {unlike[1]} have the same parameters, by name, shape and place, and other values in them: a new group "
             "would get those of one. Give the parameters of pipeline stages their names in the whole model, and make the parts of a tensor "

@@ -70,10 +70,9 @@ class ShardMemory:
         self.copies.close()
 
     def drop(self) -> None:
-        """Releases both."""
+        """Has the agent forget both."""
         for name in self._names:
             self._client.drop(name)
-        self.close()
 
 
 def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:

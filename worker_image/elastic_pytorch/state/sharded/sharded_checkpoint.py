@@ -12,9 +12,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 from torch.distributed.checkpoint.state_dict_saver import save as write_shards
 from torch.distributed.tensor import DTensor
@@ -22,11 +20,11 @@ from torch.optim import Optimizer
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
+from elastic_pytorch.state.sharded.optimizer_states import load_by_name, state_by_name, template_by_name
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_files import check_files, checked_by, shard_reader, shard_writer
 from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
-from elastic_pytorch.state.values.registered import model_of
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -64,13 +62,13 @@ class Engine(Protocol):
 
 
 def states_of(registered: dict[str, Any]) -> Tree:
-    """Returns the states of the registered objects. Those of optimizers use the names of their model's parameters, as all ranks know them.
+    """Returns the states of the registered objects; see `optimizer_states` for those of optimizers.
 
     Raises:
         ValueError: an optimizer's model is not registered.
     """
     return {
-        name: get_optimizer_state_dict(_model_of(each, registered), each) if isinstance(each, Optimizer) else each.state_dict()
+        name: state_by_name(each, registered) if isinstance(each, Optimizer) else each.state_dict()
         for name, each in registered.items()
     }
 
@@ -80,12 +78,16 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
 
     Args:
         registered: the objects, by name.
-        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be frozen now.
+        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be frozen now, and what an optimizer has
+            not stepped yet has no state.
     """
     states = states_of(registered)
     for name, each in registered.items():
+        own = {keys[2:] for keys in saved if keys[1] == name}
         if isinstance(each, Trained):
-            states[name] = each.template({keys[2:] for keys in saved if keys[1] == name})
+            states[name] = each.template(own)
+        elif isinstance(each, Optimizer):
+            states[name] = template_by_name(each, registered, {parameter for _, parameter, *_ in own})
     return {"objects": states}
 
 
@@ -98,20 +100,12 @@ def put_back(registered: dict[str, Any], states: Tree) -> None:
     """
     for name, each in registered.items():
         if isinstance(each, Optimizer):
-            set_optimizer_state_dict(_model_of(each, registered), each, states[name])
+            load_by_name(each, registered, states[name])
         else:
             try:
                 each.load_state_dict(states[name])
             except Exception as error:
                 raise RuntimeError(f"the checkpoint does not fit the {name} of this script: {error}") from error
-
-
-def _model_of(optimizer: Optimizer, registered: dict[str, Any]) -> nn.Module:
-    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    for each in map(model_of, registered.values()):
-        if isinstance(each, nn.Module) and own <= {id(parameter) for parameter in each.parameters()}:
-            return each
-    raise ValueError("a sharded optimizer is saved by the names of its parameters: register the model that they belong to, too")
 
 
 # --- saving -----------------------------------------------------------------------------------------------------------

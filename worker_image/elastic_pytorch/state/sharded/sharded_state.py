@@ -30,13 +30,14 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     template_of,
 )
 from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
-from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of, parameters_of, shards_number
+from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all
+from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
@@ -44,6 +45,7 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded
 FLUSH_SECONDS = 600.0
 LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
 RETRY_SECONDS = 1.0
+MEMORY = "memory"  # as a place
 
 
 class ShardedState(State):
@@ -154,6 +156,8 @@ class ShardedState(State):
         refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, self._group)
         found, where = self._read(in_memory, on_disk, generation)
+        self._shared_values = PlainValues(group, {}) if self._world > 1 and self._values else None
+        self._exchange()  # of what was loaded
         unfinished.discard(self)
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
@@ -200,10 +204,8 @@ class ShardedState(State):
             self._peers = None
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: writes the last step to the disk.
-
-        To be called by all ranks.
-        """
+        """Ends this State in a process that continues with another training: all ranks together write the last step to the disk."""
+        self._commits.settle(wait=True)
         super().close()
         if self._peers is not None:
             self._peers.drop()
@@ -231,12 +233,8 @@ class ShardedState(State):
                 return found[0], where
         if self._peers is None or in_memory == NONE:
             return NONE, "the beginning"
-        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, "memory"), from_memory=True)
-        return in_memory, "memory"
-
-    def _load(self, found: Found, *, from_memory: bool = False) -> None:
-        self._from_memory = from_memory
-        super()._load(found)
+        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, MEMORY))
+        return in_memory, MEMORY
 
     def _states(self) -> dict[str, Any]:
         return states_of(self._objects)
@@ -244,10 +242,12 @@ class ShardedState(State):
     def _exchange(self, *, all_again: bool = False) -> None:
         """Has the ranks tell each other what the next state needs. Collective."""
         exchange_all(self._objects.values(), self._group)
+        if self._shared_values is not None:
+            self._shared_values.take_over(self._values)
         self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
-        if self._from_memory:
+        if found.where == MEMORY:
             registered_values.put_back(self._objects, states, found.where, None)
         else:
             put_back(self._objects, states)
@@ -276,8 +276,7 @@ class ShardedState(State):
         if not self._compared:
             self._compared = True
             self._exchange(all_again=True)
-            shards = shards_number(self._objects, self._stages[self._rank])
-            refuse_other_values(shards, list(parameters_of(self._objects).values()), self._group)
+            refuse_other_values(self._objects, self._stages[self._rank], self._group)
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:

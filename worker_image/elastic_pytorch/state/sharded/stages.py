@@ -13,8 +13,11 @@ from elastic_pytorch.state.values.registered import first_difference, model_of, 
 
 
 def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Returns the parameters of the registered models, by name."""
+    """Returns the parameters of the registered models, by name; of sharded ones each rank's shards."""
     models = {name: model_of(each) for name, each in objects.items() if isinstance(model_of(each), torch.nn.Module)}
+    for module in (module for model in models.values() for module in model.modules()):
+        if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):  # whose import takes a newer torch
+            module.reshard()  # its parameters may be put together since a forward pass without a backward pass
     return {f"{name}.{path}": parameter for name, each in models.items() for path, parameter in each.named_parameters()}
 
 

@@ -1,5 +1,6 @@
 """States as trees of dicts and lists, with sharded tensors in them."""
 
+from copy import copy
 from typing import Any
 
 from torch.distributed.tensor import DTensor
@@ -9,18 +10,24 @@ Tree = dict[Any, Any]
 
 
 def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
-    """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them."""
+    """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them.
+
+    What has none is left as it is. The rest keeps its type, such as that of a model's state, which has the versions of its modules.
+    """
     shards: dict[Keys, DTensor] = {}
 
     def without_shards(value: Any, keys: Keys) -> Any:
         if isinstance(value, DTensor):
             shards[keys] = value
             return None
-        if isinstance(value, dict):
-            return {key: without_shards(each, (*keys, key)) for key, each in value.items()}
-        if isinstance(value, list):
-            return [without_shards(each, (*keys, number)) for number, each in enumerate(value)]
-        return value
+        if not isinstance(value, dict | list):
+            return value
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        changed = {key: rest for key, each in items if (rest := without_shards(each, (*keys, key))) is not each}
+        rest_of = copy(value) if changed else value
+        for key, rest in changed.items():
+            rest_of[key] = rest
+        return rest_of
 
     return shards, without_shards(tree, ())
 

@@ -14,7 +14,16 @@ from elastic_pytorch.memory.snapshot import Arriving, Snapshot
 from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
 
-TAG = 4711  # of what this sends, beside anything else in the group
+TAGS = 1 << 30  # and as many numbers: far from the tags of a script and of torch
+
+
+def tag_of(number: int) -> int:
+    """Returns the tag of what is sent of a state: another one in the group may be sent at the same time.
+
+    Args:
+        number: of the state in this group, the same on all ranks, and hardly that of another one.
+    """
+    return TAGS + number % TAGS
 
 
 class PeerCopies:
@@ -26,6 +35,7 @@ class PeerCopies:
         to: the rank that gets this rank's shards; None: no rank does.
         source: the rank of which this one keeps the shards; None: of none.
         group: of a backend that sends CPU tensors; None: the default group.
+        tag: of what is sent, see `tag_of`.
         clock: monotonic seconds.
     """
 
@@ -36,10 +46,11 @@ class PeerCopies:
         to: int | None,
         source: int | None,
         group: dist.ProcessGroup | None,
+        tag: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._own, self._copies = own, copies
-        self._to, self._source, self._group = to, source, group
+        self._to, self._source, self._group, self._tag = to, source, group, tag
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._problem: Exception | None = None
@@ -100,7 +111,7 @@ class PeerCopies:
     def _run(self, version: StateVersion, to: int | None, source: int | None) -> None:
         since = self._clock()
         try:
-            send_part(version, self._own, self._copies, to, source, self._group)
+            send_part(version, self._own, self._copies, to, source, self._group, self._tag)
         except (
             Exception
         ) as error:  # told at the next agreement; of a peer that is lost, the training itself may hear before that
@@ -113,7 +124,13 @@ class PeerCopies:
 
 
 def send_part(
-    version: StateVersion, own: Snapshot, copies: Snapshot, to: int | None, source: int | None, group: dist.ProcessGroup | None
+    version: StateVersion,
+    own: Snapshot,
+    copies: Snapshot,
+    to: int | None,
+    source: int | None,
+    group: dist.ProcessGroup | None,
+    tag: int,
 ) -> None:
     """Sends a version of this rank's shards to another rank, and keeps what a third one sends.
 
@@ -124,6 +141,7 @@ def send_part(
         to: the rank that gets this rank's shards; None: no rank does.
         source: the rank of which this one keeps the shards; None: of none.
         group: of a backend that sends CPU tensors; None: the default group.
+        tag: of what is sent, see `tag_of`.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -143,7 +161,7 @@ def send_part(
         ByteStream([of_source]) if source is not None else nothing,
         me if source is None else source,
         group,
-        TAG,
+        tag,
     )
     arriving: Arriving | None = copies.receive(version, int(of_source)) if source is not None else None
     swap(
@@ -152,7 +170,7 @@ def send_part(
         ByteStream([arriving.memory]) if arriving is not None else nothing,
         me if source is None else source,
         group,
-        TAG,
+        tag,
     )
     if arriving is not None:
         arriving.complete()

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
+from torch.optim import Optimizer
 
 from elastic_pytorch.group.rank_group import TorchGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
+from elastic_pytorch.state.sharded.optimizer_states import make_state
 from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
-from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part
+from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part, tag_of
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_memory import ShardMemory, payload, read_state
-from elastic_pytorch.state.sharded.sharded_checkpoint import states_of
 from elastic_pytorch.state.sharded.stages import shards_number
 from elastic_pytorch.state.sharded.trees import Tree, taken_apart
 from elastic_pytorch.state.source import NONE
@@ -52,6 +53,7 @@ class PeerMemory:
         self._places: list[Place] = []
         self._to: list[int | None] = []  # where each rank sends the copy of its shards
         self._source: int | None = None  # the rank whose copy comes here
+        self._tag = 0  # of what is sent of this state
         self._chosen: Chosen | None = None
         self._number = 0  # of the group, see `Held`
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
@@ -81,6 +83,7 @@ class PeerMemory:
         dist.all_gather_object(told, own, group=group)
         self._places = [place for place, _, _ in told]
         self._number = told[0][1]
+        self._tag = tag_of(self._number)
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
         everything: list[Held] = [each for _, _, held in told for each in held]
@@ -99,7 +102,9 @@ class PeerMemory:
             RuntimeError: it does not fit; or a peer is lost.
         """
         assert self._chosen is not None
-        states_of(dict(objects))  # an optimizer that has made no step has no state to be filled
+        for each in objects.values():
+            if isinstance(each, Optimizer):  # one that has made no step has no state to be filled
+                make_state(each, objects)
         states = {name: each.template() if isinstance(each, Trained) else each.state_dict() for name, each in objects.items()}
         return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
@@ -153,7 +158,7 @@ class PeerMemory:
         self._begun, self._copies = 0, None
         if any(each is not None for each in self._to):
             to = self._to[dist.get_rank(self._group)]
-            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group)
+            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group, self._tag)
         return self._copies is not None
 
     def plan_copies(self, version: StateVersion) -> None:
@@ -240,7 +245,7 @@ class PeerMemory:
         if to is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
-        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group)
+        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group, self._tag)
         ranks.gather([0])
         return True
 
@@ -251,8 +256,14 @@ class PeerMemory:
         self._memory.close()
 
     def drop(self) -> None:
-        """Releases the memory."""
+        """Releases the memory, once the copies that are on their way are there. Collective.
+
+        Raises:
+            RuntimeError: a peer is lost.
+        """
+        self.finish_copies()
         self._memory.drop()
+        self.close()
 
     def _seal(self) -> None:
         self.copying = False
