@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed, NotFound, Refused
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
-from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.pods.workers import add_pods
 
 REFRESH_SECONDS = 1.0
 MAX_WAITING_LINES = 10_000

@@ -1,5 +1,6 @@
 """The kind cluster and a job on it, as tests see them."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -93,6 +94,14 @@ class JobUnderTest:
         answer = Resource("elasticpytorch.dev/v1alpha1", "elasticpytorchjobs", self.namespace).get(self.name)
         assert answer.code < 300, answer.words
         return answer.body
+
+    def start_again_in(self, namespace: str, **changes: Any) -> "JobUnderTest":
+        """Starts a job of the same name and spec, but for fields of the spec that are given, in another namespace."""
+        found = self.get()
+        manifest = {key: found[key] for key in ("apiVersion", "kind")}
+        manifest |= {"metadata": {"name": self.name}, "spec": {**found["spec"], **changes}}
+        run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+        return JobUnderTest(self.name, namespace)
 
     @property
     def status(self) -> dict[str, Any]:

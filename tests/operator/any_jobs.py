@@ -56,6 +56,7 @@ _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1, "autoscale": {}}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
     {"scheduling": {"gang": {"scheduler": "Volcano", "queue": "team"}}},
+    {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
     {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "preflight": {}, "spares": 2},

@@ -155,6 +155,13 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
     return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": listed, **fields})
 
 
+def an_extra(job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any) -> WorkloadView:
+    """A Workload of the job `lm` for its `extraWorkers`, of a flavor of its own."""
+    workers = job.scheduling.extra_workers
+    made = a_workload(number, state, extra_workers="" if workers is None else workers.text, **fields)
+    return made if made.admission is None else replace(made, admission=replace(made.admission, flavors=(flavor,)))
+
+
 def a_target(job: Job) -> Target:
     """All workers that the spec of a job asks for."""
     return Target(job.wanted, spares=job.spares)

@@ -1,7 +1,8 @@
 """Kueue's part on the cluster in memory: what it may change of Workloads and when, what it refuses, and how it chooses.
 
 The rules are those of Kueue 0.19: pkg/webhooks/workload_webhook.go and the CRD (what is refused), pkg/scheduler (order, preemption) and
-pkg/controller/core (activation, requeuing). One ClusterQueue with quota for a number of pods; BestEffortFIFO; LowerPriority.
+pkg/controller/core (activation, requeuing). One ClusterQueue with quota for a number of pods, by default of one flavor; BestEffortFIFO;
+LowerPriority. The first flavor with room is taken, and workloads are preempted only in the first one that fits.
 """
 
 import asyncio
@@ -44,7 +45,13 @@ class KueueCluster(FakeCluster):
         self._created: dict[str, int] = {}  # by UID
         self._reserved: dict[str, int] = {}
         self._preemptor = ""  # the UID of the Workload that waits for those that it preempts
+        self._others: dict[str, int] = {}  # the quota of the other flavors
         self._put("ResourceFlavor", "", {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": NODE_LABELS}})
+
+    def add_flavor(self, name: str, quota: int, labels: Mapping[str, str], taints: list[Manifest]) -> None:
+        """Adds a flavor behind those that there are."""
+        self._others[name] = quota
+        self._put("ResourceFlavor", "", {"metadata": {"name": name}, "spec": {"nodeLabels": labels, "nodeTaints": taints}})
 
     def add_priority_class(self, name: str, value: int) -> None:
         """Adds a WorkloadPriorityClass."""
@@ -62,7 +69,11 @@ class KueueCluster(FakeCluster):
     @property
     def used(self) -> int:
         """How many pods have quota."""
-        return sum(_count(workload) for workload in self.workloads.values() if _holds(workload))
+        return sum(map(self.used_of, (FLAVOR, *self._others)))
+
+    def used_of(self, flavor: str) -> int:
+        """How many pods have quota of a flavor."""
+        return sum(_count(workload) for workload in self.workloads.values() if _holds(workload) and _flavor(workload) == flavor)
 
     def label_job(self, name: str, labels: Mapping[str, str]) -> None:
         """Gives a job these labels in place of those that it has."""
@@ -123,11 +134,18 @@ class KueueCluster(FakeCluster):
             message = f"LocalQueue {workload['spec']['queueName']} doesn't exist"
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", "Inadmissible", message)})
             return
-        missing = _count(workload) - (self.quota - self.used)
-        if missing <= 0:
-            self._admit(workload)
+        quotas = {FLAVOR: self.quota, **self._others}
+        fitting = [flavor for flavor in quotas if self._fits(workload, flavor)]
+        lacking = {flavor: _count(workload) - (quotas[flavor] - self.used_of(flavor)) for flavor in fitting}
+        if not fitting:
+            said = "couldn't assign flavors to pod set main: no flavor matches its node affinity and its tolerations"
+            self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
             return
-        victims = self._choose_victims(workload, missing)
+        if roomy := [flavor for flavor, missing in lacking.items() if missing <= 0]:
+            self._admit(workload, roomy[0])
+            return
+        flavor, missing = next(iter(lacking.items()))
+        victims = self._choose_victims(workload, missing, flavor)
         by = f"Preempted to accommodate a workload (UID: {workload['metadata']['uid']}) due to prioritization in the ClusterQueue"
         for number, victim in enumerate(victims):
             if not _is(victim, kueue.EVICTED):
@@ -137,14 +155,23 @@ class KueueCluster(FakeCluster):
                     delay_seconds, self.evict, victim["metadata"]["name"], kueue.PREEMPTED, by
                 )
         self._preemptor = workload["metadata"]["uid"] if victims else ""
-        said = f"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor {FLAVOR}, {missing} more needed"
+        said = f"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor {flavor}, {missing} more needed"
         if victims:
             said = f"{said}. Pending the preemption of {len(victims)} workload(s)"
         self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
 
-    def _admit(self, workload: MutableManifest) -> None:
+    def _fits(self, workload: Manifest, name: str) -> bool:
+        """Of a pod's node selector only the labels that a flavor has count (pkg/scheduler/flavorassigner)."""
+        flavor, (pods,) = self._get("ResourceFlavor", "", name)["spec"], workload["spec"]["podSets"]
+        spec = pods["template"]["spec"]
+        tolerated = {(toleration.get("key"), toleration.get("effect")) for toleration in spec.get("tolerations") or ()}
+        taints = {(taint["key"], taint["effect"]) for taint in flavor.get("nodeTaints") or ()}
+        wanted = spec.get("nodeSelector") or {}
+        return taints <= tolerated and all(wanted.get(key, value) == value for key, value in flavor["nodeLabels"].items())
+
+    def _admit(self, workload: MutableManifest, flavor: str) -> None:
         name, uid = workload["metadata"]["name"], workload["metadata"]["uid"]
-        assignment = {"name": kueue.POD_SET, "count": _count(workload), "flavors": {"cpu": FLAVOR}}
+        assignment = {"name": kueue.POD_SET, "count": _count(workload), "flavors": {"cpu": flavor}}
         self._preemptor = "" if self._preemptor == uid else self._preemptor
         self._reserved[uid] = next(self._order)
         self.log.append(f"admitted {name}")
@@ -156,10 +183,11 @@ class KueueCluster(FakeCluster):
                 admitted[type_] = ("False", kueue.QUOTA_RESERVED, "Previously: evicted")
         self._write(workload, admitted)
 
-    def _choose_victims(self, workload: Manifest, missing: int) -> list[MutableManifest]:
+    def _choose_victims(self, workload: Manifest, missing: int, flavor: str) -> list[MutableManifest]:
         """As few as suffice: those that are evicted already, then those of lower priority, then those that came later."""
-        lower = [w for w in self.workloads.values() if _holds(w) and w["spec"]["priority"] < workload["spec"]["priority"]]
-        evicted = [w for w in self.workloads.values() if _holds(w) and _is(w, kueue.EVICTED) and w not in lower]
+        holders = [w for w in self.workloads.values() if _holds(w) and _flavor(w) == flavor]
+        lower = [w for w in holders if w["spec"]["priority"] < workload["spec"]["priority"]]
+        evicted = [w for w in holders if _is(w, kueue.EVICTED) and w not in lower]
         ranked = sorted(
             [*evicted, *lower],
             key=lambda w: (
@@ -203,6 +231,11 @@ def _count(workload: Manifest) -> int:
     (pods,) = workload["spec"]["podSets"]
     assigned = ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or [{}]
     return int(min(pods["count"], assigned[0].get("count", pods["count"])))
+
+
+def _flavor(workload: Manifest) -> str:
+    (assignment,) = workload["status"]["admission"]["podSetAssignments"]
+    return str(assignment["flavors"]["cpu"])
 
 
 def _holds(workload: Manifest) -> bool:

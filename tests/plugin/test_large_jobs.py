@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.reading.text import parse_ranges
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 

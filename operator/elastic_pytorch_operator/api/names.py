@@ -28,6 +28,7 @@ LABEL_UNIT: Final = f"{GROUP}/unit"
 LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
 LABEL_WORKLOAD_NUMBER: Final = f"{GROUP}/workload-number"  # on a Workload of Kueue
+ANNOTATION_EXTRA_WORKERS: Final = f"{GROUP}/extra-workers"  # there, too
 ROLE_WORKER: Final = "worker"
 ROLE_STORE: Final = "store"
 ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"

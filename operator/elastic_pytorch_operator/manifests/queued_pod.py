@@ -24,7 +24,7 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         flavors: the ResourceFlavors that it has quota of.
 
     Raises:
-        PlacementConflict: the template sets a label, an annotation or a nodeSelector that the quota needs to be another one.
+        PlacementConflict: the job sets a label, an annotation or a nodeSelector that the quota needs to be another one.
     """
     metadata, spec, admission = pod["metadata"], pod["spec"], grant.admission
     # A pod with this label would be one that Kueue queues by itself, beside its job.
@@ -40,23 +40,23 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         spec["schedulingGates"] = [*(spec.get("schedulingGates") or []), {"name": kueue.TOPOLOGY_GATE}]
     for flavor in flavors:
         chosen = flavor.get("spec") or {}
-        _add(spec, "nodeSelector", chosen.get("nodeLabels") or {})
+        _add(spec, "nodeSelector", chosen.get("nodeLabels") or {}, extra=grant.extra)
         _tolerate(spec, chosen.get("tolerations") or ())
     for update in admission.updates:
         for part in ("labels", "annotations"):
             _add(metadata, part, update.get(part) or {})
-        _add(spec, "nodeSelector", update.get("nodeSelector") or {})
+        _add(spec, "nodeSelector", update.get("nodeSelector") or {}, extra=grant.extra)
         _tolerate(spec, update.get("tolerations") or ())
 
 
-def _add(target: MutableManifest, part: str, fields: Mapping[str, str]) -> None:
+def _add(target: MutableManifest, part: str, fields: Mapping[str, str], *, extra: bool = False) -> None:
     known: Mapping[str, Any] = target.get(part) or {}
     for key, value in fields.items():
         if known.get(key, value) != value:
             where = f"spec.template.{'spec.nodeSelector' if part == 'nodeSelector' else f'metadata.{part}'}"
-            raise PlacementConflict(
-                f"{where} sets {key} to {known[key]!r}, and Kueue to {value!r}: remove it from the template"
-            )
+            if extra:
+                where += " or spec.scheduling.extraWorkers.nodeSelector"
+            raise PlacementConflict(f"{where} sets {key} to {known[key]!r}, and Kueue to {value!r}: remove it there")
     if fields:
         target[part] = {**known, **fields}
 

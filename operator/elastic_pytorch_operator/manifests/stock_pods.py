@@ -16,6 +16,7 @@ from elastic_pytorch_operator.manifests.worker_pod import (
     tolerations,
     torchrun_options,
 )
+from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
@@ -73,7 +74,9 @@ def store_host(job: Job, rendezvous: int) -> str:
 
 
 @building("Pod")
-def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = ()) -> MutableManifest:
+def stock_worker_pod(
+    job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = (), grant: Grant | None = None
+) -> MutableManifest:
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
     Args:
@@ -82,8 +85,9 @@ def stock_worker_pod(job: Job, index: int, suffix: str, rendezvous: int, failed_
         suffix: makes the name unique to this incarnation of the worker.
         rendezvous: the number of the rendezvous that it joins.
         failed_starts: the nodes on which the pods before it of its index have failed to start.
+        grant: the quota that it runs by; None: the job is in no queue.
     """
-    pod, container = pod_from_template(job, index, suffix)
+    pod, container = pod_from_template(job, index, suffix, grant)
     remember_failed_starts(pod, failed_starts)
     pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
     if not container.get("command"):

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.manifests.affinity import keep_away, place_in_unit
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.model.actions import CreatePod
+from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
 from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
@@ -117,7 +118,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
         suffix: makes the name unique to this incarnation of the worker.
         agent: what its agent is given.
     """
-    pod, container = pod_from_template(job, action.index, suffix)
+    pod, container = pod_from_template(job, action.index, suffix, action.grant)
     remember_failed_starts(pod, action.failed_starts)
     if action.group_restarts:
         pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = str(action.group_restarts)
@@ -150,15 +151,16 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     return pod
 
 
-def pod_from_template(job: Job, index: int, suffix: str) -> tuple[MutableManifest, MutableManifest]:
+def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = None) -> tuple[MutableManifest, MutableManifest]:
     """What any worker pod is, with either backend; and in it the container that trains.
 
     Args:
         job: whose template it is made from.
         index: of the worker.
         suffix: makes the name unique to this incarnation of the worker.
+        grant: the quota that it runs by; None: the job is in no queue.
     """
-    template = copied(dict(job.template_of(index)))
+    template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"

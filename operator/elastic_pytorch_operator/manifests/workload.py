@@ -48,12 +48,14 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
         job: in whose queue it waits.
         action: asks for it.
         priority: fields of its spec.
-        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors.
+        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors, and without them those that fit
+            `scheduling.extraWorkers`.
     """
     assert job.queue is not None
-    template = _pod_template(job, flavor_labels)
+    extra = action.number != BASE
+    template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
     pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
-    if request := _topology_request(job, template["metadata"].get("annotations") or {}, base=action.number == BASE):
+    if request := _topology_request(job, template["metadata"].get("annotations") or {}, base=not extra):
         pods["topologyRequest"] = request
     metadata: MutableManifest = {
         "name": workload_name(job, action.number),
@@ -62,8 +64,11 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
         "labels": {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(action.number)},
         "ownerReferences": [owner_reference(job)],
     }
-    if job.queue.provisioning:
-        metadata["annotations"] = dict(job.queue.provisioning)
+    annotations = dict(job.queue.provisioning)
+    if extra and job.scheduling.extra_workers is not None:
+        annotations[names.ANNOTATION_EXTRA_WORKERS] = job.scheduling.extra_workers.text
+    if annotations:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": kueue.API_VERSION,
         "kind": kueue.WORKLOAD,
@@ -72,9 +77,9 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
     }
 
 
-def _pod_template(job: Job, flavor_labels: Mapping[str, str]) -> MutableManifest:
+def _pod_template(of_job: Manifest, flavor_labels: Mapping[str, str]) -> MutableManifest:
     """What Kueue reads of a worker pod: its requests, and what chooses its nodes."""
-    template = copied(dict(job.template))
+    template = copied(dict(of_job))
     spec: MutableManifest = template["spec"]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         container.setdefault("name", names.TRAINING_CONTAINER)

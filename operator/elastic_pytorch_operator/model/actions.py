@@ -115,7 +115,7 @@ class CreateWorkload:
     Attributes:
         number: `BASE`, or which extra it is.
         count: the number of pods.
-        flavors: an extra is to be of the same ones as the base.
+        flavors: an extra is to be of the same ones as the base; none: those that fit it.
     """
 
     number: int

@@ -42,6 +42,7 @@ class WorkloadView:
         admission: None: it holds no quota.
         conditions: the whole list, as a patch of the status has to repeat it.
         evicted_since: when its eviction was first seen, monotonic seconds; None: it is not evicted.
+        extra_workers: the text of `scheduling.extraWorkers` that it was made for; empty: there was none.
     """
 
     name: str
@@ -55,6 +56,7 @@ class WorkloadView:
     admission: Admission | None = None
     conditions: tuple[Mapping[str, Any], ...] = ()
     evicted_since: float | None = None
+    extra_workers: str = ""
     by_type: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -96,8 +98,13 @@ class WorkloadView:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a pod has from the Workload by whose quota it runs."""
+    """What a pod has from the Workload by whose quota it runs.
+
+    Attributes:
+        extra: the Workload is an extra.
+    """
 
     workload: str
     queue: str
     admission: Admission
+    extra: bool = False

@@ -87,7 +87,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         view.candidates,
         view.observed.round,
         target.size,
-        displaced=displaced_pods(observed, target.quota),
+        displaced=displaced_pods(job, observed, target.quota),
     )
     stock = replace(stock, victims=stock.victims | replicas.victims)
     pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)

@@ -96,7 +96,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
     evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving)
     schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
     displaced = {
-        *displaced_pods(observed, target.quota),
+        *displaced_pods(job, observed, target.quota),
         *preflight.state.failed,
         *displaced_by_faults(faults, observed),
         *displaced_by_hangs(moves, observed),

@@ -159,10 +159,22 @@ class Job:
         """Whether the worker of an index is scheduled by `scheduling.extraWorkers`."""
         return self.scheduling.extra_workers is not None and index >= self.minimum
 
-    def template_of(self, index: int) -> Manifest:
-        """The pod template of the worker of an index."""
+    @property
+    def extras_choose_flavors(self) -> bool:
+        """Whether Kueue's Workloads beyond the minimum may have other flavors. Each pod then runs by the quota of its own Workload."""
         extra = self.scheduling.extra_workers
-        return extra.applied_to(self.template) if extra is not None and self.is_extra(index) else self.template
+        return extra is not None and extra.chooses_nodes
+
+    def template_of(self, index: int, *, extra: bool | None = None) -> Manifest:
+        """The pod template of the worker of an index.
+
+        Args:
+            index: of the worker.
+            extra: it runs by quota for workers beyond the minimum; None: its index says that.
+        """
+        workers = self.scheduling.extra_workers
+        beyond = self.is_extra(index) if extra is None else extra
+        return workers.applied_to(self.template) if workers is not None and beyond else self.template
 
     @property
     def pod_conditions(self) -> frozenset[PodCondition]:

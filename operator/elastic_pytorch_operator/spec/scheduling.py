@@ -1,5 +1,6 @@
 """`spec.scheduling`: gangs, where pods are placed, the order of ranks, how long places are held, and whether autoscalers may take one."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,16 @@ class ExtraWorkers:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Manifest, ...] = ()
     priority_class: str = ""
+
+    @property
+    def chooses_nodes(self) -> bool:
+        """Whether these pods may run on other nodes than those of the minimum."""
+        return bool(self.node_selector or self.tolerations)
+
+    @property
+    def text(self) -> str:
+        """All of it: what was made for one text does not serve another."""
+        return json.dumps([self.node_selector, self.tolerations, self.priority_class], sort_keys=True)
 
     def applied_to(self, template: Manifest) -> Manifest:
         """The template of these pods."""
@@ -102,7 +113,7 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     if rank_topology_key is not None and not (isinstance(rank_topology_key, str) and rank_topology_key):
         raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
     unit_topology = _read_unit_topology(spec, fields)
-    extra_workers = _read_extra_workers(spec, fields, kueue_queue)
+    extra_workers = _read_extra_workers(spec, fields)
     if gang is not None and gang.built_in and extra_workers is not None and extra_workers.priority_class:
         problem = f"may not be set with gang scheduler {gang.name}, which gives all pods of a PodGroup one priority"
         raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"{problem}; remove it, or gang")
@@ -123,7 +134,7 @@ def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> U
     return UnitTopology(key, policy == REQUIRED)
 
 
-def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any], kueue_queue: str) -> ExtraWorkers | None:
+def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any]) -> ExtraWorkers | None:
     if scheduling.get("extraWorkers") is None:
         return None
     fields = read_object(scheduling, "extraWorkers", PATH)
@@ -131,9 +142,6 @@ def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any], 
         raise InvalidJob(
             EXTRA_WORKERS, "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
         )
-    if kueue_queue:
-        problem = f"may not be set together with the label {kueue.LABEL_QUEUE}: the flavors of the queue choose the nodes"
-        raise InvalidJob(EXTRA_WORKERS, f"{problem}; remove extraWorkers, or the label")
     if unknown := fields.keys() - {*EXTRA_FIELDS}:
         raise InvalidJob(f"{EXTRA_WORKERS}.{min(unknown)}", f"is not known here: set {', '.join(EXTRA_FIELDS)}")
     selector, tolerations = read_object(fields, "nodeSelector", EXTRA_WORKERS), fields.get("tolerations") or []

@@ -10,7 +10,7 @@ from elastic_pytorch_client.drill.outcome import Outcome, SeenInterruption
 from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.pod_start import view_start
+from elastic_pytorch_client.reading.pods.start import view_start
 from elastic_pytorch_client.reading.whole_spec import whole_spec
 from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.watch import Clock, follow_job

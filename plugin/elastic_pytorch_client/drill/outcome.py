@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
 from elastic_pytorch_client.reading.interruption_phases import PHASES, Interruption, advise
-from elastic_pytorch_client.reading.pod_start import PodStart
+from elastic_pytorch_client.reading.pods.start import PodStart
 
 
 @dataclass(frozen=True, slots=True)

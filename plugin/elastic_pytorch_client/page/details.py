@@ -10,7 +10,7 @@ from elastic_pytorch_client.page.rows import describe_group, row_of, seconds_of,
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 from elastic_pytorch_client.reading.last_drill import LastDrill
-from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.worker_logs import Line
 

@@ -4,7 +4,7 @@ import argparse
 
 from elastic_pytorch_client.evidence import read_evidence, read_nodes
 from elastic_pytorch_client.reading.diagnosis import diagnose
-from elastic_pytorch_client.reading.pod_workers import add_pods
+from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.why_view import show_why
 

@@ -85,6 +85,7 @@ def start_queued(namespace: str) -> StartQueued:
         memory: str = "64Mi",
         job_annotations: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
+        pod: dict[str, Any] | None = None,
         **spec: Any,
     ) -> JobUnderTest:
         manifest = read_example(ROOT / "examples" / "all-reduce" / "elastic.yaml")
@@ -95,6 +96,7 @@ def start_queued(namespace: str) -> StartQueued:
         manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas, **spec}
         if annotations is not None:
             manifest["spec"]["template"]["metadata"] = {"annotations": annotations}
+        manifest["spec"]["template"]["spec"] |= pod or {}
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         script = "/examples/all-reduce/train_elastic.py"
         container["args"] = [script, "--checkpoint-dir", "/checkpoints", "--width", "64", "--steps", str(steps)]

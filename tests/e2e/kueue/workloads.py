@@ -120,7 +120,11 @@ def released(workload: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Queue:
-    """A ClusterQueue with a quota of CPUs, in units of a worker, and the LocalQueue of a namespace that leads to it."""
+    """A ClusterQueue with a quota of CPUs, in units of a worker, and the LocalQueue of a namespace that leads to it.
+
+    Attributes:
+        others: the workers and the spec of further flavors, by name.
+    """
 
     name: str
     namespace: str
@@ -131,10 +135,15 @@ class Queue:
     local_name: str = "training"
     topology: str = ""
     checks: list[str] = field(default_factory=list)
+    others: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
 
     def create(self) -> None:
-        quota = [{"name": "cpu", "nominalQuota": f"{self.workers * 100}m"}, {"name": "memory", "nominalQuota": "100Gi"}]
-        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": self.name, "resources": quota}]}
+        flavor: dict[str, Any] = {"nodeLabels": self.labels} if self.labels else {}
+        if self.topology:
+            flavor["topologyName"] = self.topology
+        flavors = {self.name: (self.workers, flavor), **self.others}
+        quotas = [{"name": name, "resources": quota_of(workers)} for name, (workers, _) in flavors.items()]
+        group = {"coveredResources": ["cpu", "memory"], "flavors": quotas}
         spec: dict[str, Any] = {
             "namespaceSelector": {},
             "queueingStrategy": self.strategy,
@@ -143,11 +152,8 @@ class Queue:
         }
         if self.checks:
             spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in self.checks]}
-        flavor: dict[str, Any] = {"nodeLabels": self.labels} if self.labels else {}
-        if self.topology:
-            flavor["topologyName"] = self.topology
         apply(
-            kueue_object("ResourceFlavor", {"name": self.name}, flavor),
+            *(kueue_object("ResourceFlavor", {"name": name}, described) for name, (_, described) in flavors.items()),
             kueue_object("ClusterQueue", {"name": self.name}, spec),
             kueue_object("LocalQueue", {"name": self.local_name, "namespace": self.namespace}, {"clusterQueue": self.name}),
         )
@@ -155,17 +161,20 @@ class Queue:
     def remove(self) -> None:
         """Removes what is not in the namespace."""
         run_kubectl("delete", "clusterqueues.kueue.x-k8s.io", self.name, "--wait=false")
-        run_kubectl("delete", "resourceflavors.kueue.x-k8s.io", self.name, "--wait=false")
+        run_kubectl("delete", "resourceflavors.kueue.x-k8s.io", self.name, *self.others, "--wait=false")
 
-    def used_workers(self) -> int:
-        """Of the quota, as Kueue counts it."""
+    def used_workers(self, flavor: str = "") -> int:
+        """Of the quota of a flavor, its own one by default, as Kueue counts it."""
         found = json.loads(run_kubectl("get", "clusterqueues.v1beta2.kueue.x-k8s.io", self.name, "-o", "json").stdout)
-        (flavor,) = found["status"]["flavorsReservation"]
-        total = next(resource["total"] for resource in flavor["resources"] if resource["name"] == "cpu")
+        reserved = next(one for one in found["status"]["flavorsReservation"] if one["name"] == (flavor or self.name))
+        total = next(resource["total"] for resource in reserved["resources"] if resource["name"] == "cpu")
         return int(total[:-1] if total.endswith("m") else float(total) * 1000) // 100
 
-    def until_used(self, workers: int) -> None:
-        until(lambda: self.used_workers() == workers, lambda: f"{workers} workers of quota in use, not {self.used_workers()}")
+    def until_used(self, workers: int, flavor: str = "") -> None:
+        until(
+            lambda: self.used_workers(flavor) == workers,
+            lambda: f"{workers} workers of quota in use, not {self.used_workers(flavor)}",
+        )
 
     def workload(
         self, name: str, owner: dict[str, Any], count: int, *, priority: int = 0, min_count: int | None = None
@@ -180,6 +189,10 @@ class Queue:
         spec = {"queueName": self.local_name, "priority": priority, "podSets": [pods]}
         apply(kueue_object("Workload", metadata, spec))
         return Workload(name, self.namespace)
+
+
+def quota_of(workers: int) -> list[dict[str, str]]:
+    return [{"name": "cpu", "nominalQuota": f"{workers * 100}m"}, {"name": "memory", "nominalQuota": "100Gi"}]
 
 
 def kueue_object(kind: str, metadata: dict[str, Any], spec: dict[str, Any] | None = None) -> dict[str, Any]:

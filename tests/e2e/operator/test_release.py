@@ -61,7 +61,7 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
     with restored():
         upgrade('logLevel="DEBUG"', f'watchNamespaces=["{job.namespace}"]')
         confined = operators()
-        make_same_job(job, outside)
+        job.start_again_in(outside.namespace, replicas=1)
         ask_for_templates(job.namespace)
         job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
         job.until_world(3)
@@ -85,17 +85,6 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
     run_kubectl("-n", job.namespace, "wait", "--for=delete", f"epj/{job.name}", "--timeout=60s")
     assert_permissions_are_exact(began, gone, confined)
-
-
-def make_same_job(job: JobUnderTest, elsewhere: JobUnderTest) -> None:
-    spec = {**job.get()["spec"], "replicas": 1}
-    manifest = {
-        "apiVersion": job.get()["apiVersion"],
-        "kind": "ElasticPyTorchJob",
-        "metadata": {"name": job.name},
-        "spec": spec,
-    }
-    run_kubectl("-n", elsewhere.namespace, "apply", "-f", "-", input=json.dumps(manifest))
 
 
 def ask_for_templates(namespace: str) -> None:

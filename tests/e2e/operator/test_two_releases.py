@@ -49,13 +49,6 @@ def install_second(home: str, watched: str, values: Path) -> str:
     return ""
 
 
-def start_same_job(job: JobUnderTest, namespace: str) -> JobUnderTest:
-    found = job.get()
-    manifest = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": job.name}, "spec": found["spec"]}
-    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
-    return JobUnderTest(job.name, namespace)
-
-
 def operators_named(job: JobUnderTest) -> set[str]:
     """The hosts at which a job's agents look for their operator: by them each pod tells which operator has made it."""
     variables = [v for pod in job.pods() for c in pod["spec"]["containers"] for v in c.get("env", ())]
@@ -82,7 +75,7 @@ def test_each_release_trains_the_jobs_of_its_own_namespaces(
             assert f"serves {namespace} already" in install_second(second_home, namespace, tmp_path / "overlapping.json")
             refusal = install_second(second_home, second_team, tmp_path / "values.json")
             assert not refusal
-            second = start_same_job(first, second_team)
+            second = first.start_again_in(second_team)
             for job, host in ((first, f"{NAME}.{OPERATOR_NAMESPACE}.svc"), (second, f"{SECOND}.{second_home}.svc")):
                 job.until_world(2)
                 assert operators_named(job) == {host}

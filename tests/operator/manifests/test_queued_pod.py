@@ -9,8 +9,8 @@ TOLERATION = {"key": "gpu", "operator": "Exists"}
 FLAVOR = {"spec": {"nodeLabels": {"pool": "gpus"}, "tolerations": [TOLERATION]}}
 
 
-def a_grant(**fields: object) -> Grant:
-    return Grant("lm-base", "team", Admission("shared", 2, ("gpus",), **fields))  # type: ignore[arg-type]
+def a_grant(*, extra: bool = False, **fields: object) -> Grant:
+    return Grant("lm-base", "team", Admission("shared", 2, ("gpus",), **fields), extra)  # type: ignore[arg-type]
 
 
 def test_pod_has_the_nodes_of_its_flavor_and_kueues_labels() -> None:
@@ -44,8 +44,16 @@ def test_pod_has_what_admission_checks_add() -> None:
     assert (pod["metadata"]["annotations"]["consume"], pod["metadata"]["labels"]["l"]) == ("request-1", "1")
 
 
-def test_template_that_contradicts_the_quota_is_refused_with_the_field() -> None:
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        (False, "spec.template.spec.nodeSelector"),
+        (True, "spec.template.spec.nodeSelector or spec.scheduling.extraWorkers.nodeSelector"),
+    ],
+)
+def test_job_that_contradicts_the_quota_is_refused_with_the_field(extra: bool, field: str) -> None:
     pod = a_worker_pod(a_job())
     pod["spec"]["nodeSelector"] = {"pool": "cpus"}
-    with pytest.raises(PlacementConflict, match=r"spec.template.spec.nodeSelector sets pool to 'cpus', and Kueue to 'gpus'"):
-        place_pod(pod, a_grant(), [FLAVOR])
+    with pytest.raises(PlacementConflict) as refused:
+        place_pod(pod, a_grant(extra=extra), [FLAVOR])
+    assert str(refused.value) == f"{field} sets pool to 'cpus', and Kueue to 'gpus': remove it there"

@@ -44,6 +44,19 @@ def test_extra_asks_for_the_nodes_of_the_base() -> None:
     assert made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"a": "b", "pool": "gpus"}
 
 
+def test_extra_asks_for_the_nodes_of_the_extra_workers_at_the_priority_of_all_extras() -> None:
+    spot = {"key": "spot", "operator": "Exists"}
+    fields = {"nodeSelector": {"pool": "spot"}, "tolerations": [spot], "priorityClassName": "cheap"}
+    job = replace(a_job_with(nodeSelector={"a": "b"}), scheduling=a_job(scheduling={"extraWorkers": fields}).scheduling)
+    base, extra = (workload(job, CreateWorkload(n, 1), {"priority": EXTRA_PRIORITY}, {}) for n in (0, 1))
+    asked = [made["spec"]["podSets"][0]["template"]["spec"] for made in (base, extra)]
+    assert [spec["nodeSelector"] for spec in asked] == [{"a": "b"}, {"a": "b", "pool": "spot"}]
+    assert [spec.get("tolerations") for spec in asked] == [None, [spot]]
+    assert asked[1]["priorityClassName"] == "cheap"
+    assert (extra["spec"]["priority"], "priorityClassRef" in extra["spec"]) == (EXTRA_PRIORITY, False)
+    assert "annotations" not in base["metadata"]
+
+
 @pytest.mark.parametrize(
     ("pod", "workload_class", "expected"),
     [

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from elastic_pytorch_operator.api import kueue
 
-from tests.operator.kueue_stand_in import NODE_LABELS
+from tests.operator.kueue_stand_in import FLAVOR, NODE_LABELS
 from tests.operator.queue_world import TICK_SECONDS, QueueWorld, play
 
 
@@ -319,3 +319,46 @@ def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quota() -
         assert queued(world) == 3
 
     play(story)
+
+
+SPOT = {"pool": "spot"}
+SPOT_TAINT = {"key": "spot", "effect": "NoSchedule"}
+EXTRA_WORKERS = {"nodeSelector": SPOT, "tolerations": [{**SPOT_TAINT, "operator": "Exists"}]}
+
+
+def places(world: QueueWorld, name: str = "a") -> dict[str, str]:
+    """The nodes that each pod of a job selects, by the Workload by whose quota it runs."""
+    pods = [pod for pod in world.pods(name) if "deletionTimestamp" not in pod["metadata"]]
+    selected = [(pod["metadata"]["annotations"][kueue.ANNOTATION_WORKLOAD], pod["spec"]["nodeSelector"]) for pod in pods]
+    return {workload: selector["pool"] for workload, selector in selected}
+
+
+def test_workers_beyond_the_minimum_run_by_another_flavor_and_leave_with_its_quota() -> None:
+    async def story(world: QueueWorld) -> None:
+        world.cluster.quota = 3
+        world.cluster.add_flavor("spot", 2, SPOT, [SPOT_TAINT])
+        world.submit("a", 2, 5, scheduling={"extraWorkers": EXTRA_WORKERS})
+        await world.until(lambda: world.size("a") == 4)
+        assert places(world) == {"a-base": "shared", "a-extra-1": "spot", "a-extra-2": "spot"}
+        assert (world.cluster.used_of(FLAVOR), world.cluster.used_of("spot")) == (2, 2), "no extra takes what is free on demand"
+        assert "1 more needed" in world.condition("a", "Degraded")[2]
+        tolerated = [SPOT_TAINT["key"] in [t.get("key") for t in pod["spec"]["tolerations"]] for pod in world.pods("a")]
+        assert sorted(tolerated) == [False, False, True, True]
+
+        kept = {pod["metadata"]["name"] for pod in world.pods("a") if "extra-1" not in str(pod["metadata"]["annotations"])}
+        world.cluster.evict("a-extra-1", kueue.PREEMPTED, "wanted back")
+        await world.until(lambda: world.size("a") == 3)
+        assert world.rounds["a"][-1] == ("Evicted", 3)
+        await world.until(lambda: world.size("a") == 4)
+        assert kept < {pod["metadata"]["name"] for pod in world.pods("a")}, "only the worker of the evicted extra left"
+        assert places(world) == {"a-base": "shared", "a-extra-2": "spot", "a-extra-3": "spot"}, "which has waited longer"
+
+        world.change("a", scheduling={"extraWorkers": {"nodeSelector": {"pool": "none"}}})
+        await world.until(lambda: world.size("a") == 2 and "no flavor matches" in world.condition("a", "Degraded")[2])
+        assert places(world) == {"a-base": "shared"}
+        world.change("a", scheduling={})
+        await world.until(lambda: world.size("a") == 3)
+        assert places(world) == {"a-base": "shared", "a-extra-1": "shared"}
+        assert world.cluster.job("a")["status"]["failures"] == 0
+
+    play(story, quota=5)

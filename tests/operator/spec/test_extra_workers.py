@@ -1,8 +1,11 @@
 """`spec.scheduling.extraWorkers`: other nodes for the workers beyond the minimum."""
 
+import itertools
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
+from elastic_pytorch_operator.model.workload import Admission, Grant
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults
@@ -55,11 +58,30 @@ def test_job_of_fixed_size_has_no_extra_workers() -> None:
         parse_job(a_manifest(minimum=None, maximum=None, scheduling={"extraWorkers": EXTRA}))
 
 
-def test_flavors_of_a_queue_choose_the_nodes() -> None:
-    manifest = a_manifest(scheduling={"extraWorkers": EXTRA})
+@pytest.mark.parametrize(
+    ("fields", "other_flavors"),
+    [
+        (None, False),
+        ({}, False),
+        ({"priorityClassName": "cheap"}, False),
+        ({"nodeSelector": {"capacity": "spot"}}, True),
+        ({"tolerations": [SPOT]}, True),
+    ],
+)
+def test_extras_of_a_queue_may_have_other_flavors_if_their_nodes_are_chosen(
+    fields: dict[str, Any] | None, other_flavors: bool
+) -> None:
+    manifest = a_manifest(scheduling={"extraWorkers": fields})
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "training"}
-    with pytest.raises(InvalidJob, match="remove extraWorkers, or the label"):
-        parse_job(manifest)
+    assert parse_job(manifest).extras_choose_flavors == other_flavors
+
+
+def test_quota_of_a_pod_decides_on_its_template_rather_than_its_index() -> None:
+    job = a_job(minimum=2, template=template(), scheduling={"extraWorkers": EXTRA})
+    grants = {extra: Grant("lm", "team", Admission("shared", 1), extra) for extra in (False, True)}
+    for index, extra in itertools.product((0, 2), (False, True)):
+        pods = a_worker_pod(job, index, grant=grants[extra]), stock_worker_pod(job, index, "x", 1, grant=grants[extra])
+        assert ["nodeSelector" in pod["spec"] for pod in pods] == [extra, extra]
 
 
 def test_pods_beyond_the_minimum_are_for_other_nodes() -> None:

@@ -3,7 +3,7 @@
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
 from elastic_pytorch_client.drill.outcome import Outcome, SeenInterruption, what_to_set
 from elastic_pytorch_client.reading.interruption_phases import Interruption
-from elastic_pytorch_client.reading.pod_start import PodStart
+from elastic_pytorch_client.reading.pods.start import PodStart
 
 GRACE_SECONDS = 10.0
 

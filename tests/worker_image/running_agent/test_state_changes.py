@@ -291,8 +291,7 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
     operator.declare("w0", "w1")
     until_step(events, 5, 2)
     started[2].signal(signal.SIGSTOP)
-    # Orderly, as a group of gloo that is broken off in a collective hangs now and then when it is destroyed.
-    number = operator.declare(*members, orderly=True)
+    number = operator.declare(*members)
     operator.wait_for("running", "w0", "w1", number=number)
     time.sleep(0.5)  # until their processes wait for the third one
     operator.declare("w0", "w1")

@@ -23,7 +23,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link, preparation
 from elastic_pytorch.pod.planned_stop import script_end
-from elastic_pytorch.torch_fixes import gloo_sockets, store_connect
+from elastic_pytorch.torch_fixes import gloo_sockets, lost_operations, store_connect
 
 Result = TypeVar("Result")
 
@@ -217,7 +217,10 @@ def _leave_group(*, broken: bool) -> None:
     _kept.clear()
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
+        operations = lost_operations.gloo_backends() if broken else []
         dist.destroy_process_group()
+        if not lost_operations.end(operations):
+            logger.info("an operation of the group has not ended; it is left to gloo's time-out")
     # A group's name is the number of groups before it, and its ranks only meet if they agree on that. A new process begins with 0, as
     # destroy_process_group does, which leaves out a group that was never formed.
     distributed_c10d._world.group_count = 0

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from elastic_pytorch_operator.model.actions import Action, CreatePod
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.model.workload import Grant
+from elastic_pytorch_operator.model.workload import BASE, Grant
 from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods
+from elastic_pytorch_operator.spec.job import Job
 
 
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
@@ -16,7 +17,7 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
         return list(actions)
     used = Counter(pod.workload for pod in holding_pods(observed) if not pod.deleting)
     places = [
-        Grant(workload.name, workload.queue, workload.admission)
+        Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
         for workload in quota.usable
         if workload.admission is not None
         for _ in range(max(0, workload.granted - used[workload.name]))
@@ -30,9 +31,10 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
     return granted
 
 
-def displaced_pods(observed: Observed, quota: Quota) -> frozenset[str]:
-    """The pods on nodes that Kueue has chosen for a Workload by which they may no longer run; elsewhere workers only count."""
+def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]:
+    """The pods that are matched with a Workload by which they may no longer run; elsewhere workers only count."""
     if not quota.limited:
         return frozenset()
     usable = {workload.name for workload in (*quota.usable, *quota.staying)}
-    return frozenset(pod.name for pod in observed.pods if pod.topology and pod.workload not in usable and not pod.ended)
+    matched = (pod for pod in observed.pods if pod.topology or job.extras_choose_flavors)
+    return frozenset(pod.name for pod in matched if pod.workload not in usable and not pod.ended)

@@ -3,7 +3,6 @@
 None may while the job leaves its queue: what Kueue gives to others when the quota is back must not be in use.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
@@ -43,6 +42,7 @@ class Quota:
         base: the Workload for the minimum, whether or not it is admitted; None: there is none.
         base_size: for how many workers the base holds quota that may be used now.
         extras: those that may be used now, by number.
+        fitting: the extras that the job would ask for now.
         counts: for how many workers each extra asks, or is to ask.
         queue: in which it waits, or which it leaves.
         lack: why not all wanted workers may run; None: they may.
@@ -59,6 +59,7 @@ class Quota:
     base: WorkloadView | None = None
     base_size: int = 0
     extras: tuple[WorkloadView, ...] = ()
+    fitting: tuple[WorkloadView, ...] = ()
     counts: tuple[int, ...] = ()
     queue: str = ""
     lack: QuotaLack | None = None
@@ -102,8 +103,9 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
         *(job.unit_replicas for _ in range(job.spares // job.unit_replicas)),
     )
     extras = [workload for workload in observed.workloads if workload.number != BASE]
-    usable = tuple(w for w in extras if fits_job(w, base, counts) and w.granted and same_flavors(w, base))
-    evicted = tuple(w for w in extras if fits_job(w, base, counts) and w.active and w.evicted and w.reserves)
+    fitting = tuple(extra for extra in extras if _fits_job(extra, job, base, counts))
+    usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
+    evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
     until = earliest(*(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None))
     if until is not None and until <= observed.now:
         until = None
@@ -117,6 +119,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
         base=base,
         base_size=base_size,
         extras=usable,
+        fitting=fitting,
         counts=counts,
         queue=job.queue.name,
         lack=QuotaLack.EXTRAS if size < wanted else None,
@@ -154,19 +157,24 @@ def _lack_of_base(queue: str, base: WorkloadView | None) -> QuotaLack:
 def _base_to_be(job: Job, base_size: int) -> int:
     """From which size the extras count: a base that is larger than the minimum becomes smaller as extras take its place.
 
-    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are.
+    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are. Extras of other flavors do not
+    take its place.
     """
-    return base_size if job.allowed or job.queue is None else min(base_size, job.minimum)
+    return base_size if job.allowed or job.extras_choose_flavors else min(base_size, job.minimum)
 
 
-def fits_job(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:
-    """Whether an extra is one that the job would ask for now."""
-    return extra.number <= len(counts) and extra.count == counts[extra.number - 1] and extra.queue == base.queue
+def _fits_job(extra: WorkloadView, job: Job, base: WorkloadView, counts: tuple[int, ...]) -> bool:
+    workers = job.scheduling.extra_workers
+    if extra.queue != base.queue or extra.extra_workers != (workers.text if workers is not None else ""):
+        return False
+    return extra.number <= len(counts) and extra.count == counts[extra.number - 1]
 
 
-def same_flavors(extra: WorkloadView, base: WorkloadView) -> bool:
-    """Whether an extra has been assigned the flavors of the base: all workers of a group are to run on equal nodes."""
-    return extra.admission is None or base.admission is None or {*extra.admission.flavors} == {*base.admission.flavors}
+def takes_flavors(extra: WorkloadView, job: Job, base: WorkloadView) -> bool:
+    """Whether an extra may have its flavors: those of the base, as a group runs on equal nodes unless `extraWorkers` chooses others."""
+    if job.extras_choose_flavors or extra.admission is None or base.admission is None:
+        return True
+    return {*extra.admission.flavors} == {*base.admission.flavors}
 
 
 def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """Changes of a Workload's conditions. A merge patch has to carry the whole list, so that none that Kueue has set is lost.
 
 Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted, not matched with Workloads: with a worker
-lost, the last extra is not ready. If the loss lasts, Kueue evicts that extra, and the job goes on with the others.
+lost, the last extra is not ready. If the loss lasts, Kueue evicts that extra, and the job goes on with the others. An extra with flavors of
+its own is ready by its own pods instead: its eviction takes just these away.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.model.actions import PatchWorkload
-from elastic_pytorch_operator.model.workload import WorkloadView
+from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 
 MAX_MESSAGE = 32768  # of a condition, as the API server stores it
 REQUEUED_AT_ONCE = (kueue.PREEMPTED, kueue.NODE_FAILURES)  # the reasons of an eviction after which Kueue itself requeues
@@ -55,25 +56,31 @@ def _merged(workload: WorkloadView, changes: list[tuple[str, bool, str, str]], t
     return list(merged.values())
 
 
-def report_readiness(usable: Iterable[WorkloadView], ready: int, time: str) -> list[PatchWorkload]:
+def report_readiness(
+    usable: Iterable[WorkloadView], ready: int, time: str, running: Mapping[str, int] | None = None
+) -> list[PatchWorkload]:
     """Returns what changes of the condition PodsReady.
 
     Args:
         usable: the admitted Workloads, the base first.
         ready: how many workers are ready.
         time: RFC 3339.
+        running: how many pods of each extra run, by its name; None: workers are counted.
     """
     patches, needed = [], 0
     for workload in usable:
         needed += workload.granted
+        is_ready = ready >= needed
+        if running is not None and workload.number != BASE:
+            is_ready = running.get(workload.name, 0) >= workload.granted
         before = workload.by_type.get(kueue.PODS_READY, {})
         was_ready = before.get("status") == "True"
-        if was_ready == (ready >= needed) and before:
+        if was_ready == is_ready and before:
             continue
-        if ready >= needed:
+        if is_ready:
             recovered = before.get("reason") in (kueue.WAIT_FOR_RECOVERY, kueue.RECOVERED)
             reason, message = kueue.RECOVERED if recovered else kueue.STARTED, "its workers are ready"
         else:
             reason, message = kueue.WAIT_FOR_RECOVERY if was_ready else kueue.WAIT_FOR_START, "not all its workers are ready"
-        patches.append(set_condition(workload, kueue.PODS_READY, ready >= needed, reason, message, time))
+        patches.append(set_condition(workload, kueue.PODS_READY, is_ready, reason, message, time))
     return patches

@@ -3,6 +3,7 @@
 Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another job at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from elastic_pytorch_operator.api import kueue
@@ -17,7 +18,7 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.quota import Quota, fits_job, holding_pods, same_flavors
+from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, takes_flavors
 from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
@@ -44,18 +45,19 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     holding = holding_pods(observed)
     kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job.queue) else set()
     if quota.base is not None and kept and quota.base_size:
-        kept |= {w.number for w in observed.workloads if w.number != BASE and _serves(w, quota.base, quota.counts)}
+        kept |= {extra.number for extra in quota.fitting if _serves(extra)}
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
-    actions = _give_back(surplus, holding, quota, observed.time)
+    actions = _give_back(job, surplus, holding, quota, observed.time)
     if quota.base is None:
         return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.queue and job.wanted and not holding else [])]
     if kept:
         actions += _reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
-        actions += _ask_for_extras(observed.workloads, quota, quota.base)
+        actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
         if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
-            actions += report_readiness(quota.usable, ready, observed.time)
+            running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
+            actions += report_readiness(quota.usable, ready, observed.time, running if job.extras_choose_flavors else None)
     return actions
 
 
@@ -80,13 +82,15 @@ def _asks_well(base: WorkloadView, queue: Queue | None) -> bool:
     return queue is not None and base.queue == queue.name and not base.is_true(kueue.FINISHED)
 
 
-def _serves(extra: WorkloadView, base: WorkloadView, counts: Sequence[int]) -> bool:
+def _serves(extra: WorkloadView) -> bool:
     """Whether an extra stays as it is. A deactivated one does, as it asks for nothing. An evicted one does once it is released."""
     leaves = extra.active and extra.evicted and extra.reserves
-    return fits_job(extra, base, counts) and not extra.is_true(kueue.FINISHED) and not leaves
+    return not extra.is_true(kueue.FINISHED) and not leaves
 
 
-def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quota: Quota, time: str) -> list[WorkloadAction]:
+def _give_back(
+    job: Job, surplus: Iterable[WorkloadView], holding: Sequence[PodView], quota: Quota, time: str
+) -> list[WorkloadAction]:
     """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last.
 
     A preempted extra is made again, behind those of other jobs. One that is evicted for another reason is released: Kueue's own pause
@@ -96,12 +100,12 @@ def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quot
     actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
     needed = max(0, len(holding) - quota.covered)
     left = sum(workload.count for workload in holders)
-    placed = {pod.workload for pod in holding if pod.topology}
+    placed = {pod.workload for pod in holding if pod.topology or job.extras_choose_flavors}
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count
             waits = workload.evicted and workload.reason(kueue.EVICTED) != kueue.PREEMPTED
-            if waits and quota.base is not None and quota.base_size and fits_job(workload, quota.base, quota.counts):
+            if waits and workload in quota.fitting:
                 actions.append(release(workload, time))
             else:
                 actions.append(DeleteWorkload(workload.name, workload.uid, "its pods are gone"))
@@ -109,7 +113,7 @@ def _give_back(surplus: Iterable[WorkloadView], holding: Sequence[PodView], quot
 
 
 def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
-    """Releases an evicted base, and keeps its count at the minimum.
+    """Releases an evicted base, and keeps its count at the minimum: while it is admitted, only if extras have its flavors.
 
     Args:
         job: whose minimum counts.
@@ -130,19 +134,21 @@ def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, ti
         ):
             return [DeleteWorkload(base.name, base.uid, "it is active again, and Kueue leaves it out of its queue")]
         return [ResizeWorkload(base.name, base.version, job.minimum)] if base.count != job.minimum else []
+    if job.extras_choose_flavors:
+        return []  # an extra of another flavor does not take the place of a worker of the base
     needed = max(job.minimum, holding - (quota.covered - quota.base_size))
     return [ResizeWorkload(base.name, base.version, needed)] if quota.base_size and needed < base.count else []
 
 
-def _ask_for_extras(workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView) -> list[WorkloadAction]:
-    """Creates the lowest extras that are missing, and turns those off to which Kueue has assigned other flavors than the base's."""
+def _ask_for_extras(job: Job, workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView) -> list[WorkloadAction]:
+    """Creates the lowest extras that are missing, and turns those off to which Kueue has assigned other flavors than they may have."""
     extras = [workload for workload in workloads if workload.number != BASE]
     actions: list[WorkloadAction] = [
         PatchWorkload(extra.name, extra.version, spec={"active": False})
-        for extra in extras
-        if extra.granted and not same_flavors(extra, base)
+        for extra in quota.fitting
+        if extra.granted and not takes_flavors(extra, job, base)
     ]
-    flavors = base.admission.flavors if base.admission else ()
+    flavors = base.admission.flavors if base.admission and not job.extras_choose_flavors else ()
     there = {extra.number for extra in extras}
     missing = [number for number in range(1, len(quota.counts) + 1) if number not in there]
     room = MAX_PENDING_EXTRAS - sum(extra.active and not extra.granted and not extra.evicted for extra in extras)

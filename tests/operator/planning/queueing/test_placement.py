@@ -4,7 +4,9 @@ from elastic_pytorch_operator.model.actions import CreatePod, CreateService
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods, grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, find_quota
 
-from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
+from tests.operator.builders import a_pod, a_queued_job, a_workload, an_extra, observed
+
+SPOT = {"extraWorkers": {"nodeSelector": {"capacity": "spot"}}}
 
 
 def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -> None:
@@ -12,10 +14,11 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
     service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
     assert service == CreateService()
-    assert [(pod.index, pod.grant and pod.grant.workload) for pod in pods if isinstance(pod, CreatePod)] == [
-        (1, "lm-base"),
-        (2, "lm-extra-1"),
+    assert [(pod.index, pod.grant.workload, pod.grant.extra) for pod in pods if isinstance(pod, CreatePod) and pod.grant] == [
+        (1, "lm-base", False),
+        (2, "lm-extra-1", True),
     ]
+    assert len(pods) == 2
     assert grant_pods(there, NO_LIMIT, asked) == asked
 
 
@@ -34,5 +37,13 @@ def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None
         a_pod(2, workload="lm-extra-1"),
     )
     there = replace(observed(pods), workloads=(a_workload(), a_workload(1, "evicted")))
-    assert displaced_pods(there, find_quota(a_queued_job(), 4, there)) == {"w1"}
-    assert displaced_pods(there, NO_LIMIT) == frozenset()
+    assert displaced_pods(a_queued_job(), there, find_quota(a_queued_job(), 4, there)) == {"w1"}
+    assert displaced_pods(a_queued_job(), there, NO_LIMIT) == frozenset()
+
+
+def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> None:
+    job = a_queued_job(scheduling=SPOT)
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"), a_pod(2, workload="lm-extra-2"))
+    extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
+    there = replace(observed(pods), workloads=(a_workload(), *extras))
+    assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}

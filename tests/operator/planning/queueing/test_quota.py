@@ -15,7 +15,7 @@ from elastic_pytorch_operator.planning.queueing.quota import (
 )
 from elastic_pytorch_operator.planning.target import Target
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, an_extra, observed
 
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
@@ -103,6 +103,13 @@ def test_size_is_one_of_those_that_are_allowed() -> None:
     assert quota(a_workload(), a_workload(1, count=2), **allowed).size == 4
     assert quota(a_workload(), a_workload(2, count=4), **allowed).size == 4
     assert quota(a_workload(), a_workload(1, count=2), a_workload(2, count=4), **allowed).size == 8
+
+
+def test_extras_of_other_flavors_are_used_and_do_not_take_the_place_of_the_base() -> None:
+    job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+    there = replace(observed(), workloads=(a_workload(count=3), an_extra(job, 1), an_extra(job, 2)))
+    found = find_quota(job, 4, there)
+    assert (found.size, found.counts, [extra.number for extra in found.extras]) == (4, (1,), [1])
 
 
 def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> None:

@@ -57,3 +57,17 @@ def test_the_last_extra_is_the_first_that_is_not_ready(
     changed = {patch.name: patch.status["conditions"][-1] for patch in report_readiness(workloads, ready, TIME)}
     found = tuple(changed.get(workload.name) for workload in workloads)
     assert tuple((c["status"], c["reason"]) if c else None for c in found) == after
+
+
+@pytest.mark.parametrize(
+    ("ready", "running", "not_ready"),
+    [
+        (4, {"lm-base": 2, "lm-extra-1": 1, "lm-extra-2": 1}, []),
+        (3, {"lm-base": 2, "lm-extra-2": 1}, ["lm-extra-1"]),
+        (3, {"lm-base": 1, "lm-extra-1": 1, "lm-extra-2": 1}, []),  # extras make up for the minimum
+        (1, {"lm-extra-1": 1}, ["lm-base", "lm-extra-2"]),
+    ],
+)
+def test_extra_of_another_flavor_is_ready_by_its_own_pods(ready: int, running: dict[str, int], not_ready: list[str]) -> None:
+    workloads = [a_workload(number, conditions={"PodsReady": STARTED}) for number in range(3)]
+    assert [patch.name for patch in report_readiness(workloads, ready, TIME, running)] == not_ready

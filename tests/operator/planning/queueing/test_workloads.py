@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,21 +22,23 @@ from elastic_pytorch_operator.spec.queue import Queue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
+from tests.operator.builders import a_pod, a_queued_job, a_workload, an_extra, observed
 
 READY = {"PodsReady": ("True", "Started")}
 TIMEOUT = {"Evicted": ("True", "PodsReadyTimeout")}
 
 
-def actions(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[WorkloadAction]:
-    there = replace(observed([a_pod(index) for index in range(pods)], **facts), workloads=workloads)
-    return plan_workloads(job, there, find_quota(job, job.wanted, there))
+def actions(
+    job: Job, *workloads: WorkloadView, pods: int = 0, there: Sequence[PodView] = (), **facts: Any
+) -> list[WorkloadAction]:
+    seen = replace(observed(there or [a_pod(index) for index in range(pods)], **facts), workloads=workloads)
+    return plan_workloads(job, seen, find_quota(job, job.wanted, seen))
 
 
-def told(job: Job, *workloads: WorkloadView, pods: int = 0, **facts: Any) -> list[str]:
+def told(job: Job, *workloads: WorkloadView, **facts: Any) -> list[str]:
     """The actions in short."""
     found = []
-    for action in actions(job, *workloads, pods=pods, **facts):
+    for action in actions(job, *workloads, **facts):
         match action:
             case CreateWorkload(number, count):
                 found.append(f"create {number} of {count}")
@@ -215,3 +218,48 @@ def test_ended_job_finishes_its_base_once_no_pod_is_left(complete: bool, reason:
     assert delete == DeleteWorkload("lm-extra-1", "uid-lm-extra-1", "the job has ended")
     done = a_workload(conditions={"Finished": ("True", reason)})
     assert finish_workloads(job, replace(observed(), workloads=(done,))) == []
+
+
+SPOT = a_queued_job(status={"readyReplicas": 4}, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+OLDER = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spots"}}})
+EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READY))
+
+
+@pytest.mark.parametrize(
+    ("job", "workloads", "pods", "expected"),
+    [
+        pytest.param(SPOT, (BASE,), "bb", ["create 1 of 1", "create 2 of 1"], id="as without other flavors"),
+        pytest.param(SPOT, (BASE, *EXTRAS), "bb12", [], id="a flavor of their own"),
+        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", [], id="its own pod is there"),
+        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "b12", [], id="and the base's does not count"),
+        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="its own is gone"),
+        pytest.param(
+            SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb12", [], id="of an older spec, as long as its pod is there"
+        ),
+        pytest.param(SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="of an older spec"),
+        pytest.param(SPOT, (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="and pending"),
+        pytest.param(SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="of a spec without"),
+        pytest.param(
+            replace(SPOT, scheduling=a_queued_job().scheduling),
+            (BASE, *EXTRAS),
+            "bb",
+            ["delete lm-extra-2", "delete lm-extra-1"],
+            id="taken out of the spec",
+        ),
+        pytest.param(SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", [], id="a lowered minimum"),
+        pytest.param(SPOT, (a_workload(state="evicted"), *EXTRAS), "12", [], id="as the whole job leaves"),
+        pytest.param(SPOT, (a_workload(state="evicted"), *EXTRAS), "2", ["delete lm-extra-1"], id="extra by extra"),
+    ],
+)
+def test_extras_of_other_flavors_come_and_go_with_their_own_pods(
+    job: Job, workloads: tuple[WorkloadView, ...], pods: str, expected: list[str]
+) -> None:
+    names = {"b": "lm-base", "1": "lm-extra-1", "2": "lm-extra-2"}
+    there = [a_pod(index, workload=names[key]) for index, key in enumerate(pods)]
+    assert told(job, *workloads, there=there) == expected
+
+
+def test_extras_of_other_flavors_are_asked_for_without_those_of_the_base() -> None:
+    assert actions(replace(SPOT, wanted=3), BASE, pods=2)[0] == CreateWorkload(1, 1)
+    pinned = a_queued_job(2, 3, status={"readyReplicas": 2}, scheduling={"extraWorkers": {"priorityClassName": "cheap"}})
+    assert actions(pinned, BASE, pods=2) == [CreateWorkload(1, 1, ("flavor",))]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_client.reading.pod_start import PodStart, view_start
+from elastic_pytorch_client.reading.pods.start import PodStart, view_start
 
 
 def pod(scheduled: str = "", started: str = "") -> dict[str, Any]:
