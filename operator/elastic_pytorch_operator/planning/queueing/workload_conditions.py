@@ -1,8 +1,8 @@
 """Changes of a Workload's conditions. A merge patch has to carry the whole list, so that none that Kueue has set is lost.
 
 Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted, not matched with Workloads: with a worker
-lost, the last extra is not ready. If the loss lasts, Kueue evicts that extra, and the job goes on with the others. An extra with flavors of
-its own is ready by its own pods instead: its eviction takes just these away.
+lost, the last extra is not ready. If the loss lasts, Kueue evicts that extra, and the job goes on with the others. An extra whose pods are
+matched with it, as it has flavors of its own or Kueue chooses their nodes, is ready by these instead: its eviction takes just them away.
 """
 
 from collections.abc import Iterable, Mapping

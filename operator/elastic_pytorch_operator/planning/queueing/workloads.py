@@ -56,8 +56,9 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
         actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
         if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
+            matched = job.extras_choose_flavors or any(pod.topology for pod in observed.pods)
             running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
-            actions += report_readiness(quota.usable, ready, observed.time, running if job.extras_choose_flavors else None)
+            actions += report_readiness(quota.usable, ready, observed.time, running if matched else None)
     return actions
 
 

@@ -263,3 +263,12 @@ def test_extras_of_other_flavors_are_asked_for_without_those_of_the_base() -> No
     assert actions(replace(SPOT, wanted=3), BASE, pods=2)[0] == CreateWorkload(1, 1)
     pinned = a_queued_job(2, 3, status={"readyReplicas": 2}, scheduling={"extraWorkers": {"priorityClassName": "cheap"}})
     assert actions(pinned, BASE, pods=2) == [CreateWorkload(1, 1, ("flavor",))]
+
+
+def test_extra_whose_pod_kueue_has_placed_is_ready_by_that_pod() -> None:
+    """By their count, the last extra would not be ready, and `waitForPodsReady` would take one running worker after the other."""
+    quota = Admission("shared", 1, ("flavor",), topology=True)
+    workloads = (BASE, *(a_workload(number, admission=quota, conditions=READY) for number in (1, 2)))
+    there = [a_pod(index, workload=name, topology=True) for index, name in enumerate(("lm-base", "lm-base", "lm-extra-2"))]
+    job = a_queued_job(status={"readyReplicas": 3})
+    assert [a.name for a in actions(job, *workloads, there=there) if isinstance(a, PatchWorkload)] == ["lm-extra-1"]
