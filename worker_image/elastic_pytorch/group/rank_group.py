@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
 
+MOST_NUMBERS = 16  # in one exchange of parts, which always has as many
+
 
 class RankGroup(Protocol):
     """A group of ranks.
@@ -114,8 +116,12 @@ class Alone:
 
 
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
-    """Returns for each part the numbers of all ranks, in one exchange: on a busy node each one takes tens of milliseconds. Collective."""
-    told = group.gather([number for part in parts for number in part])
+    """Returns for each part the numbers of all ranks, in one exchange: on a busy node each one takes tens of milliseconds. Collective.
+
+    The first part must be of the same length on all ranks. Others need not be, so that ranks of different kinds can tell that they are.
+    """
+    numbers = [number for part in parts for number in part]
+    told = group.gather([*numbers, *[0] * (MOST_NUMBERS - len(numbers))])
     ends = accumulate(map(len, parts))
     return [[each[end - len(part) : end] for each in told] for part, end in zip(parts, ends, strict=True)]
 

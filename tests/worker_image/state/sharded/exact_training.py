@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from elastic_pytorch.state.restore import NONE
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
+from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.state_format.state_version import StateVersion
 from torch import nn
