@@ -2,7 +2,7 @@
 
 Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework. Their table is in another page.
 
-All rows of a table are of one commit, the last one that changed something outside docs/. A run of all of a table's rows begins it anew, and
+All rows of a table are of one commit, the last one that changed more than pages. A run of all of a table's rows begins it anew, and
 a row that runs alone is written only if the table is of the same commit. Without a commit (files differ from it, or change meanwhile), with
 another Python, or with arguments after `--`, which go to pytest in place of a row's own, the program only prints the result.
 
@@ -107,7 +107,9 @@ def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> 
         report = Path(folder) / "report.xml"
         options = ("-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}", "--dist=worksteal")
         command = [str(python), "-m", "pytest", f"--numprocesses={processes}", *options, *tests]
-        subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
+        # uv compiles nothing, and each of hundreds of processes would compile torch's modules again.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
         return count(report.read_text())
@@ -122,8 +124,8 @@ def row_of(python: Path, name: str, row: MatrixRow, outcome: Outcome) -> Row:
 
 
 def run_now() -> Run | None:
-    """Returns the run of today at the last commit that changed more than docs/, or None if files outside differ from it."""
-    beside = (".", ":(exclude)docs")
+    """Returns the run of today at the last commit that changed more than docs/ and pages, or None if other files differ from it."""
+    beside = (".", ":(exclude)docs", ":(exclude)*.md")
     changes, commit = (
         subprocess.run(["git", *command, "--", *beside], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         for command in (("status", "--porcelain"), ("log", "-1", "--abbrev=8", "--format=%h"))
