@@ -1,49 +1,79 @@
-"""Runs the tests of the agent and of the training library on several releases of torch, and writes what works into a page.
+"""Runs tests of the agent and of the training library on several releases of torch, and writes what works into a page and a log.
 
 Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework. Their table is in another page.
 
-Each release gets an environment of its own, which is removed after its run: PyPI's torch takes 5 GB with its CUDA libraries. The page keeps
-the rows of the releases that are not run this time. Arguments after `--` go to pytest, in place of the folder of all these tests. Then the
-result is printed, and the page stays as it is.
+All rows of a table are of one commit, the last one that changed more than pages. A run of all of a table's rows begins it anew, and
+a row that runs alone is written only if the table is of the same commit. Without a commit (files differ from it, or change meanwhile), with
+another Python, or with arguments after `--`, which go to pytest in place of a row's own, the program only prints the result.
+
+Each row gets an environment of its own while the tests of the one before run. It is removed after its run: PyPI's torch takes 5 GB with its
+CUDA libraries.
 """
 
 import argparse
 import datetime
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from environment import CPU_INDEX, ask, index_answers, install, install_framework, pinned, python_release, virtual_environment
-from frameworks import FRAMEWORKS, FrameworkRow
-from table import Counts, FrameworkOutcome, Row, count, with_framework_rows, with_rows
+from environment import CPU_INDEX, index_answers, make_environment, pinned, python_release, torch_release
+from rows import MatrixRow, framework_rows, torch_rows
+from table import FRAMEWORKS_HEAD, HEAD, Outcome, Row, Run, count, log_with_row, run_of, with_row
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "evidence" / "compatibility.md"
-FRAMEWORKS_PAGE = ROOT / "docs" / "use" / "frameworks.md"
+DOCS = ROOT / "docs"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
-# The last patch of each; the newest is the lock file's.
-RELEASES = ("2.4.1", "2.5.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0")
-TESTS = ("tests/worker_image",)
 
 
-def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
+class Table(NamedTuple):
+    """Where the outcome of rows is written."""
+
+    rows: Mapping[str, MatrixRow]
+    head: str
+    page: Path
+    log: Path
+
+    def takes(self, run: Run, names: Sequence[str]) -> bool:
+        """Whether all rows are of one commit once these are written."""
+        return set(self.rows) <= set(names) or run_of(self.page.read_text(), self.head).commit == run.commit
+
+    def write(self, run: Run, row: Row) -> None:
+        log = self.log.read_text() if self.log.exists() else ""
+        self.page.write_text(with_row(self.page.read_text(), self.head, run, row))
+        self.log.write_text(log_with_row(log, self.head, run, row))
+
+
+def tables(newest: str) -> tuple[Table, Table]:
+    evidence = DOCS / "evidence"
+    return (
+        Table(torch_rows(newest), HEAD, evidence / "compatibility.md", evidence / "compatibility.log"),
+        Table(framework_rows(newest), FRAMEWORKS_HEAD, DOCS / "use" / "frameworks.md", evidence / "frameworks.log"),
+    )
+
+
+def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="hack/matrix", usage="%(prog)s [options] [X.Y ...] [-- PYTEST ...]", description=__doc__
+        prog="hack/matrix", usage="%(prog)s [options] [ROW ...] [-- PYTEST ...]", description=__doc__
     )
-    known = {release.rpartition(".")[0]: release for release in (*RELEASES, newest)}
-    about = (
-        f"of torch: {', '.join(known)}, or any X.Y.Z; or rows by name: {', '.join(FRAMEWORKS)} (default: all that are named)"
-    )
-    default = [*known.values(), *FRAMEWORKS]
+    short = {name.rpartition(".")[0] if name[0].isdigit() else name: name for name in known}
     parser.add_argument(
-        "releases", metavar="X.Y", nargs="*", type=lambda text: known.get(text, text), default=default, help=about
+        "rows",
+        metavar="ROW",
+        nargs="*",
+        type=lambda text: short.get(text, text),
+        default=list(known),
+        help=f"{', '.join(short)}, or any X.Y.Z of torch (default: all that are named)",
     )
-    parser.add_argument("--python", default=sys.executable, help="the interpreter (default: %(default)s)")
-    parser.add_argument("--processes", type=int, default=2, help="of pytest (default: %(default)s)")
+    parser.add_argument("--python", metavar="X.Y", help="in place of the Pythons of the rows")
+    parser.add_argument("--processes", type=int, default=3, help="of pytest (default: %(default)s)")
     parser.add_argument("--index", default=CPU_INDEX, help="where torch's CPU wheels are, else PyPI's (default: %(default)s)")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
@@ -51,101 +81,89 @@ def parse_options(newest: str, arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Counts:
+def environments(rows: Mapping[str, MatrixRow], index: str | None) -> Iterator[tuple[str, Future[Path]]]:
+    """Yields the interpreter of each row, and makes the next environment meanwhile; each is removed when the next is asked for."""
+    with ThreadPoolExecutor(max_workers=1) as installer:
+
+        def begin(name: str) -> Future[Path]:
+            return installer.submit(
+                make_environment, CACHE / name, ROOT, rows[name], index, LOGS / f"matrix-{name}-install.log"
+            )
+
+        names = list(rows)
+        made = begin(names[0])
+        for name, following in zip_longest(names, names[1:]):
+            made.exception()  # waits
+            ahead = begin(following) if following else made
+            yield name, made
+            made = ahead
+            shutil.rmtree(CACHE / name, ignore_errors=True)
+
+
+def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Outcome:
     """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
-        options = [
-            "-m",
-            "not e2e and not gpu",
-            "-p",
-            "no:cacheprovider",
-            f"--basetemp={folder}/tests",
-            f"--junitxml={report}",
-        ]
-        command = [
-            str(python),
-            "-m",
-            "pytest",
-            f"--numprocesses={processes}",
-            "--dist=worksteal",
-            *options,
-            *tests,
-        ]
-        subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
+        options = ("-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}", "--dist=worksteal")
+        command = [str(python), "-m", "pytest", f"--numprocesses={processes}", *options, *tests]
+        # uv compiles nothing, and each of hundreds of processes would compile torch's modules again.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
         return count(report.read_text())
 
 
-def torch_release(python: Path) -> str:
-    return ask(python, "import torch; print(torch.__version__)")
+def row_of(python: Path, name: str, row: MatrixRow, outcome: Outcome) -> Row:
+    releases = (torch_release(python), python_release(python))
+    if row.packages:
+        framework = ", ".join(row.packages).replace("==", " ")
+        return Row((name, framework, *releases, str(outcome.agent + outcome.library)), outcome)
+    return Row((*releases, str(outcome.agent), str(outcome.library)), outcome)
 
 
-def run_at() -> str:
-    return f"{datetime.date.today()}, {commit()}"
-
-
-def run_torch(python: Path, name: str, options: argparse.Namespace) -> Row:
-    """Runs the tests of the agent and the library, and writes their row unless only some were asked for."""
-    counts = run_tests(python, name, options.processes, options.tests or TESTS)
-    row = Row(torch_release(python), python_release(python), *counts, run=run_at())
-    if not options.tests:
-        PAGE.write_text(with_rows(PAGE.read_text(), [row]))
-    return row
-
-
-def run_framework(python: Path, name: str, framework: FrameworkRow, options: argparse.Namespace) -> FrameworkOutcome:
-    """Runs the tests of an adapter, and writes their row unless only some were asked for."""
-    agent, library, failed, skipped = run_tests(python, name, options.processes, options.tests or (framework.tests,))
-    packages = ", ".join(framework.packages).replace("==", " ")
-    row = FrameworkOutcome(
-        name, packages, torch_release(python), python_release(python), agent + library, failed, skipped, run_at()
+def run_now() -> Run | None:
+    """Returns the run of today at the last commit that changed more than docs/ and pages, or None if other files differ from it."""
+    beside = (".", ":(exclude)docs", ":(exclude)*.md")
+    changes, commit = (
+        subprocess.run(["git", *command, "--", *beside], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        for command in (("status", "--porcelain"), ("log", "-1", "--abbrev=8", "--format=%h"))
     )
-    if not options.tests:
-        FRAMEWORKS_PAGE.write_text(with_framework_rows(FRAMEWORKS_PAGE.read_text(), [row]))
-    return row
-
-
-def commit() -> str:
-    """The commit that is checked out, with a plus if files differ from it, other than the pages that this program writes."""
-    head = ["git", "rev-parse", "--short=7", "HEAD"]
-    pages = [f":(exclude){page.relative_to(ROOT)}" for page in (PAGE, FRAMEWORKS_PAGE)]
-    changes = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *pages]
-    revision, changed = (
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        for command in (head, changes)
-    )
-    return revision + ("+" if changed else "")
+    return None if changes else Run(str(datetime.date.today()), commit)
 
 
 def main() -> int:
-    lock = (ROOT / "requirements-dev.lock").read_text()
-    newest = pinned(lock, ["torch"])[0].removeprefix("torch==")
-    options = parse_options(newest, sys.argv[1:])
+    newest = pinned((ROOT / "requirements-dev.lock").read_text(), ["torch"])[0].removeprefix("torch==")
+    of_torch, of_frameworks = tables(newest)
+    known = {**of_torch.rows, **of_frameworks.rows}
+    options = parse_options(known, sys.argv[1:])
+    rows = {name: known.get(name) or MatrixRow(name) for name in options.rows}
+    if options.python:
+        rows = {name: row._replace(python=options.python) for name, row in rows.items()}
     index = options.index if index_answers(options.index) else None
     LOGS.mkdir(parents=True, exist_ok=True)
-    failed = False
-    for release in options.releases:
-        framework = FRAMEWORKS.get(release)
-        name = f"torch-{release}-{Path(options.python).name}" if framework is None else release
-        print(f"{name}: installing", flush=True)
+    began, failed = run_now(), False
+    for name, made in environments(rows, index):
+        row = rows[name]
+        print(f"{name}: testing", flush=True)
         try:
-            with virtual_environment(CACHE / name, options.python) as python:
-                log = LOGS / f"matrix-{name}-install.log"
-                torch = release if framework is None else framework.torch or newest
-                install(python, ROOT, torch, index, log)
-                if framework is not None:
-                    install_framework(python, framework.packages, torch, log)
-                print(f"{name}: testing", flush=True)
-                row = run_torch(python, name, options) if framework is None else run_framework(python, name, framework, options)
+            python = made.result()
+            outcome = run_tests(python, name, options.processes, options.tests or row.tests)
+            result = row_of(python, name, row, outcome)
         except (RuntimeError, subprocess.CalledProcessError) as error:
-            print(f"{name}: {error}", file=sys.stderr)
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed = True
             continue
-        print(f"{name}: {row.text()}", flush=True)
-        failed = failed or bool(row.failed)
+        print(f"{name}:\n{result.section()}", flush=True)
+        failed = failed or bool(outcome.failed)
+        table = of_frameworks if row.packages else of_torch
+        as_named = row == table.rows.get(name) and not options.tests
+        now = run_now()
+        if as_named and now and began and now.commit == began.commit and table.takes(now, options.rows):
+            table.write(now, result)
+        else:
+            print(f"{name}: not written, as this is no run of all rows at one commit", flush=True)
     return 1 if failed else 0
 
 

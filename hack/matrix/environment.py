@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+
+from rows import MatrixRow
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_SECONDS = 5.0
@@ -15,8 +17,9 @@ PACKAGES = (
     *("pyyaml", "setuptools"),
     *("flask", "flask-cors", "moto", "obstore", "py-partiql-parser"),  # for object storage: moto's server, as moto[s3] has it
 )
-# Of torch's modules few are used: what is, Python compiles when it is imported.
-PIP = ("-m", "pip", "install", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--no-input")
+UV = (sys.executable, "-m", "uv")
+# No cache: it would keep the 5 GB of each release.
+INSTALL = (*UV, "pip", "install", "--no-cache", "--no-progress", "--python")
 
 
 def pinned(lock: str, names: Sequence[str]) -> list[str]:
@@ -33,43 +36,40 @@ def index_answers(url: str) -> bool:
         return False
 
 
-@contextmanager
-def virtual_environment(folder: Path, interpreter: str) -> Iterator[Path]:
-    """Makes an environment of an interpreter, and yields its own; the folder is removed before, and at the end of the `with` block."""
+def make_environment(folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path) -> Path:
+    """Makes an environment in place of a folder with all that a row's tests need, and returns its interpreter.
+
+    torch comes from an index of its wheels for the CPU or from PyPI. uv's output goes to a log file.
+    """
     shutil.rmtree(folder, ignore_errors=True)
-    try:
-        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
-        yield folder / "bin" / "python"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def install(python: Path, root: Path, torch: str, index: str | None, log: Path) -> None:
-    """Installs all that the tests need, torch from an index of its wheels for the CPU or from PyPI; pip's output goes to a log file."""
-    # The lock file is for the Pythons of the operator: for an older one, pip chooses.
-    locked = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
-    with log.open("ab") as output:
-        for arguments in (
-            [f"torch=={torch}", *(["--index-url", index] if index else [])],
-            ["--upgrade", "numpy", *(PACKAGES if python_release(python) == "3.10" else locked)],
-            ["--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")],
-        ):
-            subprocess.run([str(python), *PIP, *arguments], stdout=output, stderr=subprocess.STDOUT, check=True)
+    python = folder / "bin" / "python"
+    # The lock file is for the Pythons of the operator: for an older one, uv chooses.
+    packages = PACKAGES if row.python == "3.10" else pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
+    torch = f"torch=={row.torch}"
+    commands = [
+        (*UV, "venv", "--python", row.python, str(folder)),
+        (*INSTALL, str(python), torch, *(("--index-url", index) if index else ())),
+        (*INSTALL, str(python), torch, "numpy", *packages),
+        (*INSTALL, str(python), "--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")),
+    ]
+    if row.packages:
+        # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that is there.
+        commands.append((*INSTALL, str(python), "--no-build-isolation", torch, *row.packages))
+    with log.open("wb") as output:
+        for command in commands:
+            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=True)
     # The operator is only put on the path: it may ask for a newer Python than the worker's package.
-    packages = Path(ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
-    (packages / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
-
-
-def install_framework(python: Path, packages: Sequence[str], torch: str, log: Path) -> None:
-    """Installs a framework beside a release of torch, which stays; pip's output goes to a log file."""
-    # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that is there.
-    arguments = ["--no-build-isolation", f"torch=={torch}", *packages]
-    with log.open("ab") as output:
-        subprocess.run([str(python), *PIP, *arguments], stdout=output, stderr=subprocess.STDOUT, check=True)
+    purelib = Path(ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
+    (purelib / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
+    return python
 
 
 def python_release(python: Path) -> str:
     return ask(python, "import sys; print('%d.%d' % sys.version_info[:2])")
+
+
+def torch_release(python: Path) -> str:
+    return ask(python, "import torch; print(torch.__version__)")
 
 
 def ask(python: Path, code: str) -> str:

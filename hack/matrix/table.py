@@ -1,83 +1,73 @@
-"""The tables of the pages: read, counted and written. Pure."""
+"""The tables of the pages and their logs: counted, read and written. Pure."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from xml.etree import ElementTree
 
-Counts = tuple[int, int, list[str], list[tuple[str, int]]]  # passed of the agent and of the library, failed, skipped
+HEAD = "| torch | Python | agent | library | failed | left out, and why |"
+FRAMEWORKS_HEAD = "| row | framework | torch | Python | passed | failed | left out, and why |"
 
-HEAD = ("| torch | Python | agent | library | failed | left out, and why | run |", "|---|---|---|---|---|---|---|")
 
-FRAMEWORKS_HEAD = (
-    "| row | framework | torch | Python | passed | failed | left out, and why | run |",
-    "|---|---|---|---|---|---|---|---|",
-)
+class Outcome(NamedTuple):
+    """What a report of pytest's says. Tests have the names of their modules before their own."""
+
+    agent: int  # how many tests of the agent have passed
+    library: int  # how many others have
+    failed: Sequence[str]
+    left_out: Mapping[str, Sequence[str]]  # by the reason
+
+
+class Run(NamedTuple):
+    """When and at which commit all rows of a table were run."""
+
+    date: str
+    commit: str
+
+    def text(self) -> str:
+        return f"Run on {self.date} at {self.commit}:"
 
 
 class Row(NamedTuple):
-    """The outcome of the tests on one torch and one Python."""
+    """The outcome of the tests in one environment."""
 
-    torch: str  # its release, with its kind of build behind a plus
-    python: str  # its release
-    agent: int  # how many tests of the agent have passed
-    library: int  # how many tests of the training library, its storage included, have passed
-    failed: Sequence[str]  # the names of those that have not
-    skipped: Sequence[tuple[str, int]]  # why tests were left out, and how many
-    run: str  # when, and at which commit
+    cells: Sequence[str]  # of the table, without the last two
+    outcome: Outcome
 
-    def text(self) -> str:
-        cells = (self.torch, self.python, str(self.agent), str(self.library), *_troubles(self.failed, self.skipped), self.run)
-        return _line(cells)
+    def line(self) -> str:
+        """Of the table, with counts."""
+        left_out = ". ".join(f"{reason} ({len(tests)})" for reason, tests in self.outcome.left_out.items())
+        cells = (*self.cells, str(len(self.outcome.failed)), left_out or "none")
+        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
-
-class FrameworkOutcome(NamedTuple):
-    """The outcome of the tests of an adapter on one release of its framework."""
-
-    name: str  # of the row
-    packages: str  # with their releases
-    torch: str
-    python: str
-    passed: int
-    failed: Sequence[str]
-    skipped: Sequence[tuple[str, int]]
-    run: str
-
-    def text(self) -> str:
-        cells = (self.name, self.packages, self.torch, self.python, str(self.passed))
-        return _line((*cells, *_troubles(self.failed, self.skipped), self.run))
-
-
-def _troubles(failed: Sequence[str], skipped: Sequence[tuple[str, int]]) -> tuple[str, str]:
-    return (
-        ", ".join(f"`{name}`" for name in failed) or "none",
-        ". ".join(f"{reason} ({number})" for reason, number in skipped) or "none",
-    )
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    def section(self) -> str:
+        """Of the log: the line of the table, with the names of the tests below."""
+        left_out = (f"left out: {test}" for tests in self.outcome.left_out.values() for test in tests)
+        return "\n".join([self.line(), *(f"failed: {test}" for test in self.outcome.failed), *left_out])
 
 
 AGENT = re.compile(r"tests\.worker_image\.(agent|failures|operator_link|processes|running_agent|stopping)\.")
 
 
-def count(report: str) -> Counts:
-    """What a report of pytest's (`--junitxml`) says, in the order of a row: agent, library, failed, skipped."""
+def count(report: str) -> Outcome:
+    """Returns what a report of pytest's (`--junitxml`) says."""
     passed: Counter[bool] = Counter()
-    skipped: Counter[str] = Counter()
+    left_out: dict[str, list[str]] = {}
     failed = []
     for case in ElementTree.fromstring(report).iter("testcase"):
-        left_out = case.find("skipped")
+        skipped = case.find("skipped")
+        # A module that fails or is left out as a whole has its name as that of a test.
+        test = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
         if case.find("failure") is not None or case.find("error") is not None:
-            failed.append(case.get("name", ""))
-        elif left_out is not None:
-            skipped[_reason(left_out)] += 1
+            failed.append(test)
+        elif skipped is not None:
+            left_out.setdefault(_reason(skipped), []).append(test)
         else:
-            passed[AGENT.match(case.get("classname", "")) is not None] += 1
-    return passed[True], passed[False], sorted(set(failed)), sorted(skipped.items())
+            passed[AGENT.match(test) is not None] += 1
+    return Outcome(
+        passed[True], passed[False], sorted(set(failed)), {reason: sorted(left_out[reason]) for reason in sorted(left_out)}
+    )
 
 
 def _reason(left_out: ElementTree.Element) -> str:
@@ -86,27 +76,44 @@ def _reason(left_out: ElementTree.Element) -> str:
     return in_text[1] if in_text else left_out.get("message", "")
 
 
-def with_rows(page: str, rows: Iterable[Row]) -> str:
-    """Returns the page with these rows in its table, each instead of the one of the same releases, in the order of the releases."""
-    return _with_lines(page, HEAD, (row.text() for row in rows), _releases)
+def run_of(page: str, head: str) -> Run:
+    """Returns the run whose rows a page has in the table below a head."""
+    found = _table(page, head)
+    return Run(found["date"], found["commit"])
 
 
-def with_framework_rows(page: str, rows: Iterable[FrameworkOutcome]) -> str:
-    """Returns the page with these rows in its table, each instead of the one of the same name, in the order of the names."""
-    return _with_lines(page, FRAMEWORKS_HEAD, (row.text() for row in rows), lambda line: line.strip("| ").split(" | ")[0])
+def with_row(page: str, head: str, run: Run, row: Row) -> str:
+    """Returns the page with a row in its table, instead of the one of the same name. Rows of another commit go."""
+    found = _table(page, head)
+    kept = found["rows"].splitlines() if found["commit"] == run.commit else []
+    table = [run.text(), "", head, "|---" * (head.count("|") - 1) + "|", *_with(kept, row.line())]
+    return page[: found.start()] + "\n".join(table) + "\n" + page[found.end() :]
 
 
-def _with_lines(page: str, table_head: Sequence[str], new: Iterable[str], key_of: Callable[[str], Any]) -> str:
-    before, head, rest = page.partition("\n".join(table_head) + "\n")
-    if not head:
+def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
+    """Returns the log with a section of a row, instead of the one of the same name. Sections of another commit go."""
+    written, _, *sections = log.rstrip("\n").split("\n\n") if log else ("", "")
+    kept = sections if written.endswith(f" {run.commit}:") else []
+    return "\n\n".join([run.text(), head, *_with(kept, row.section())]) + "\n"
+
+
+def _table(page: str, head: str) -> re.Match[str]:
+    found = re.search(
+        rf"^Run on (?P<date>\S+) at (?P<commit>\S+):\n\n{re.escape(head)}\n\|[-|]+\n(?P<rows>(?:\|.*\n)*)", page, re.M
+    )
+    if found is None:
         raise ValueError("the page has no such table")
-    old = list(takewhile(lambda line: line.startswith("|"), rest.splitlines()))
-    # Of two lines about the same the later is kept.
-    lines = {key_of(line): line for line in (*old, *new)}
-    after = rest.splitlines()[len(old) :]
-    return before + head + "\n".join([*(lines[key] for key in sorted(lines)), *after]) + "\n"
+    return found
 
 
-def _releases(row: str) -> tuple[tuple[int, ...], ...]:
-    """The releases of torch and of Python that a row is about, without their patches."""
-    return tuple(tuple(map(int, cell.split(".")[:2])) for cell in row.strip("| ").split(" | ")[:2])
+def _with(old: Iterable[str], new: str) -> list[str]:
+    """Of two texts with the same name the later is kept; they are in the order of their names, numbers by their value."""
+
+    def name(text: str) -> str:
+        return text.split(" ")[1].partition("+")[0]
+
+    def order(name: str) -> tuple[list[int], str]:
+        return [int(number) for number in re.findall(r"\d+", name)], name
+
+    texts = {name(text): text for text in (*old, new)}
+    return [texts[name] for name in sorted(texts, key=order)]

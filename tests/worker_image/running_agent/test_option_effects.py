@@ -89,6 +89,7 @@ def test_output_goes_where_the_options_say(
         assert files["attempt_0/filtered_stdout.log"].read_text() == "<trainer 0> out of 0 loss 1\n"
 
 
+@pytest.mark.skipif(not torchrun_has("--log-line-prefix-template"), reason="this torchrun has no --log-line-prefix-template")
 def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:

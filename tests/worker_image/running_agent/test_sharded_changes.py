@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.torch_features import FSDP2, FSDP2_REASON
+from tests.torch_features import FSDP2, FSDP2_REASON, needs_sharded_tensors
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.running_agent.test_state_changes import (
     check_samples,
@@ -17,7 +17,7 @@ from tests.worker_image.running_agent.test_state_changes import (
 )
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = [pytest.mark.torch, pytest.mark.process]
+pytestmark = [pytest.mark.torch, pytest.mark.process, needs_sharded_tensors]
 
 Agents = Callable[..., Agent]
 NEEDS_FSDP2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)

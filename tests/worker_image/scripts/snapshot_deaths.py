@@ -78,12 +78,19 @@ def kills() -> None:
     snapshot = Snapshot.create("kills")
     snapshot.write(StateVersion(1, 0), state(0, 200_000))
     last = 0
-    for _ in range(30):
+    for number in range(30):
+        written, told = os.pipe()
         pid = os.fork()
         if pid == 0:
             for step in range(last + 1, last + 10**6):
                 snapshot.write(StateVersion(1, step), state(step, 200_000))
+                if step == last + 1:
+                    os.write(told, b".")
             os._exit(1)
+        if number % 2:  # on a busy machine, none may write anything in the time below
+            os.read(written, 1)
+        os.close(written)
+        os.close(told)
         time.sleep(random.uniform(0.0, 0.02))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from tests.torch_features import needs_sharded_tensors
 from tests.worker_image.state.test_state_memory import pods, run_pods, take_steps
 from tests.worker_image.torch_group import run_group
 
@@ -132,6 +133,7 @@ def test_what_initial_cannot_be(arguments: dict[str, Any], words: str) -> None:
         elastic.State(None, **arguments)
 
 
+@needs_sharded_tensors
 def test_sharded_state_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"):
         elastic.ShardedState(tmp_path, every=2, initial=print, model=nn.Linear(2, 2))

@@ -17,7 +17,7 @@ from torch import nn
 
 from tests.documentation import blocks
 from tests.paths import ROOT
-from tests.torch_features import needs_fsdp2
+from tests.torch_features import needs_fsdp2, needs_sharded_tensors
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
@@ -116,6 +116,7 @@ def write_by_hand(folder: Path, tree: dict[str, Any]) -> Path:
     return write(folder, StateVersion(1, 1), payload_chunks(tree), keep=1)
 
 
+@needs_sharded_tensors
 @pytest.mark.parametrize(
     ("tree", "error", "words"),
     [

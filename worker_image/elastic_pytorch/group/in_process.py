@@ -224,7 +224,8 @@ def _leave_group(*, broken: bool) -> None:
     # A group's name is the number of groups before it, and its ranks only meet if they agree on that. A new process begins with 0, as
     # destroy_process_group does, which leaves out a group that was never formed.
     distributed_c10d._world.group_count = 0
-    if "torch.distributed.tensor" in sys.modules:  # a script without sharded tensors need not load it
+    # A script without sharded tensors need not load their modules, of which torch 2.4 has the second only.
+    if not sys.modules.keys().isdisjoint({"torch.distributed.tensor", "torch.distributed._tensor"}):
         from elastic_pytorch.group.mesh_caches import forget_meshes  # noqa: PLC0415
 
         forget_meshes()

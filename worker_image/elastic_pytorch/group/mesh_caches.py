@@ -14,7 +14,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import device_mesh
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+
+try:
+    from torch.distributed.tensor import DTensor, Replicate
+except ImportError:  # torch 2.4
+    from torch.distributed._tensor import DTensor, Replicate  # type: ignore[attr-defined]
 
 Cache = type(lru_cache(lambda: None))
 OWNERS = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed.device_mesh")

@@ -17,8 +17,6 @@ from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, location_of
 from elastic_pytorch.state.sharded.shard_files import shard_reader
-from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE, plain_error
-from elastic_pytorch.state.sharded.trees import Tree, insert, name_of
 from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_file
@@ -27,6 +25,8 @@ from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
 from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import SHARDED, ShardFile, check_checksums, check_sizes, sharded_checkpoints
+
+Tree = dict[Any, Any]
 
 DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -128,6 +128,10 @@ def _put_together(folder: Location, content: Tree) -> Tree:
         RuntimeError: it cannot be read on one process.
         OSError: a file is missing, or cannot be read.
     """
+    # Here, as torch 2.4 lacks what they import, and reads what is not sharded.
+    from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE  # noqa: PLC0415
+    from elastic_pytorch.state.sharded.trees import insert, name_of  # noqa: PLC0415
+
     files = [ShardFile(*file) for file in content["files"]]
     if len(content.get("stages", ())) > 1:
         raise RuntimeError(
@@ -149,6 +153,8 @@ def _put_together(folder: Location, content: Tree) -> Tree:
 
 
 def _whole_tensors(folder: Location, names: list[str]) -> dict[str, torch.Tensor]:
+    from elastic_pytorch.state.sharded.sharded_checkpoint import plain_error  # noqa: PLC0415
+
     reader = shard_reader(folder)
     described = reader.read_metadata().state_dict_metadata
     tensors: dict[str, Any] = {}
