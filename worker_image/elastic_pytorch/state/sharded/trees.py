@@ -13,6 +13,9 @@ def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
     """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them.
 
     What has none is left as it is. The rest keeps its type, such as that of a model's state, which has the versions of its modules.
+
+    Raises:
+        RuntimeError: each rank has a summand of a tensor, instead of a shard; or two tensors have the same name in a checkpoint.
     """
     shards: dict[Keys, DTensor] = {}
 
@@ -29,7 +32,28 @@ def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
             rest_of[key] = rest
         return rest_of
 
-    return shards, without_shards(tree, ())
+    rest = without_shards(tree, ())
+    _refuse_summands(shards)
+    _refuse_equal_names(shards)
+    return shards, rest
+
+
+def _refuse_summands(shards: dict[Keys, DTensor]) -> None:
+    for keys, tensor in shards.items():
+        if any(placement.is_partial() for placement in tensor.placements):
+            raise RuntimeError(
+                f"{name_of(keys)} is a DTensor with a Partial placement, of which each rank has a summand: call its redistribute with "
+                "Shard or Replicate before it is kept"
+            )
+
+
+def _refuse_equal_names(shards: dict[Keys, DTensor]) -> None:
+    named: dict[str, Keys] = {}
+    for keys in shards:
+        if (other := named.setdefault(name_of(keys), keys)) != keys:
+            raise RuntimeError(
+                f"the tensors at {other} and at {keys} are both called {name_of(keys)} in a checkpoint: rename one"
+            )
 
 
 def insert(tree: Any, keys: Keys, value: Any) -> None:
