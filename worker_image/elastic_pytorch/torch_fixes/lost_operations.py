@@ -5,7 +5,7 @@ moment (`Pair::signalException` of gloo/transport/tcp/pair.cc passes over the me
 group's time-out, half an hour by default, and the destructor of the group waits for the operation. The longer the messages of a job, the
 more often it happens: a broadcast of 32 MB whose receiver was killed hung in most of its runs.
 
-Such an operation touches no connection any more, and nobody reads its result. A thread of its own therefore runs the destructor, and the
+Such an operation touches no connection any more, and no caller reads its result. A thread of its own therefore runs the destructor, and the
 process goes on without it. The thread ends with the operation, and frees its memory then.
 """
 
