@@ -174,7 +174,7 @@ def play(*stories: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int
                     assert not task.done(), task
                 living.cancel()
                 await asyncio.gather(living, return_exceptions=True)
-            assert world.overuse == []
+            assert world.overuse == [], world.overuse
             assert world.cluster.most_used <= quota
 
     run_in_virtual_time(run())

@@ -252,6 +252,7 @@ class Observed:
     reports_progress: bool = False  # an agent has reported a step
     reporting_jobs: int = 1  # how many jobs report progress
     workloads: tuple[WorkloadView, ...] | None = None  # by number; None: the operator does not support Kueue here
+    being_created: Mapping[int, str] = field(default_factory=dict)  # the Workloads of pods that are on their way, by index
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)

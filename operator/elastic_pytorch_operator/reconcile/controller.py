@@ -247,6 +247,7 @@ class Controller:
             pod_group_minimum=self._executor.pod_group_minimum(job),
             reporting_jobs=len(self._reporting),
             being_deleted=self._writer(key, job.uid).pods_being_deleted,
+            being_created=self._writer(key, job.uid).pods_being_created,
             kueue=self._kueue,
         )
         if observed.reports_progress and not has_ended(job.status):

@@ -164,7 +164,9 @@ class Executor:
                 return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, urgent=False, refused_seconds=DRY_RUN_SECONDS)
             case CreatePod():
                 # What replaces a worker goes before what a new job begins with.
-                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", partial(self._create_pod, job, action), urgent=begun)
+                creates = (action.index, action.grant.workload) if action.grant is not None else None
+                send = partial(self._create_pod, job, action)
+                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", send, urgent=begun, creates=creates)
             case CreateStore():
                 return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action), urgent=begun)
             case DeletePod():

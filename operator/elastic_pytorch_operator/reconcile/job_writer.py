@@ -74,6 +74,7 @@ class JobWrite:
         then: is called when it has succeeded.
         urgent: goes before the writes of other jobs that are not.
         refused_seconds: until it is tried again if it is refused.
+        creates: the index of the pod that it creates, and the Workload by whose quota that runs; None: it creates no such pod.
     """
 
     lane: Lane
@@ -83,6 +84,7 @@ class JobWrite:
     then: Callable[[], None] | None = None
     urgent: bool = True
     refused_seconds: float = REFUSED_SECONDS
+    creates: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,11 @@ class JobWriter:
         """The ids of the writes that delete pods, waiting or on their way: the pods' UIDs."""
         sent = (id_ for id_, write in self._sent.items() if write.lane is Lane.DELETES)
         return frozenset((*self._waiting[Lane.DELETES], *sent))
+
+    @property
+    def pods_being_created(self) -> dict[int, str]:
+        """The Workloads by whose quota the pods run whose creation is on its way, by the pods' indexes."""
+        return dict(write.creates for write in self._sent.values() if write.creates is not None)
 
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
         """Has these writes sent, and none of those that wait from before, except deletions of pods, and events.

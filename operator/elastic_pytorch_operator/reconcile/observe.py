@@ -24,12 +24,14 @@ def observe(
     reporting_jobs: int = 1,
     lost_leader_node: str = "",
     being_deleted: Collection[str] = (),
+    being_created: Mapping[int, str] | None = None,
     kueue: bool = False,
 ) -> Observed:
     """A job at this moment, for a plan.
 
     A pod is deleted from the moment when a plan asks for that. `being_deleted` has the UIDs of those whose deletion the API server has not
-    confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer.
+    confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer. `being_created` has the Workloads
+    of the pods that have been sent, by index: without it, the next plan would give their places away again.
     """
     pods = _mark_deleting(cache.pods_of(job.uid), being_deleted)
     agents = registry.agents(job.uid, {pod.name for pod in pods})
@@ -55,6 +57,7 @@ def observe(
         reports_progress=any(agent.progress.step is not None for agent in agents.values()),
         reporting_jobs=reporting_jobs,
         workloads=cache.workloads_of(job.uid) if kueue else None,
+        being_created=being_created or {},
         unreadable=cache.unreadable_of(job.uid),
     )
 

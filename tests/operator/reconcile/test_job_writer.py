@@ -63,6 +63,17 @@ def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_po
     play(story)
 
 
+def test_workload_of_a_pod_is_known_while_its_creation_is_on_its_way() -> None:
+    async def story(world: World) -> None:
+        world.writer.ask([world.write("pod-1", creates=(1, "lm-base")), world.write("status")], {})
+        await asyncio.sleep(0.5)
+        assert world.writer.pods_being_created == {1: "lm-base"}
+        await asyncio.sleep(5)
+        assert world.writer.pods_being_created == {}
+
+    play(story)
+
+
 def test_nothing_is_deleted_for_a_job_that_is_gone() -> None:
     async def story(world: World) -> None:
         world.ask(*(f"delete-{number}" for number in range(100)))

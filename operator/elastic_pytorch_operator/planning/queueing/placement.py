@@ -7,15 +7,19 @@ from dataclasses import replace
 from elastic_pytorch_operator.model.actions import Action, CreatePod
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.workload import BASE, Grant
-from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, workloads_of_unseen_pods
 from elastic_pytorch_operator.spec.job import Job
 
 
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
-    """Gives each pod that is to be created a place in a Workload that has room: the base is filled first."""
+    """Gives each pod that is to be created a place in a Workload that has room: the base is filled first.
+
+    A pod whose creation is on its way keeps its place, and is not asked for again.
+    """
     if not quota.limited:
         return list(actions)
-    used = Counter(pod.workload for pod in holding_pods(observed) if not pod.deleting)
+    there = (pod.workload for pod in holding_pods(observed) if not pod.deleting)
+    used = Counter((*there, *workloads_of_unseen_pods(observed)))
     places = [
         Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
         for workload in quota.usable
@@ -26,7 +30,7 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
     for action in actions:
         if not isinstance(action, CreatePod):
             granted.append(action)
-        elif places:
+        elif places and action.index not in observed.being_created:
             granted.append(replace(action, grant=places.pop(0)))
     return granted
 

@@ -190,6 +190,12 @@ def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
     return tuple(after - before for before, after in pairwise(rising))
 
 
+def workloads_of_unseen_pods(observed: Observed) -> list[str]:
+    """The Workloads of the pods whose creation is on its way: their requests count before they are seen."""
+    seen = {pod.index for pod in holding_pods(observed) if not pod.deleting}  # perhaps before their creation is confirmed
+    return [workload for index, workload in observed.being_created.items() if index not in seen]
+
+
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
     """The worker pods whose requests count: those that may still run.
 

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, takes_flavors
+from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, takes_flavors, workloads_of_unseen_pods
 from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
@@ -47,7 +47,8 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if quota.base is not None and kept and quota.base_size:
         kept |= {extra.number for extra in quota.fitting if _serves(extra)}
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
-    actions = _give_back(job, surplus, holding, quota, observed.time)
+    unseen = workloads_of_unseen_pods(observed)
+    actions = _give_back(job, surplus, holding, unseen, quota, observed.time)
     if quota.base is None:
         return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.queue and job.wanted and not holding else [])]
     if kept:
@@ -90,7 +91,7 @@ def _serves(extra: WorkloadView) -> bool:
 
 
 def _give_back(
-    job: Job, surplus: Iterable[WorkloadView], holding: Sequence[PodView], quota: Quota, time: str
+    job: Job, surplus: Iterable[WorkloadView], holding: Sequence[PodView], unseen: Sequence[str], quota: Quota, time: str
 ) -> list[WorkloadAction]:
     """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last.
 
@@ -99,9 +100,11 @@ def _give_back(
     """
     holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
     actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
-    needed = max(0, len(holding) - quota.covered)
+    needed = max(0, len(holding) + len(unseen) - quota.covered)
     left = sum(workload.count for workload in holders)
-    placed = {pod.workload for pod in holding if pod.topology or job.extras_choose_flavors}
+    # Also those of a spec that has chosen other flavors before: what their pods hold is no quota of the others.
+    matched = {workload.name for workload in holders if workload.extra_workers or job.extras_choose_flavors}
+    placed = {*unseen, *(pod.workload for pod in holding if pod.topology or pod.workload in matched)}
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count

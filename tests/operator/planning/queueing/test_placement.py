@@ -22,6 +22,14 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
     assert grant_pods(there, NO_LIMIT, asked) == asked
 
 
+def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"))
+    there = replace(observed(pods), workloads=(a_workload(), a_workload(1), a_workload(2)), being_created={2: "lm-extra-2"})
+    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)])
+    assert isinstance(created, CreatePod) and created.grant is not None
+    assert (created.index, created.grant.workload) == (3, "lm-extra-1")
+
+
 def test_replacement_takes_the_place_of_a_pod_that_is_being_deleted() -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True))
     there = replace(observed(pods), workloads=(a_workload(),))

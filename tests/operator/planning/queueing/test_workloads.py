@@ -272,3 +272,18 @@ def test_extra_whose_pod_kueue_has_placed_is_ready_by_that_pod() -> None:
     there = [a_pod(index, workload=name, topology=True) for index, name in enumerate(("lm-base", "lm-base", "lm-extra-2"))]
     job = a_queued_job(status={"readyReplicas": 3})
     assert [a.name for a in actions(job, *workloads, there=there) if isinstance(a, PatchWorkload)] == ["lm-extra-1"]
+
+
+def test_extra_whose_pod_is_on_its_way_is_not_given_back_before_it() -> None:
+    facts = {"there": [a_pod(index, workload="lm-base") for index in range(2)]}
+    older = (BASE, an_extra(OLDER, 1), EXTRAS[1])
+    assert "delete lm-extra-1" in told(SPOT, *older, **facts)
+    assert "delete lm-extra-1" not in told(SPOT, *older, being_created={2: "lm-extra-1"}, **facts)
+
+
+def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_chooses_one() -> None:
+    job = replace(SPOT, scheduling=a_queued_job().scheduling)
+    workloads = (BASE, a_workload(1), an_extra(SPOT, 2))
+    there = [a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"), a_pod(2, workload="lm-extra-2", deleting=True)]
+    assert "delete lm-extra-2" not in told(job, *workloads, there=there)
+    assert "delete lm-extra-2" in told(job, *workloads, there=there[:2])
