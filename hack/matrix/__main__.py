@@ -83,21 +83,22 @@ def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> a
 
 def environments(rows: Mapping[str, MatrixRow], index: str | None) -> Iterator[tuple[str, Future[Path]]]:
     """Yields the interpreter of each row, and makes the next environment meanwhile; each is removed when the next is asked for."""
-    with ThreadPoolExecutor(max_workers=1) as installer:
 
-        def begin(name: str) -> Future[Path]:
-            return installer.submit(
-                make_environment, CACHE / name, ROOT, rows[name], index, LOGS / f"matrix-{name}-install.log"
-            )
+    def begin(name: str) -> Future[Path]:
+        return installer.submit(make_environment, CACHE / name, ROOT, rows[name], index, LOGS / f"matrix-{name}-install.log")
 
-        names = list(rows)
-        made = begin(names[0])
-        for name, following in zip_longest(names, names[1:]):
-            made.exception()  # waits
-            ahead = begin(following) if following else made
-            yield name, made
-            made = ahead
-            shutil.rmtree(CACHE / name, ignore_errors=True)
+    names = list(rows)
+    try:
+        with ThreadPoolExecutor(max_workers=1) as installer:
+            made = begin(names[0])
+            for name, following in zip_longest(names, names[1:]):
+                made.exception()  # waits
+                ahead = begin(following) if following else made
+                yield name, made
+                made = ahead
+                shutil.rmtree(CACHE / name, ignore_errors=True)
+    finally:
+        shutil.rmtree(CACHE, ignore_errors=True)
 
 
 def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Outcome:

@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 Start = Callable[..., Agent]
 
+# Lines in one write: with PYTHONUNBUFFERED, print writes each word, and torch may read a line before it is whole.
 SPEAK = """
 import os, sys
 rank = os.environ["RANK"]
-print("out of", rank, "loss 1")
-print("out of", rank, "something else")
-print("err of", rank, file=sys.stderr)
+sys.stdout.write(f"out of {rank} loss 1\\nout of {rank} something else\\n")
+sys.stderr.write(f"err of {rank}\\n")
 """
 
 RANK = """
