@@ -121,6 +121,7 @@ def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]
     The first part must be of the same length on all ranks. Others need not be, so that ranks of different kinds can tell that they are.
     """
     numbers = [number for part in parts for number in part]
+    assert len(numbers) <= MOST_NUMBERS
     told = group.gather([*numbers, *[0] * (MOST_NUMBERS - len(numbers))])
     ends = accumulate(map(len, parts))
     return [[each[end - len(part) : end] for each in told] for part, end in zip(parts, ends, strict=True)]
