@@ -2,7 +2,7 @@
 
 Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework. Their table is in another page.
 
-All rows of a table are of one commit, the last one that changed more than pages. A run of all of a table's rows begins it anew, and
+All rows of a table are of one commit, the last one that changed more than pages. A run of all of a table's rows replaces it, and
 a row that runs alone is written only if the table is of the same commit. Without a commit (files differ from it, or change meanwhile), with
 another Python, or with arguments after `--`, which go to pytest in place of a row's own, the program only prints the result.
 

@@ -11,15 +11,15 @@ import torch.distributed as dist
 from elastic_pytorch.torch_fixes import lost_operations
 from elastic_pytorch.torch_fixes.destroy_deadlock import wait_for_rest
 from elastic_pytorch.torch_fixes.gloo_sockets import cut
-from torch.torch_version import TorchVersion
 
+from tests.torch_features import RELEASE
 from tests.waiting import until
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(
-        TorchVersion(torch.__version__) < TorchVersion("2.8"),
+        RELEASE < "2.8",
         reason="groups are destroyed with the interpreter's lock before torch 2.8",
     ),
 ]

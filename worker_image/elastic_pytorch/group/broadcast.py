@@ -19,7 +19,7 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
         root: the rank in the group that sends.
         group: of a backend that sends CPU tensors.
     """
-    source = _global_rank(root, group)
+    source = global_rank(root, group)
     sending = dist.get_rank() == source
     skeleton, tensors = flatten(tree) if sending else (b"", [])
     length = torch.tensor([len(skeleton)])
@@ -44,8 +44,8 @@ def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -
         group: of a backend that sends CPU tensors; None: the default group.
     """
     place = ranks.index(dist.get_rank(group))
-    before = _global_rank(ranks[place - 1], group) if place else None
-    behind = _global_rank(ranks[place + 1], group) if place + 1 < len(ranks) else None
+    before = global_rank(ranks[place - 1], group) if place else None
+    behind = global_rank(ranks[place + 1], group) if place + 1 < len(ranks) else None
     sent: dict[int, Any] = {}  # by where the buffers lie
 
     def transfer(buffer: torch.Tensor) -> None:
@@ -112,7 +112,8 @@ def _stream(
         move()
 
 
-def _global_rank(rank: int, group: Any) -> int:
+def global_rank(rank: int, group: Any) -> int:
+    """Returns the rank in the default group of a rank of a group; None: that is the default group."""
     return dist.get_global_rank(group, rank) if group is not None else rank
 
 

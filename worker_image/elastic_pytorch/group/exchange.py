@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-CHUNK_BYTES = 16 << 20
+from elastic_pytorch.group.broadcast import CHUNK_BYTES, global_rank
 
 
 class ByteStream:
@@ -49,7 +49,7 @@ def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group
     Raises:
         RuntimeError: a peer is lost.
     """
-    to, source = (each if group is None else dist.get_global_rank(group, each) for each in (to, source))
+    to, source = (global_rank(each, group) for each in (to, source))
     sent = received = 0
     while sent < sending.length or received < receiving.length:
         outgoing, incoming = None, list[torch.Tensor]()

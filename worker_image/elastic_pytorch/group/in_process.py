@@ -217,9 +217,9 @@ def _leave_group(*, broken: bool) -> None:
     _kept.clear()
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
-        operations = lost_operations.gloo_backends() if broken else []
+        backends = lost_operations.gloo_backends() if broken else []
         dist.destroy_process_group()
-        if not lost_operations.end(operations):
+        if not lost_operations.end(backends):
             logger.info("an operation of the group has not ended; it is left to gloo's time-out")
     # A group's name is the number of groups before it, and its ranks only meet if they agree on that. A new process begins with 0, as
     # destroy_process_group does, which leaves out a group that was never formed.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from elastic_pytorch.group.broadcast import broadcast_tree, pass_on
+from elastic_pytorch.group.broadcast import broadcast_tree, global_rank, pass_on
 
 MOST_NUMBERS = 16  # in one exchange of parts, which always has as many
 
@@ -66,14 +66,14 @@ class TorchGroup:
     def first(self, number: int) -> int:
         """Returns rank 0's number. Collective."""
         told = torch.tensor([number])
-        dist.broadcast(told, self._global_rank(0), group=self._group)
+        dist.broadcast(told, global_rank(0, self._group), group=self._group)
         return int(told)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         """Returns the root's bytes. Collective."""
         is_root = self.rank == root
         buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8) if is_root else torch.empty(length, dtype=torch.uint8)
-        dist.broadcast(buffer, self._global_rank(root), group=self._group)
+        dist.broadcast(buffer, global_rank(root, self._group), group=self._group)
         return buffer.numpy().tobytes()
 
     def broadcast(self, tree: Any, root: int) -> Any:
@@ -83,9 +83,6 @@ class TorchGroup:
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
         """Sends tensors from the first of the given ranks to the others."""
         pass_on(tensors, ranks, self._group)
-
-    def _global_rank(self, rank: int) -> int:
-        return rank if self._group is None else dist.get_global_rank(self._group, rank)
 
 
 class Alone:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
-from torch.torch_version import TorchVersion
 
 WAIT_SECONDS = 0.3  # together with destroy_deadlock.MAX_SECONDS, less than a worker may take to leave its group
 
@@ -26,7 +25,7 @@ def gloo_backends() -> list[Any]:
     The list is empty for torch before 2.8, whose destructors hold Python's interpreter lock while they wait (pytorch/pytorch#154976).
     """
     gloo = getattr(distributed_c10d, "ProcessGroupGloo", None)
-    if gloo is None or TorchVersion(torch.__version__) < TorchVersion("2.8"):
+    if gloo is None or torch.__version__ < "2.8":
         return []
     return [backend for group in distributed_c10d._world.pg_names if (backend := _on_cpu(group)) and isinstance(backend, gloo)]
 

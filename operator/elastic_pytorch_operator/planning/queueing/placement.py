@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastic_pytorch_operator.model.actions import Action, CreatePod
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.workload import BASE, Grant
-from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, workloads_of_unseen_pods
+from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, is_matched, workloads_of_unseen_pods
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -36,9 +36,9 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
 
 
 def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]:
-    """The pods that are matched with a Workload by which they may no longer run; elsewhere workers only count."""
+    """The pods that are matched with a Workload by which they may no longer run."""
     if not quota.limited:
         return frozenset()
     usable = {workload.name for workload in (*quota.usable, *quota.staying)}
-    matched = (pod for pod in observed.pods if pod.topology or job.extras_choose_flavors)
+    matched = (pod for pod in observed.pods if is_matched(pod, job))
     return frozenset(pod.name for pod in matched if pod.workload not in usable and not pod.ended)

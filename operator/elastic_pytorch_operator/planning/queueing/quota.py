@@ -192,8 +192,15 @@ def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
 
 def workloads_of_unseen_pods(observed: Observed) -> list[str]:
     """The Workloads of the pods whose creation is on its way: their requests count before they are seen."""
+    if not observed.being_created:  # as with nearly all plans
+        return []
     seen = {pod.index for pod in holding_pods(observed) if not pod.deleting}  # perhaps before their creation is confirmed
     return [workload for index, workload in observed.being_created.items() if index not in seen]
+
+
+def is_matched(pod: PodView, job: Job) -> bool:
+    """Whether a pod runs by one certain Workload: Kueue has chosen its node, or extras have other flavors. Elsewhere workers only count."""
+    return pod.topology or job.extras_choose_flavors
 
 
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:

@@ -18,7 +18,13 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
-from elastic_pytorch_operator.planning.queueing.quota import Quota, holding_pods, takes_flavors, workloads_of_unseen_pods
+from elastic_pytorch_operator.planning.queueing.quota import (
+    Quota,
+    holding_pods,
+    is_matched,
+    takes_flavors,
+    workloads_of_unseen_pods,
+)
 from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
@@ -57,9 +63,10 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
         actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
         if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
-            matched = job.extras_choose_flavors or any(pod.topology for pod in observed.pods)
-            running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
-            actions += report_readiness(quota.usable, ready, observed.time, running if matched else None)
+            running = None
+            if job.extras_choose_flavors or any(is_matched(pod, job) for pod in observed.pods):
+                running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
+            actions += report_readiness(quota.usable, ready, observed.time, running)
     return actions
 
 
@@ -103,8 +110,8 @@ def _give_back(
     needed = max(0, len(holding) + len(unseen) - quota.covered)
     left = sum(workload.count for workload in holders)
     # Also those of a spec that has chosen other flavors before: what their pods hold is no quota of the others.
-    matched = {workload.name for workload in holders if workload.extra_workers or job.extras_choose_flavors}
-    placed = {*unseen, *(pod.workload for pod in holding if pod.topology or pod.workload in matched)}
+    chosen = {workload.name for workload in holders if workload.extra_workers}
+    placed = {*unseen, *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen)}
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count

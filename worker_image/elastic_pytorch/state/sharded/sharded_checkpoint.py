@@ -18,12 +18,13 @@ from torch.distributed.checkpoint.state_dict_saver import save as write_shards
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from elastic_pytorch.group.broadcast import global_rank
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
 from elastic_pytorch.state.sharded.optimizer_states import load_by_name, state_by_name, template_by_name
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.shard_files import check_files, checked_by, shard_reader, shard_writer
-from elastic_pytorch.state.sharded.shared_folder import first_does, global_rank_of_first, until_seen
+from elastic_pytorch.state.sharded.shared_folder import first_does, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
@@ -288,7 +289,7 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
         if found
         else torch.zeros(count, 2, dtype=torch.int64)
     )
-    dist.broadcast(numbers, global_rank_of_first(group), group=group)
+    dist.broadcast(numbers, global_rank(0, group), group=group)
     versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
     return [(version, folder / checkpoint_name(version)) for version in versions]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from elastic_pytorch.group.broadcast import global_rank
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state.restore import claim
@@ -104,7 +105,7 @@ def claim_folder(folder: Location | None, known: int, group: Any) -> tuple[State
         newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
         generation = claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)
         numbers[:] = torch.tensor([*newest, generation])
-    dist.broadcast(numbers, global_rank_of_first(group), group=group)
+    dist.broadcast(numbers, global_rank(0, group), group=group)
     return StateVersion(*numbers[:2].tolist()), int(numbers[2])
 
 
@@ -136,7 +137,7 @@ def first_does(action: Callable[[], int], group: Any) -> int:
             problem, outcome[0] = error, error.errno or errno.EIO
         except Superseded as error:
             problem, outcome[0] = error, _SUPERSEDED
-    dist.broadcast(outcome, global_rank_of_first(group), group=group)
+    dist.broadcast(outcome, global_rank(0, group), group=group)
     code, number = outcome.tolist()
     if problem is not None:
         raise problem
@@ -145,8 +146,3 @@ def first_does(action: Callable[[], int], group: Any) -> int:
     if code:
         raise OSError(code, f"{os.strerror(code)}, on rank 0")
     return int(number)
-
-
-def global_rank_of_first(group: Any) -> int:
-    """Returns the rank in the default group of a group's first."""
-    return dist.get_global_rank(group, 0) if group is not None else 0
