@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.torch_features import FSDP2, FSDP2_REASON, needs_sharded_tensors
+from tests.torch_features import needs_averages, needs_sharded_tensors
 from tests.worker_image.agents import Agent, Events
 from tests.worker_image.running_agent.test_state_changes import (
     check_samples,
@@ -20,7 +20,6 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.torch, pytest.mark.process, needs_sharded_tensors]
 
 Agents = Callable[..., Agent]
-NEEDS_FSDP2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
 WAYS = {
     "fsdp2": ("--sharded",),
     "fsdp2 in process": ("--sharded", "--in-process"),
@@ -35,7 +34,7 @@ def ways(*shown: str) -> pytest.MarkDecorator:
         "way",
         [
             pytest.param(
-                way, id=name, marks=[NEEDS_FSDP2] * name.startswith("fsdp2") + [pytest.mark.long] * (name not in shown)
+                way, id=name, marks=[needs_averages] * name.startswith("fsdp2") + [pytest.mark.long] * (name not in shown)
             )
             for name, way in WAYS.items()
         ],

@@ -123,7 +123,7 @@ def sharded_and_cut(mesh: DeviceMesh) -> tuple[nn.Module, None]:
 
 
 def cut_only(mesh: DeviceMesh) -> tuple[nn.Module, None]:
-    return tensor_parallel(new_model(), mesh._flatten()), None
+    return tensor_parallel(new_model(), init_device_mesh("cpu", (mesh.size(),))), None
 
 
 def sharded_in_half(mesh: DeviceMesh) -> tuple[nn.Module, None]:

@@ -19,6 +19,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.optim import AdamW
 
+from tests.torch_features import needs_averages
 from tests.worker_image.state.sharded.test_sharded_memory import outcome, until_copied
 from tests.worker_image.state.test_state_memory import pods, run_pods
 
@@ -124,6 +125,7 @@ def same(outcomes: dict[int, list[float]], undisturbed: dict[int, list[float]]) 
         torch.testing.assert_close(values, undisturbed[step])
 
 
+@needs_averages
 @pytest.mark.parametrize(("lost", "pods_after"), [(0, 1), (1, 3)])
 def test_memory_that_is_newer_than_the_checkpoint_goes_on_after_a_loss(
     lost: int, pods_after: int, undisturbed: dict[int, list[float]], tmp_path: Path
@@ -136,6 +138,7 @@ def test_memory_that_is_newer_than_the_checkpoint_goes_on_after_a_loss(
             same(outcomes, undisturbed)
 
 
+@needs_averages
 def test_checkpoint_that_is_newer_than_the_memory_is_loaded_and_kept(
     undisturbed: dict[int, list[float]], tmp_path: Path
 ) -> None:
@@ -151,6 +154,7 @@ def test_checkpoint_that_is_newer_than_the_memory_is_loaded_and_kept(
         same(outcomes, undisturbed)
 
 
+@needs_averages
 def test_checkpoint_is_loaded_if_all_pods_are_lost(undisturbed: dict[int, list[float]], tmp_path: Path) -> None:
     with pods(2) as servers:
         run_pods(servers, 1, train, tmp_path, 6, 4)

@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
 from torch.optim import AdamW
 
+from tests.torch_features import needs_averages
 from tests.worker_image.state.test_state_memory import pods, run_pods
 from tests.worker_image.torch_group import run_group
 
@@ -71,6 +72,7 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
 
 
 @pytest.mark.process
+@needs_averages
 @pytest.mark.parametrize("frozen", [False, True])
 def test_state_keeps_a_sharded_model_in_memory_and_on_the_disk_for_any_size(frozen: bool, tmp_path: Path) -> None:
     wanted = run_group(1, train, tmp_path / "undisturbed", 6, frozen)[0][2]
