@@ -12,6 +12,7 @@ from elastic_pytorch import report
 from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
 from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_group_formed
 from elastic_pytorch.progress.work_windows import WorkWindows
+from elastic_pytorch.socket_folder import LOOK_SECONDS
 
 from tests.waiting import WAIT_SECONDS, until
 
@@ -42,6 +43,13 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     assert receiver.current() == Progress(checkpoint_step=5, checkpoints=3)
     report(step=6)
     until(lambda: receiver.current().step == 6)
+
+
+def test_new_round_takes_no_time_from_the_workers(receiver: ProgressReceiver) -> None:
+    began = time.process_time()
+    receiver.start_round()
+    time.sleep(LOOK_SECONDS)
+    assert time.process_time() - began < LOOK_SECONDS / 4
 
 
 def test_longest_delay_by_checkpoints_counts_in_each_round(receiver: ProgressReceiver) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
 from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 
+LOOK_TIMEVAL = struct.pack("ll", *divmod(int(LOOK_SECONDS * 1_000_000), 1_000_000))  # socket(7): a struct timeval
 MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
 
 
@@ -201,7 +203,8 @@ class ProgressReceiver:
             return
         with contextlib.suppress(OSError):
             self._socket = self._folder.bind(socket.SOCK_DGRAM)
-            self._socket.settimeout(LOOK_SECONDS)
+            # Not by settimeout: with it, a recv of a socket that is shut down asks the kernel again and again until the time is over.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, LOOK_TIMEVAL)
             threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
 
     def _listen_again_if_emptied(self) -> None:
@@ -214,7 +217,7 @@ class ProgressReceiver:
             while receiver is self._socket:
                 try:
                     datagram = receiver.recv(MAX_DATAGRAM_BYTES + 1)
-                except TimeoutError:
+                except BlockingIOError:
                     self._listen_again_if_emptied()
                     continue
                 with self._lock:
