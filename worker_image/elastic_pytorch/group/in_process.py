@@ -218,6 +218,7 @@ def _leave_group(*, broken: bool) -> None:
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():
         backends = lost_operations.gloo_backends() if broken else []
+        gloo_sockets.cut()  # gloo closes open connections one by one, at 10 ms each
         dist.destroy_process_group()
         if not lost_operations.end(backends):
             logger.info("an operation of the group has not ended; it is left to gloo's time-out")
