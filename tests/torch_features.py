@@ -11,6 +11,7 @@ FSDP2_REASON = "FSDP2 on CPUs needs torch 2.7"
 needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
 FSDP2_AVERAGES = RELEASE >= "2.10"  # over gloo; 2.8 sums gradients: https://github.com/pytorch/pytorch/issues/162338
 needs_averages = pytest.mark.skipif(not FSDP2_AVERAGES, reason="FSDP2 averages gradients over gloo from torch 2.10 on")
+LEAVES_LOST_OPERATIONS = RELEASE >= "2.8"  # before, a process that is broken off in a collective may be started again
 needs_sharded_tensors = pytest.mark.skipif(RELEASE < "2.5", reason="sharded states need torch 2.5")
 needs_torchrun_handlers = pytest.mark.skipif(RELEASE < "2.6", reason="rendezvous of other packages in torchrun need torch 2.6")
 

@@ -12,14 +12,14 @@ from elastic_pytorch.torch_fixes import lost_operations
 from elastic_pytorch.torch_fixes.destroy_deadlock import wait_for_rest
 from elastic_pytorch.torch_fixes.gloo_sockets import cut
 
-from tests.torch_features import RELEASE
+from tests.torch_features import LEAVES_LOST_OPERATIONS
 from tests.waiting import until
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(
-        RELEASE < "2.8",
+        not LEAVES_LOST_OPERATIONS,
         reason="groups are destroyed with the interpreter's lock before torch 2.8",
     ),
 ]
