@@ -6,7 +6,7 @@ is that of a member: from the begin of its last step in the old group to that of
 
 hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/use/gpu.md says more.
 
-    PYTHONPATH=.:hack:worker_image .venv/bin/python -m gpu --device cpu --parameters tiny
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu --parameters tiny
 
 """
 
