@@ -102,8 +102,9 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
         yield dist.get_process_group_ranks(model.process_group)
     for module in model.modules():
         # torch has no public way to ask. Without an answer, a wrong mesh is not noticed.
-        state: Any = getattr(module, "_get_fsdp_state", lambda: None)
-        for group in getattr(state(), "_fsdp_param_groups", ()):
+        state: Any = getattr(module, "_get_fsdp_state", lambda: None)()
+        only = getattr(state, "_fsdp_param_group", None)  # of a release in which a module has one
+        for group in filter(None, getattr(state, "_fsdp_param_groups", [only])):
             yield group.mesh_info.mesh.mesh.flatten().tolist()
 
 
