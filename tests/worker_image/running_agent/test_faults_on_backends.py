@@ -26,7 +26,7 @@ from tests.worker_image.running_agent.test_state_changes import (
 )
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 WORKERS = ("w0", "w1", "w2")
 HANDLERS = pytest.mark.parametrize("handler", [pytest.param("none", marks=pytest.mark.long), "flag", "lightning"])

@@ -14,7 +14,7 @@ from tests.torch_features import LEAVES_LOST_OPERATIONS
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 SCRIPT = SCRIPTS / "stateful.py"
 STEPS = 84  # of two epochs of 500 samples in batches of 12
