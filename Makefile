@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
 .NOTPARALLEL:
-.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack growth-picture docs site unit test test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack growth-picture docs site unit test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,15 +46,21 @@ unit: venv ## What a change of a rule needs: tests without processes, torch and 
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
-	@$(MAKE) --no-print-directory test-fast
-	@$(MAKE) --no-print-directory test-e2e
+	@hack/test.sh
+
+test-times: venv ## Wall and CPU seconds of the last `make test`, by folder and by test (ARGS: --tests N)
+	@$(PYTHON) hack/test_times.py $(ARGS)
+
+growth: venv ## Bytes, fields and seconds beside the last landed figures (ARGS: --land writes them)
+	@PYTHONPATH=hack $(PYTHON) hack/growth.py $(ARGS)
 
 test-all: ## What `make test` runs, then every long test (docs/evidence/long-tests.md)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory $(LONG_TESTS)
 
 test-fast: check helm etcd ## Format, lint, types, prose, layers, and the tests that need no cluster (ARGS: for pytest)
-	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
+	@rm -f .cluster/times/fast.tsv
+	@env -u PYTHONDONTWRITEBYTECODE RECORD_TIMES=.cluster/times/fast.tsv $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 2 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
 	@hack/test-e2e.sh $(ARGS)

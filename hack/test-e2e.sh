@@ -17,6 +17,8 @@ run_tests() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export RECORD_TIMES=.cluster/times/e2e.tsv
+rm -f "$RECORD_TIMES"
 run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist worksteal "$@"
 run_tests -m "e2e and not long and serial" "$@"
 ((ran)) || exit "$NO_TESTS_COLLECTED"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import recorded_times
 from tests.hypothesis_examples import ALL, UNIT
 
 # Without a deadline for each example: that the machine is busy is no failure.
@@ -38,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
         atexit.register(
             shutil.rmtree, tempfile.tempdir, ignore_errors=True
         )  # after that of multiprocessing, which is imported later
+    runs_tests = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    if runs_tests and (
+        path := os.environ.pop(recorded_times.VARIABLE, "")
+    ):  # which a pytest that a test starts does not inherit
+        config.pluginmanager.register(recorded_times.TimesRecorder(Path(path)))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What CI runs: the fast half of the tests, then the half on the cluster. At its end it says what each took and what has grown.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source hack/settings.sh
+
+halves=$STATE/times/halves
+mkdir -p "$STATE/times"
+: >"$halves"
+for half in fast e2e; do
+    began=$SECONDS
+    make --no-print-directory "test-$half"
+    echo "$half $((SECONDS - began))" >>"$halves"
+done
+PYTHONPATH=hack .venv/bin/python hack/growth.py

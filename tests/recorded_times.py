@@ -1,0 +1,39 @@
+"""Records the wall and CPU seconds of each test, for `make test-times` and the last lines of `make test`."""
+
+import resource
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "RECORD_TIMES"  # the file to which each process of a run appends
+
+
+class TimesRecorder:
+    """Appends a line for each test to a file: its identity, its wall seconds and its CPU seconds, with tabs between them.
+
+    Fixtures count towards the test that makes them. The CPU seconds are those of the test's process and of the processes that have
+    ended and been waited for meanwhile, so what a cluster does for a test is missing.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", buffering=1)  # a line is one write, so that processes do not mix theirs
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Runs one test, and records it."""
+        began, cpu_before = time.monotonic(), _cpu_seconds()
+        outcome = yield
+        seconds = time.monotonic() - began
+        self._file.write(f"{item.nodeid}\t{seconds:.3f}\t{_cpu_seconds() - cpu_before:.3f}\n")
+        return outcome
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
