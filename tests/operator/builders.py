@@ -8,6 +8,7 @@ from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Nodes, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.target import Target
@@ -96,7 +97,9 @@ def a_failure(message: str = "ValueError: boom", **fields: Any) -> Failure:
         "traceback": "",
         "failed_at": NOW,
     }
-    return Failure(**{**defaults, "message": message, **fields})
+    fields = {**defaults, "message": message, **fields}
+    judged = ("exit_code", "signal", "exception", "message", "traceback")
+    return Failure(**{"echo": is_echo(**{name: fields[name] for name in judged}), **fields})
 
 
 def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
+from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
@@ -149,16 +150,17 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         return None, 0.0
     if not isinstance(body, dict):
         raise MalformedHeartbeat("failure: must be an object or null")
+    exit_code = to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255))
+    words = {name: _text(body, name, "") for name in ("signal", "exception", "message", "traceback")}
     failure = Failure(
         rank=_number(body, "rank", 0),
         local_rank=_number(body, "localRank", 0),
-        exit_code=to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255)),
-        signal=_text(body, "signal", ""),
-        exception=_text(body, "exception", ""),
-        message=_text(body, "message", ""),
-        traceback=_text(body, "traceback", ""),
+        exit_code=exit_code,
         failed_at=0.0,
         pid=_number(body, "pid", 0),
+        # Judged once for each heartbeat: plans ask for each failed worker several times, and a tenant chooses the words.
+        echo=is_echo(exit_code=exit_code, **words),
+        **words,
     )
     return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
-from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
 OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
@@ -146,14 +145,7 @@ def fault_of_worker(failure: Failure | None) -> Fault:
         return Fault.CODE if failure.exception == OUT_OF_MEMORY else Fault.OUTSIDE
     if failure.signal == "SIGTERM":
         return Fault.OUTSIDE
-    echo = is_echo(
-        exit_code=failure.exit_code,
-        signal=failure.signal,
-        exception=failure.exception,
-        message=failure.message,
-        traceback=failure.traceback,
-    )
-    return Fault.ECHO if echo else Fault.CODE
+    return Fault.ECHO if failure.echo else Fault.CODE
 
 
 def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Fault | None:

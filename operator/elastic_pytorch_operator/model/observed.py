@@ -149,6 +149,7 @@ class Failure:
     traceback: str
     failed_at: float
     pid: int = 0  # in the pod; 0: not known
+    echo: bool = False  # its words tell only what has happened to a peer
 
 
 MAX_METRICS = 16  # that a status lists

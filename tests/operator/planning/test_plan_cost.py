@@ -13,9 +13,22 @@ from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, NodeView, Observed
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.workers.placement import nodes_for
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.queue import Queue
 
-from tests.operator.builders import NOW, Progress, a_dead_pod, a_failure, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    Progress,
+    a_dead_pod,
+    a_failure,
+    a_job,
+    a_pod,
+    a_round,
+    a_workload,
+    an_agent,
+    observed,
+)
 from tests.operator.counted_lines import count_lines
 
 FEW, MANY = 100, 400
@@ -124,6 +137,19 @@ def no_pods(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     return replace(job, status={}), replace(seen, round=None, pods=(), agents={})
 
 
+def queued(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    """Each worker beyond the first two runs by a Workload of its own."""
+    workloads = tuple(map(a_workload, range(workers - 1)))
+    pods = tuple(replace(pod, workload=workloads[max(0, pod.index - 1)].name) for pod in seen.pods)
+    return replace(job, queue=Queue("team"), minimum=2), replace(seen, pods=pods, workloads=workloads)
+
+
+def half_evicted(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
+    """Kueue wants every second extra back."""
+    job, seen = queued(job, seen, workers)
+    return job, replace(seen, workloads=tuple(a_workload(n, "evicted" if n % 2 else "admitted") for n in range(workers - 1)))
+
+
 def nothing_fits(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     """Pods wait for a node while each avoids one that is no longer suspected."""
     waiting = {"node": "", "phase": "Pending", "started": False, "address": ""}
@@ -159,6 +185,21 @@ def test_nodes_of_other_jobs_cost_nothing() -> None:
         plan(job, seen, memory)
         costs.append(count_lines(partial(plan, job, seen, memory)))
     assert costs[0] == costs[1], "the nodes are counted once, and not with each plan"
+
+
+@pytest.mark.parametrize("scenario", [queued, half_evicted], ids=lambda s: s.__name__)
+def test_group_in_a_queue(scenario: Scenario) -> None:
+    assert growth(scenario) <= MAX_GROWTH
+
+
+def test_values_of_an_affinity_are_not_searched_for_each_node() -> None:
+    costs = []
+    for many in (10, 1000):
+        terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [Name(f"zone-{n}") for n in range(many)]}]}]
+        required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+        nodes = [NodeView(f"node-{n}", labels={"zone": "elsewhere"}) for n in range(200)]
+        costs.append(count_lines(partial(list, nodes_for(nodes, {"affinity": required, "containers": []}))))
+    assert costs[1] - costs[0] < 10 * 1000, "each value is read once, not once for each of the 200 nodes"
 
 
 def test_newcomers() -> None:

@@ -36,7 +36,7 @@ _OWN = re.compile(
 _OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
 _NETWORK = re.compile(
     r"ncclremoteerror|remote process exited|connection (closed|reset|refused|timed out|abort)"
-    r"|(connect|send|recv)\w* (to|from) \S+ failed|socket (send|recv) failed|no route to host|unreachable|broken pipe",
+    r"|\b(connect|send|recv)\w{0,16} (to|from) \S{1,255} failed|socket (send|recv) failed|no route to host|unreachable|broken pipe",
     re.IGNORECASE,
 )
 

@@ -105,6 +105,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     extras = [workload for workload in observed.workloads if workload.number != BASE]
     fitting = tuple(extra for extra in extras if _fits_job(extra, job, base, counts))
     usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
+    used = {extra.name for extra in usable}
     evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
     until = earliest(*(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None))
     if until is not None and until <= observed.now:
@@ -124,7 +125,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
         queue=job.queue.name,
         lack=QuotaLack.EXTRAS if size < wanted else None,
         missing=wanted - size,
-        waiting=tuple(extra for extra in extras if extra not in usable),
+        waiting=tuple(extra for extra in extras if extra.name not in used),
         staying=staying,
         evicted=evicted,
         recheck_at=until,

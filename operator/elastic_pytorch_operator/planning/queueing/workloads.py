@@ -111,12 +111,13 @@ def _give_back(
     left = sum(workload.count for workload in holders)
     # Also those of a spec that has chosen other flavors before: what their pods hold is no quota of the others.
     chosen = {workload.name for workload in holders if workload.extra_workers}
+    fitting = {workload.name for workload in quota.fitting}
     placed = {*unseen, *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen)}
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count
             waits = workload.evicted and workload.reason(kueue.EVICTED) != kueue.PREEMPTED
-            if waits and workload in quota.fitting:
+            if waits and workload.name in fitting:
                 actions.append(release(workload, time))
             else:
                 actions.append(DeleteWorkload(workload.name, workload.uid, "its pods are gone"))

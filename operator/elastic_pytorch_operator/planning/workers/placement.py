@@ -6,6 +6,7 @@ The rules are those of kube-scheduler's filters NodeAffinity, TaintToleration an
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
+from typing import NamedTuple
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
@@ -14,6 +15,49 @@ from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.pod_requests import Amounts, pod_requests
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
+
+
+class Requirement:
+    """A NodeSelectorRequirement, whose values are a set: there may be thousands of them, for thousands of nodes.
+
+    Args:
+        manifest: of the requirement.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.key = manifest.get("key")
+        self._operator = manifest.get("operator")
+        values = [value for value in manifest.get("values") or () if isinstance(value, str)]
+        self._values = frozenset(values)
+        self._bound = int(values[0]) if len(values) == 1 and _WHOLE.fullmatch(values[0]) else None
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a label's value, None where there is none, meets the requirement."""
+        match self._operator:
+            case "In":
+                return value in self._values
+            case "NotIn":
+                return value not in self._values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt" as operator if self._bound is not None and value is not None and _WHOLE.fullmatch(value):
+                return int(value) > self._bound if operator == "Gt" else int(value) < self._bound
+        return False
+
+
+class Term(NamedTuple):
+    """A NodeSelectorTerm: a node has to meet all of it, and an empty one matches nothing."""
+
+    expressions: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, node: NodeView) -> bool:
+        """Whether a node meets the term."""
+        if not (self.expressions or self.fields):
+            return False
+        return all(e.holds(node.labels.get(e.key)) for e in self.expressions) and all(f.holds(node.name) for f in self.fields)
 
 
 def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
@@ -26,16 +70,19 @@ def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
     # Once for all nodes: a template may be as large as an object can be.
     requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
     tolerated = cache(partial(tolerates, spec))
-    return (node for node in nodes if _could_take(node, spec, requests, tolerated))
+    terms = _required_terms(spec)
+    return (node for node in nodes if _could_take(node, spec, terms, requests, tolerated))
 
 
-def _could_take(node: NodeView, spec: Manifest, requests: Amounts, tolerated: Callable[[Taint], bool]) -> bool:
+def _could_take(
+    node: NodeView, spec: Manifest, terms: Sequence[Term] | None, requests: Amounts, tolerated: Callable[[Taint], bool]
+) -> bool:
     selector: Manifest = spec.get("nodeSelector") or {}
     return (
         node.ready
         and not node.unschedulable
         and all(node.labels.get(key) == value for key, value in selector.items())
-        and _has_affinity(node, spec)
+        and (terms is None or any(term.matches(node) for term in terms))
         and all(map(tolerated, node.taints))
         and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in requests.items())
     )
@@ -51,40 +98,16 @@ def tolerates(spec: Manifest, taint: Taint) -> bool:
     return any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ())
 
 
-def _has_affinity(node: NodeView, spec: Manifest) -> bool:
+def _required_terms(spec: Manifest) -> list[Term] | None:
+    """The terms of which a node has to match one; None: it has to match nothing."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:
-        return True
-    # One term has to match; an empty one matches nothing.
-    return any(_matches(node, term) for term in required.get("nodeSelectorTerms") or ())
-
-
-def _matches(node: NodeView, term: Manifest) -> bool:
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    return bool(expressions or fields) and (
-        all(_holds(node.labels.get(e.get("key")), e) for e in expressions) and all(_holds(node.name, f) for f in fields)
-    )
-
-
-def _holds(value: str | None, requirement: Manifest) -> bool:
-    """Whether a label's value, None where there is none, meets a requirement."""
-    values: Sequence[str] = requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            numbers = [int(text) for text in (value, *values) if isinstance(text, str) and _WHOLE.fullmatch(text)]
-            if len(values) != 1 or len(numbers) != 2:
-                return False
-            return numbers[0] > numbers[1] if operator == "Gt" else numbers[0] < numbers[1]
-    return False
+        return None
+    return [
+        Term(*(tuple(map(Requirement, term.get(kind) or ())) for kind in ("matchExpressions", "matchFields")))
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
 
 
 def _tolerates(toleration: Manifest, taint: Taint) -> bool:
