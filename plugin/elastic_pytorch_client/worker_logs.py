@@ -1,6 +1,7 @@
 """The logs of a job's workers, each line with who said it; followed over the replacement of pods."""
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from elastic_pytorch_client.reading.pods.workers import add_pods
 REFRESH_SECONDS = 1.0
 MAX_WAITING_LINES = 10_000
 FINAL_LINES_SECONDS = 3.0  # for lines of pods that end with the job
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +166,10 @@ class _LogReaders:
         since = _to_the_second(before) if before else None
         try:
             for line in self.cluster.pod_log(self.namespace, pod, follow=True, tail_lines=tail_lines, since=since):
-                stamp = line.partition(" ")[0]
-                if stamp <= before:  # `since` is exact to the second only
+                stamp, _ = _parts(line)
+                if before and stamp <= before:  # `since` is exact to the second only
                     continue
-                self._last[pod] = stamp
+                self._last[pod] = stamp or self._last.get(pod, "")
                 if not self._put(pod, line):
                     return
         except NotAllowed as error:
@@ -190,6 +192,11 @@ def _to_the_second(stamp: str) -> str:
     return stamp.partition(".")[0].rstrip("Z") + "Z"
 
 
-def _line(worker: Worker, line: str) -> Line:
+def _parts(line: str) -> tuple[str, str]:
+    """The time of a line, and the rest; a kubelet that cannot read a log says so in a line without a time."""
     stamp, _, text = line.partition(" ")
-    return Line(worker, stamp, text)
+    return (stamp, text) if _STAMP.fullmatch(stamp) else ("", line)
+
+
+def _line(worker: Worker, line: str) -> Line:
+    return Line(worker, *_parts(line))

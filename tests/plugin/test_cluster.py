@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from elastic_pytorch_client.cluster import Access, KubernetesCluster, training_container
+from elastic_pytorch_client.cluster.line_cutter import MAX_LINE_BYTES, LineCutter
 from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable, error_of
 
 from tests.paths import ROOT
@@ -144,6 +145,18 @@ def test_logs_of_the_training_container(server: ApiServer, cluster: KubernetesCl
         "tailLines": "3",
         "sinceTime": "2026-01-01T00:00:00Z",
     }
+
+
+def test_line_of_any_length_is_read_without_its_middle_and_those_behind_it_are_read_too() -> None:
+    cutter, rest = LineCutter(), MAX_LINE_BYTES
+    found = cutter.take(b"1Z begin ")
+    while rest > 0:
+        found += cutter.take(b"x" * 65536)
+        rest -= 65536
+    found += cutter.take(b" end\n2Z two\n3Z thr")
+    assert [(line[:10], line[-5:]) for line in found] == [("1Z begin x", "x end"), ("2Z two", "Z two")]
+    assert len(found[0]) < MAX_LINE_BYTES
+    assert (cutter.take_rest(), cutter.take_rest()) == ("3Z thr", "")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,18 @@ def test_a_broken_connection_is_made_anew_and_nothing_is_told_twice() -> None:
     following.close()
 
 
+def test_line_without_a_time_is_shown_and_hides_none_of_those_that_come_later() -> None:
+    cluster = cluster_with_logs()
+    cluster.logs[RANK0].insert(1, "unable to retrieve container logs for containerd://0f")
+    following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({0})))
+    found = list(islice(following, 4))
+    assert [line.text for line in found][1:3] == ["unable to retrieve container logs for containerd://0f", f"{RANK0} says 2"]
+    assert [line.at[-12:] for line in found] == ["1.000000001Z", "", "2.000000001Z", "3.000000001Z"]
+    cluster.logs[RANK0] += lines(RANK0, 4, 4)
+    assert next(following).text == f"{RANK0} says 4"
+    following.close()
+
+
 def test_who_may_not_read_logs_is_told_so() -> None:
     cluster = cluster_with_logs()
     cluster.faults["pod_log"] = [NotAllowed("pods/log is forbidden")]

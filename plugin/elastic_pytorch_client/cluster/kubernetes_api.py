@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
+from elastic_pytorch_client.cluster.line_cutter import LineCutter
 from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
 
 PAGE_SIZE = 500
@@ -205,13 +206,12 @@ class KubernetesCluster:
         import urllib3  # noqa: PLC0415  with the client, late
 
         response = self._open("GET", f"{path}?{urlencode(query)}", None, (10, read_seconds), None).response
-        rest = b""
+        lines = LineCutter()
         try:
             for chunk in response.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from (line.decode(errors="replace") for line in lines)
-            if rest:
-                yield rest.decode(errors="replace")
+                yield from lines.take(chunk)
+            if rest := lines.take_rest():
+                yield rest
         except (urllib3.exceptions.HTTPError, OSError):
             return
         finally:
