@@ -1,7 +1,6 @@
 """One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Any
 
 from measure.api import Api, ApiError, pods_path
 from measure.commands import CommandFailed, Commands
-from measure.recorded_job import open_to_all
+from measure.recorded_job import Told, open_to_all
 from measure.watcher import Waited
 from replay.run import Step, read_lines
 
@@ -29,16 +28,11 @@ class Record:
     """What the processes of a job have told in their file, read as it grows; of ranks other than 0 only their set-up."""
 
     def __init__(self, file: Path) -> None:
-        self._file, self._read = file, 0
+        self._told = Told(file)
         self._lines: list[Mapping[str, Any]] = []
 
     def lines(self) -> list[Mapping[str, Any]]:
-        if self._file.exists():
-            with self._file.open("rb") as file:
-                file.seek(self._read)
-                whole, end, _ = file.read().rpartition(b"\n")
-            self._read += len(whole) + len(end)
-            self._lines += [line for line in map(json.loads, whole.splitlines()) if not line.get("RANK")]
+        self._lines += [line for line in self._told.new() if not line.get("RANK")]
         return self._lines
 
     def steps(self) -> list[Step]:

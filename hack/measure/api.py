@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 from elastic_pytorch_client import names
+from elastic_pytorch_client.cluster.line_cutter import LineCutter
 from kubernetes.aio import client, config
 
 REQUEST = aiohttp.ClientTimeout(total=30.0)
@@ -62,8 +63,12 @@ class Api:
         sent = await self._connection.call_api("GET", self._server + path, self._headers, _request_timeout=STREAM)
         async with sent.response as response:
             if response.status < 400:
-                async for line in response.content:
-                    yield line.decode(errors="replace").rstrip("\n")
+                lines = LineCutter()
+                async for chunk in response.content.iter_any():
+                    for line in lines.take(chunk):
+                        yield line
+                if rest := lines.take_rest():
+                    yield rest
 
 
 async def remove_namespace(api: Api, namespace: str, seconds: float) -> None:

@@ -47,4 +47,4 @@ class Commands:
             program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment, start_new_session=True
         )
         output, error = await process.communicate(stdin.encode())
-        return process.returncode, output.decode(), error.decode()
+        return process.returncode, output.decode(errors="replace"), error.decode(errors="replace")

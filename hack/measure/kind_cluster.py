@@ -40,6 +40,6 @@ def report(namespace: str) -> None:
         "nodes.txt": ["get", "nodes", "-o", "wide"],
     }
     for file, command in wanted.items():
-        done = subprocess.run([KUBECTL, "--kubeconfig", KUBECONFIG, *command], capture_output=True, text=True, check=False)
-        (folder / file).write_text(done.stdout + done.stderr)
+        done = subprocess.run([KUBECTL, "--kubeconfig", KUBECONFIG, *command], capture_output=True, check=False)
+        (folder / file).write_bytes(done.stdout + done.stderr)
     print(f"\nwhat the cluster looked like is in {folder.relative_to(ROOT)}")

@@ -9,9 +9,27 @@ from elastic_pytorch_client import names
 
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, ROOT
+from measure.records import objects_of
 
 SHARED = "/shared"  # on each node
 _MOUNTS = f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}{{{{.Source}}}}{{{{end}}}}{{{{end}}}}'
+
+
+class Told:
+    """What the processes of a job have told in their file, read as it grows."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._read = file, 0
+
+    def new(self) -> list[dict[str, Any]]:
+        """Returns the records that have come since the last call, without what is still being written."""
+        if not self._file.exists():
+            return []
+        with self._file.open("rb") as file:
+            file.seek(self._read)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._read += len(whole) + len(end)
+        return objects_of(whole.decode(errors="replace"), "what")
 
 
 def scripts(paths: Iterable[str]) -> dict[str, Any]:

@@ -6,19 +6,11 @@ moment of a fault.
 
 import json
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-
-# Of examples/all-reduce, which tells the time itself
-STEP = re.compile(r"STEP (\d+) world=(\d+) time=([\d.]+)")
-INIT = re.compile(r"INIT rank=(\d+) world=(\d+) restart=-?\d+ time=([\d.]+)")
-# Of examples/char-lm: the time is that at which the line was logged
-LM_START = re.compile(r"\bstart at step \d+/\d+  workers (\d+)")
-LM_STEP = re.compile(r"\bstep (\d+)/(\d+)  loss ([\d.]+|nan|inf)  workers (\d+)")
-LM_DONE = re.compile(r"\bdone at step (\d+)/\d+  validation loss ([\d.]+|nan|inf)")
-AGENT = re.compile(r"elastic_pytorch\.agent (\S+Z) [A-Z]+ (.*)")
-TAKEN = re.compile(r"round (\d+): rank (\d+) of (\d+),")
-STARTED = re.compile(r"workers (?:started|taken along) in \d+ ms: pids ([\d ]+)")
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,49 +87,85 @@ class PodCreated:
 Record = Step | Init | Done | Taken | Started | Declared | PodCreated
 
 
-def read_worker_line(pod: str, line: str) -> Record | None:
-    """Returns what a line of a worker's log says, which begins with its RFC 3339 time; None if it is about something else."""
-    stamp, _, text = line.partition(" ")
-    if found := STEP.match(text):
-        return Step(float(found[3]), pod, number=int(found[1]), world=int(found[2]))
-    if found := INIT.match(text):
-        return Init(float(found[3]), pod, rank=int(found[1]), world=int(found[2]))
-    if found := AGENT.match(text):
-        return _read_agent(seconds_of(found[1]), pod, found[2])
-    if not stamp[:1].isdigit():
-        return None
-    if found := LM_START.search(text):
-        return Init(seconds_of(stamp), pod, rank=0, world=int(found[1]))
-    if found := LM_DONE.search(text):
-        return Done(seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2]))
-    if found := LM_STEP.search(text):
-        return Step(seconds_of(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3]))
-    return None
+# How each record of a worker is found, and made of what was found, of the pod, and of the time at which the line was logged.
+_LOSS = r"(\d+\.\d+|nan|inf)"
+_AGENT = r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ "
+_OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Record]], ...] = (
+    # Of examples/all-reduce, which tells the time itself
+    (
+        re.compile(r"STEP (\d+) world=(\d+) time=(\d+\.\d{3})"),
+        lambda found, pod, _: Step(float(found[3]), pod, number=int(found[1]), world=int(found[2])),
+    ),
+    (
+        re.compile(r"INIT rank=(\d+) world=(\d+) restart=-?\d+ time=(\d+\.\d{3})"),
+        lambda found, pod, _: Init(float(found[3]), pod, rank=int(found[1]), world=int(found[2])),
+    ),
+    # Of examples/char-lm
+    (
+        re.compile(r"start at step \d+/\d+  workers (\d+)"),
+        lambda found, pod, stamp: Init(seconds_of(stamp), pod, rank=0, world=int(found[1])),
+    ),
+    (
+        re.compile(rf"step (\d+)/(\d+)  loss {_LOSS}  workers (\d+)"),
+        lambda found, pod, stamp: Step(
+            seconds_of(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3])
+        ),
+    ),
+    (
+        re.compile(rf"done at step (\d+)/\d+  validation loss {_LOSS}"),
+        lambda found, pod, stamp: Done(seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])),
+    ),
+    # Of the agent, which tells the time itself
+    (
+        re.compile(rf"{_AGENT}round (\d+): rank (\d+) of (\d+),"),
+        lambda found, pod, _: Taken(seconds_of(found[1]), pod, round=int(found[2]), rank=int(found[3]), world=int(found[4])),
+    ),
+    (
+        re.compile(rf"{_AGENT}workers (?:started|taken along) in \d+ ms: pids (\d+(?: \d+)*)"),
+        lambda found, pod, _: Started(seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())),
+    ),
+)
 
 
-def _read_agent(at: float, pod: str, text: str) -> Record | None:
-    if found := TAKEN.match(text):
-        return Taken(at, pod, round=int(found[1]), rank=int(found[2]), world=int(found[3]))
-    if found := STARTED.match(text):
-        return Started(at, pod, tuple(int(pid) for pid in found[1].split()))
-    return None
+def read_worker_line(pod: str, line: str) -> list[Record]:
+    """Returns what a line of a worker's log says, which begins with its RFC 3339 time.
+
+    A process that is killed leaves its last line without an end, so that records may stand anywhere, and behind each other.
+    """
+    records, stamp = list[tuple[int, Record]](), line.partition(" ")[0]
+    for pattern, make in _OF_WORKERS:
+        for found in pattern.finditer(line):
+            with suppress(ValueError):  # it only looks like a record, or the line has no time
+                records.append((found.start(), make(found, pod, stamp)))
+    return [record for _, record in sorted(records, key=lambda place: place[0])]
 
 
-def read_operator_line(job: str, line: str) -> Record | None:
-    """Returns what a line of the operator's log says about the job `namespace/name`; None if it is about something else."""
-    try:
-        entry = json.loads(line.partition(" ")[2])
-    except ValueError:
-        return None
-    if not isinstance(entry, dict) or entry.get("job") != job:
-        return None
-    at = seconds_of(entry["time"])
-    match entry.get("message"):
-        case "declared a round":
-            return Declared(at, entry["round"], tuple(entry["members"]), entry.get("reason", ""), entry.get("cause", ""))
-        case "created pod":
-            return PodCreated(at, entry["pod"])
-    return None
+def read_operator_line(job: str, line: str) -> list[Record]:
+    """Returns what a line of the operator's log says about the job `namespace/name`."""
+    records = list[Record]()
+    for entry in objects_of(line, "time"):
+        with suppress(ValueError, KeyError, TypeError):
+            match entry:
+                case {"job": about, "message": "declared a round"} if about == job:
+                    at, members = seconds_of(entry["time"]), tuple(entry["members"])
+                    records.append(Declared(at, entry["round"], members, entry.get("reason", ""), entry.get("cause", "")))
+                case {"job": about, "message": "created pod"} if about == job:
+                    records.append(PodCreated(seconds_of(entry["time"]), entry["pod"]))
+    return records
+
+
+def objects_of(line: str, first: str) -> list[dict[str, Any]]:
+    """Returns the JSON objects of a line that begin with a key, without those that are torn.
+
+    Args:
+        line: of a log or a file of records.
+        first: the key, as `json.dumps` writes it.
+    """
+    begin, objects = f'{{"{first}": ', list[dict[str, Any]]()
+    for rest in line.split(begin)[1:]:
+        with suppress(ValueError, RecursionError):
+            objects.append(json.JSONDecoder().raw_decode(begin + rest)[0])
+    return objects
 
 
 def seconds_of(time: str) -> float:

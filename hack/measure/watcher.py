@@ -17,7 +17,7 @@ from measure.timeline import Timeline
 
 T = TypeVar("T")
 Pods = dict[str, dict[str, Any]]
-Read = Callable[[str], Record | None]
+Read = Callable[[str], list[Record]]
 LOOK_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 BROKEN = (aiohttp.ClientError, TimeoutError, ValueError)  # a connection, or a line of it
@@ -140,7 +140,7 @@ class Watcher:
         while pod in kept and kept[pod]["metadata"]["uid"] == uid:
             with suppress(*BROKEN):
                 async for line in self._api.lines(f"{path}/log?follow=true&timestamps=true"):
-                    if record := read(line):
+                    for record in read(line):
                         self.timeline.add(record)
             await asyncio.sleep(RETRY_SECONDS)
 

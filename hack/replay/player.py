@@ -1,7 +1,6 @@
 """Replays a trace to a job on the kind cluster."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -13,7 +12,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.api import Api, ApiError, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
-from measure.recorded_job import open_to_all
+from measure.recorded_job import Told, open_to_all
 from measure.watcher import BROKEN, background
 
 from replay.jobs import SIZE, Job, manifest
@@ -64,7 +63,7 @@ class Player:
                 ended = time.time()
         except TROUBLE as trouble:
             error, ended = f"{type(trouble).__name__}: {trouble}", time.time()
-        lines = _read(file)
+        lines = Told(file).new()
         return Run(trace.name, job.name, seed, factor, commit, began, ended, *read_lines(lines), made, error)
 
     @asynccontextmanager
@@ -97,7 +96,7 @@ class Player:
         try:
             async with asyncio.timeout(START_SECONDS):
                 while True:
-                    lines = _read(file)
+                    lines = Told(file).new()
                     steps = [line for line in lines if line["what"] == "step" and line["RANK"] == 0]
                     lately = members(lines, time.time() - LATELY_SECONDS)
                     spares = 0 if not job.spares else await self._ready_spares(job)
@@ -136,7 +135,7 @@ class Player:
         try:
             async with asyncio.timeout(VICTIM_SECONDS):
                 while True:
-                    lately = members(_read(file), time.time() - LATELY_SECONDS)
+                    lately = members(Told(file).new(), time.time() - LATELY_SECONDS)
                     if found := choose(await self._pods(job), lately, event.pick):
                         return found
                     await asyncio.sleep(LOOK_SECONDS)
@@ -170,11 +169,3 @@ class Player:
         await self._commands.kubectl("uncordon", node)
         with suppress(CommandFailed):  # it is not there
             await self._commands.kubectl("taint", "node", node, f"{NOTICE}-")
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    """The lines that are there, without one that is being written."""
-    if not file.exists():
-        return []
-    whole, _, _ = file.read_text().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]

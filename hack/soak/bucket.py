@@ -1,7 +1,6 @@
 """The bucket of the job that has no folder: a server in a pod that no fault of the plan ends, as its objects are in its memory."""
 
 import asyncio
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from measure.api import pods_path
 from measure.kind_cluster import ROOT
 from measure.object_storage import BUCKET, PORT, server
+from measure.recorded_job import Told
 
 from soak.stage import Stage
 from soak.timeline import Stored, read_stored
@@ -71,5 +71,4 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 
 def read_notes(folder: Path) -> list[Stored]:
     """What the server has noted; nothing if there was none."""
-    file = folder / NOTES_FILE
-    return read_stored(map(json.loads, file.read_text().splitlines())) if file.exists() else []
+    return read_stored(Told(folder / NOTES_FILE).new())

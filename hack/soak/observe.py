@@ -1,7 +1,6 @@
 """What is seen from outside while faults are made: the API server's objects, the trainings' own records, their folders, /proc."""
 
 import asyncio
-import json
 import re
 import signal
 import time
@@ -18,6 +17,7 @@ from elastic_pytorch_client.reading.job_view import JobView, view_job
 from measure.api import Api, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
+from measure.recorded_job import Told
 from measure.records import seconds_of
 from measure.watcher import BROKEN
 
@@ -114,14 +114,10 @@ class Observer:
 
     async def _read_records(self) -> None:
         """Follows the files that the training processes write to."""
-        at: dict[Path, int] = {}
+        told: dict[Path, Told] = {}
         while True:
             for path in self._folder.glob("*.jsonl"):
-                with path.open("rb") as file:
-                    file.seek(at.get(path, 0))
-                    while (line := file.readline()).endswith(b"\n"):
-                        at[path] = file.tell()
-                        self.lines[path.stem].append(json.loads(line))
+                self.lines[path.stem] += told.setdefault(path, Told(path)).new()
             await asyncio.sleep(READ_SECONDS)
 
     async def _load_checkpoints(self) -> None:

@@ -21,7 +21,7 @@ class Server:
         )
         if request.path not in self.lines:
             return web.json_response({"message": f"no {request.path}"}, status=404)
-        return web.Response(text="".join(f"{line}\n" for line in self.lines[request.path]))
+        return web.Response(body="".join(f"{line}\n" for line in self.lines[request.path]).encode(errors="surrogateescape"))
 
     def tell(self, path: str, *objects: dict[str, Any], change: str = "ADDED") -> None:
         self.lines[path] = [json.dumps({"type": change, "object": it}) for it in objects]

@@ -85,6 +85,12 @@ async def test_a_log_that_is_read_again_tells_only_what_is_new(server: Server, w
     assert [step.number for step in watcher.timeline.every(Step)] == [21, 22, 23]
 
 
+async def test_line_of_any_length_or_bytes_hides_none_of_those_behind_it(server: Server, watcher: Watcher) -> None:
+    server.lines[f"{PODS}/a/log"] += ["", "\udcff", "x" * 10_000_000, STEP.format(23)]
+    await watcher.until(lambda: watcher.timeline.every(Step)[2:], seconds=60, what="the step behind it")
+    assert [step.number for step in watcher.timeline.every(Step)] == [21, 22, 23]
+
+
 async def test_sees_that_the_job_is_deleted_and_that_pods_are_gone(server: Server, watcher: Watcher) -> None:
     await watcher.until(lambda: watcher.pods, seconds=10, what="a pod")
     server.tell(JOBS, {"metadata": {"name": "char-lm"}}, change="DELETED")
