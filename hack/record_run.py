@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.__main__ import local_manifest
-from demo.acts import START_SECONDS, Play
+from demo.acts import OPERATOR_SECONDS, Play
 from demo.local_cluster import LocalCluster
 from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_operator.api import names
@@ -80,7 +80,7 @@ async def record() -> dict[str, Any]:
             watcher = Watcher(cluster, cluster.namespace, name)
             await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
             async with background(watcher.run()):
-                await watcher.until(lambda: watcher.job.workers, seconds=START_SECONDS, what="workers")
+                await watcher.until(lambda: watcher.job.workers, seconds=OPERATOR_SECONDS, what="workers")
                 await Play(cluster, watcher, print).lose_and_grow(manifest["spec"]["replicas"])
             return {"frames": recorder.patches(), **_surroundings(reader, cluster.namespace, name)}
 

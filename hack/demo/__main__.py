@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.views.interruption_table import interruption_table
 from measure.api import Api
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
@@ -24,7 +25,7 @@ from rich.console import Console
 
 from demo.acts import ActFailed, Play
 from demo.local_cluster import LocalCluster
-from demo.view import View, outcome, summary_table, where_to_look
+from demo.view import View, outcome, where_to_look
 
 # The manifests, and the arguments with which their scripts print each step: the demo reads its times from the log.
 EXAMPLES = {
@@ -32,6 +33,7 @@ EXAMPLES = {
     "lightning": (ROOT / "examples" / "lightning" / "job.yaml", []),
 }
 INTERRUPTED_SECONDS = 3.0
+DELETION_SECONDS = 600
 
 
 def parse_options() -> argparse.Namespace:
@@ -99,12 +101,12 @@ async def show(
     except (ActFailed, CommandFailed) as error:
         failure = str(error)
     if play.events:
-        console.print(summary_table(play.events))
+        console.print(interruption_table(play.events))
     if failure:
         console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
         console.print(help_with(job), markup=False, highlight=False, soft_wrap=True)
         return 1
-    console.print(outcome(done, watcher.timeline, asked_at, watcher.job.goodput), highlight=False)
+    console.print(outcome(done, watcher.timeline, asked_at, watcher.job), highlight=False)
     if not keep:
         await delete(commands, job)
         console.print(f"{job} is deleted.", highlight=False)
@@ -113,8 +115,12 @@ async def show(
 
 async def delete(commands: Commands, job: str) -> None:
     """Deletes the job, if there is one, and returns once its pods are gone."""
-    await commands.kubectl("delete", f"epj/{job}", "--ignore-not-found", "--cascade=foreground", "--timeout=90s")
-    await commands.kubectl("wait", "pod", "-l", f"{names.LABEL_JOB_NAME}={job}", "--for=delete", "--timeout=90s")
+    await commands.kubectl(
+        "delete", f"epj/{job}", "--ignore-not-found", "--cascade=foreground", f"--timeout={DELETION_SECONDS}s"
+    )
+    await commands.kubectl(
+        "wait", "pod", "-l", f"{names.LABEL_JOB_NAME}={job}", "--for=delete", f"--timeout={DELETION_SECONDS}s"
+    )
 
 
 async def show_locally(steps: int, console: Console) -> int:

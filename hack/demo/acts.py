@@ -1,22 +1,22 @@
-"""What the demo does to the job, and what it waits for."""
+"""What the demo does to the job, and what it waits for: the job's status tells it, or the log of the workers does."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from elastic_pytorch_client.reading.job_view import Worker
+from elastic_pytorch_client.reading.interruption_phases import Interruption
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.views.interruption_table import InterruptionRow
 from measure.commands import Commands
-from measure.records import Done, Step
+from measure.records import Done
 from measure.timeline import Resumption
 from measure.watcher import Waited, Watcher
 
 T = TypeVar("T")
 
-OPERATOR_SECONDS = 30.0
-START_SECONDS = 180.0  # pods start, import torch, meet
-RECOVERY_SECONDS = 120.0
-LOG_SECONDS = 15.0  # the status may be faster than the log
-STEP_SECONDS = 5.0  # more than any step takes, on the busiest machine
+OPERATOR_SECONDS = 300.0
+HANG_SECONDS = 3600.0  # bounds a hang, not the time that starts and steps take on the busiest machine
+LOG_SECONDS = 15.0  # one of the log and the status may be faster than the other
 STEPS_BETWEEN_ACTS = 60  # what agents import for later starts they have imported by then, on two busy cores too
 
 
@@ -28,12 +28,12 @@ class Play:
     """The acts, one after the other, on a job that has just been made."""
 
     def __init__(self, commands: Commands, watcher: Watcher, say: Callable[[str], None]) -> None:
-        self.events: list[tuple[str, Resumption]] = []  # what has happened, and where training went on
+        self.events: list[InterruptionRow] = []  # what has happened, and what it has cost
         self._commands, self._watcher, self._say = commands, watcher, say
         self._timeline = watcher.timeline
 
-    async def perform(self, replicas: int) -> Done:
-        """Goes through all acts, and returns how the training ended."""
+    async def perform(self, replicas: int) -> Done | None:
+        """Goes through all acts; returns how the training ended, if its log tells that."""
         await self.lose_and_grow(replicas)
         await self._scale(replicas + 1, 2)
         self._say("nothing more is done to it: it trains to its end")
@@ -43,10 +43,10 @@ class Play:
         """Goes through the first acts: a worker is killed and replaced, then another one joins. Afterwards it trains on."""
         what = "the operator to make the workers (is it installed?)"
         await self._wait(lambda: self._watcher.job.workers, OPERATOR_SECONDS, what)
-        first = await self._wait(lambda: self._timeline.first(Step), START_SECONDS, "the first step")
-        if first.world != replicas:
-            self._say(f"training began with {first.world} workers, more will join")
-        await self._wait(lambda: self._trains_with(replicas), START_SECONDS, f"{replicas} workers to train")
+        await self._wait(lambda: self._watcher.progress.step, HANG_SECONDS, "the first step")
+        if (size := self._watcher.job.size) != replicas:
+            self._say(f"training began with {size} workers, more will join")
+        await self._wait(lambda: trains_with(self._watcher.job, replicas), HANG_SECONDS, f"{replicas} workers to train")
         self._say(f"{replicas} workers train")
         await self._settle()
         await self._kill_a_worker(replicas)
@@ -55,7 +55,7 @@ class Play:
         await self._settle()
 
     async def _kill_a_worker(self, replicas: int) -> None:
-        members = self._members()
+        members, round_ = self._watcher.job.members, self._watcher.job.round
         if len(members) < 2:
             raise ActFailed(f"Of {replicas} workers the status names {len(members)} as training: none can be spared.")
         victim = members[-1]
@@ -63,48 +63,67 @@ class Play:
         self._say(f"kubectl {command}    (rank {victim.rank})")
         acted_at = time.time()
         await self._commands.kubectl(*command.split(), "--wait=false")
-        survivors = await self._resumed(acted_at, f"the training to go on without {victim.name}")
-        self._happened("a worker's pod is killed", survivors)
-        if survivors.step.world < replicas:
-            whole = await self._resumed(acted_at, f"the {replicas} workers to be complete again", replicas)
-            self._happened("its replacement joins", whole)
+        what = f"the training to go on without {victim.name}"
+        survivors = await self._resumed("a worker's pod is killed", round_, acted_at, what)
+        if survivors.workers < replicas:
+            what = f"the {replicas} workers to be complete again"
+            await self._resumed("its replacement joins", round_, acted_at, what, replicas)
 
     async def _scale(self, now: int, wanted: int) -> None:
         command = f"scale epj/{self._watcher.name} --replicas={wanted}"
         self._say(f"kubectl {command}")
-        acted_at = time.time()
+        round_, acted_at = self._watcher.job.round, time.time()
         await self._commands.kubectl(*command.split())
-        resumed = await self._resumed(acted_at, f"the training to go on with {wanted} workers", wanted)
-        self._happened("scaled up" if wanted > now else "scaled down", resumed)
+        title = "scaled up" if wanted > now else "scaled down"
+        await self._resumed(title, round_, acted_at, f"the training to go on with {wanted} workers", wanted)
 
-    async def _resumed(self, acted_at: float, what: str, workers: int | None = None) -> Resumption:
-        return await self._wait(lambda: self._timeline.resumption(acted_at, workers), RECOVERY_SECONDS, what)
+    async def _resumed(
+        self, title: str, round_: int, acted_at: float, what: str, workers: int | None = None
+    ) -> InterruptionRow:
+        """Waits until a later group trains, by the status or by the log, and notes what both tell of it.
 
-    def _members(self) -> list[Worker]:
-        return [worker for worker in self._watcher.job.members if worker.state == "Running"]
+        Args:
+            title: what has happened.
+            round_: the last one before.
+            acted_at: when it was made to happen, seconds since the epoch.
+            what: is waited for.
+            workers: of the group; None: any number.
+        """
 
-    def _trains_with(self, workers: int) -> bool:
-        step = self._timeline.last(Step)
-        return step is not None and step.world == workers == len(self._members())
+        def told() -> list[Interruption | Resumption]:
+            over = (each for each in self._watcher.job.recent_interruptions if each.round > round_)
+            by_status = next((each for each in over if workers in (None, each.after)), None)
+            return [each for each in (by_status, self._timeline.resumption(acted_at, workers)) if each]
 
-    def _step_number(self) -> int:
-        step = self._timeline.last(Step)
-        return step.number if step else 0
+        await self._wait(told, HANG_SECONDS, what)
+        await self._look(lambda: len(told()) == 2)
+        row = row_of(title, told())
+        self.events.append(row)
+        after = "after a time that is not known" if row.again_seconds is None else f"{row.again_seconds:.1f} s after"
+        lost = "an unknown number of" if row.steps_lost is None else row.steps_lost
+        self._say(f"{title}: {row.before} -> {row.workers} workers, trains {after}, {lost} steps lost")
+        return row
 
     async def _settle(self) -> None:
         """Lets some steps go by, so that each act has a quiet moment before it."""
-        goal = self._step_number() + STEPS_BETWEEN_ACTS
-        await self._wait(lambda: self._step_number() >= goal, STEPS_BETWEEN_ACTS * STEP_SECONDS, f"step {goal}")
+        goal = (self._watcher.progress.step or 0) + STEPS_BETWEEN_ACTS
+        await self._wait(lambda: (self._watcher.progress.step or 0) >= goal, HANG_SECONDS, f"step {goal}")
 
-    async def _complete(self) -> Done:
-        seconds = (self._timeline.every(Step)[-1].total - self._step_number()) * STEP_SECONDS + RECOVERY_SECONDS
-        await self._wait(lambda: self._watcher.job.state == "Complete", seconds, "the job to be Complete")
-        what = "rank 0 to print the validation loss"
-        done = await self._wait(lambda: self._timeline.first(Done), LOG_SECONDS, what, ended=True)
-        self._say(f"the job is Complete, validation loss {done.validation_loss:.3f}")
+    async def _complete(self) -> Done | None:
+        await self._wait(lambda: self._watcher.job.state == "Complete", HANG_SECONDS, "the job to be Complete")
+        done = await self._look(lambda: self._timeline.first(Done))
+        told = f"validation loss {done.validation_loss:.3f}" if done else "and its log does not tell the validation loss"
+        self._say(f"the job is Complete, {told}")
         return done
 
-    async def _wait(self, found: Callable[[], T | None], seconds: float, what: str, *, ended: bool = False) -> T:
+    async def _look(self, found: Callable[[], T | None]) -> T | None:
+        """Returns what is found within a short time; None: nothing."""
+        try:
+            return await self._watcher.until(found, seconds=LOG_SECONDS, what="the rest")
+        except Waited:
+            return None
+
+    async def _wait(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
         """Waits until something is found; fails when that takes too long, or when it cannot come any more, as the job has ended."""
 
         def look() -> T | None:
@@ -118,7 +137,7 @@ class Play:
                 raise ActFailed(f"The job failed while waiting for {what}: {condition.message if condition else None}")
             if self._watcher.deleted:
                 raise ActFailed(f"Somebody deleted the job while waiting for {what}.")
-            if job.state == "Complete" and not ended:
+            if job.state == "Complete":
                 raise ActFailed(f"The training ended while waiting for {what}: try again with more --steps.")
             return None
 
@@ -127,7 +146,25 @@ class Play:
         except Waited:
             raise ActFailed(f"Waited {seconds:.0f} s for {what}, in vain.") from None
 
-    def _happened(self, title: str, r: Resumption) -> None:
-        self.events.append((title, r))
-        workers = f"{r.last.world} -> {r.step.world} workers"
-        self._say(f"{title}: {workers}, trains {r.seconds:.1f} s after, {r.steps_lost} steps lost")
+
+def trains_with(job: JobView, workers: int) -> bool:
+    """Whether a group of this number of workers has taken a step."""
+    stepped = job.last_interruption.round == job.round if job.last_interruption else job.progress.step is not None
+    return stepped and [worker.state for worker in job.members] == ["Running"] * workers
+
+
+def row_of(title: str, told: Sequence[Interruption | Resumption]) -> InterruptionRow:
+    """What a change of the group has cost.
+
+    Args:
+        title: what has happened.
+        told: of it by the status, by the log, or by both.
+    """
+    over = next((each for each in told if isinstance(each, Interruption)), None)
+    seen = next((each for each in told if isinstance(each, Resumption)), None)
+    before, after = (over.before, over.after) if over else (None, None)
+    seconds, lost = (over.seconds, over.steps_lost) if over else (None, None)
+    if seen is None:
+        return InterruptionRow(title, before or 0, after or 0, seconds, None, lost)
+    lost = seen.steps_lost if lost is None else lost
+    return InterruptionRow(title, before or seen.last.world, after or seen.step.world, seen.seconds, seen.pause, lost)

@@ -25,7 +25,7 @@ from measure.kind_cluster import ROOT
 
 NAMESPACE = "default"
 LOOK_SECONDS = 0.05
-DELETION_SECONDS = 60.0
+DELETION_SECONDS = 600.0
 KEPT_LINES = 20  # of each pod's log, for a demo that fails
 
 Change = tuple[str, dict[str, Any]]

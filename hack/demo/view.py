@@ -2,13 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 
-from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.views.interruption_table import InterruptionRow, interruption_table
 from measure.records import Done, Step
-from measure.timeline import Resumption, Timeline, kept_seconds
+from measure.timeline import Timeline, kept_seconds
 from measure.watcher import Watcher
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -52,8 +49,8 @@ class View:
                 live.update(self.picture(), refresh=True)
 
     def picture(self) -> RenderableType:
-        job, last = self._watcher.job, self._watcher.timeline.last(Step)
-        bar = ProgressBar(total=last.total if last else 1, completed=last.number if last else 0, width=None)
+        job = self._watcher.job
+        bar = ProgressBar(total=1, completed=self._watcher.progress.fraction or 0, width=None)
         parts: list[RenderableType] = [self._headline(), bar, Text()]
         if job.workers:
             parts += [workers_table(job), Text()]
@@ -66,9 +63,9 @@ class View:
         self._console.print(f"[{time.time() - self._began:5.0f} s] {text}", markup=False, highlight=False, soft_wrap=True)
 
     def _headline(self) -> Text:
-        job, timeline = self._watcher.job, self._watcher.timeline
-        last, pace = timeline.last(Step), timeline.steps_per_second()
-        step = [f"step {last.number}/{last.total}", f"loss {last.loss:.3f}"] if last else ["no step yet"]
+        job, progress, pace = self._watcher.job, self._watcher.progress, self._watcher.timeline.steps_per_second()
+        step = ["no step yet"] if progress.step is None else [f"step {progress.step}/{progress.total}"]
+        step += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
         workers = f"{job.world} worker{'' if job.world == 1 else 's'}"
         parts = [*step, workers, f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
         return Text(job.state, STATE_STYLES.get(job.state, "")).append("   " + "   ".join(parts), style="default")
@@ -83,24 +80,20 @@ def workers_table(job: JobView) -> Table:
     return table
 
 
-def summary_table(events: Sequence[tuple[str, Resumption]]) -> Table:
-    """Returns a line for each change of the group: what happened, and what it cost."""
-    rows = [InterruptionRow(title, r.last.world, r.step.world, r.seconds, r.pause, r.steps_lost) for title, r in events]
-    return interruption_table(rows)
-
-
-def outcome(done: Done, timeline: Timeline, asked_at: float, goodput: Goodput) -> str:
+def outcome(done: Done | None, timeline: Timeline, asked_at: float, job: JobView) -> str:
     """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status.
 
     What comes after the last step, here a validation, is left out of the first, and is training in the second.
     """
-    steps = timeline.every(Step)
-    seen = kept_seconds(timeline.groups()) / (steps[-1].at - asked_at)
-    return (
-        f"Complete after {done.step} steps: loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
-        f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done. "
-        f"Goodput: {seen:.1%} by its log, {str(goodput) or 'not known'} by its status (lost {goodput.lost or 'nothing'})."
-    )
+    goodput, steps, seen = job.goodput, timeline.every(Step), "not known"
+    told = f"Complete after {done.step if done else job.progress.step} steps"
+    if done and steps:
+        told += f": loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
+        told += f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
+        seen = f"{kept_seconds(timeline.groups()) / (steps[-1].at - asked_at):.1%}"
+    else:
+        told += ". Its log does not tell with what loss, and how long that took."
+    return f"{told} Goodput: {seen} by its log, {str(goodput) or 'not known'} by its status (lost {goodput.lost or 'nothing'})."
 
 
 def where_to_look(job: str) -> str:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import aiohttp
 from elastic_pytorch_client import names
-from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.reading.job_view import Progress, view_job
 
 from measure.api import Api, jobs_path, pods_path
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
-from measure.records import Record, read_operator_line, read_worker_line
+from measure.records import Record, Step, read_operator_line, read_worker_line
 from measure.timeline import Timeline
 
 T = TypeVar("T")
@@ -65,6 +65,12 @@ class Watcher:
         self.holder = ""  # of the operator's Lease
         self.timeline = Timeline()
         self.broken: Exception | None = None  # why nothing is seen any more
+
+    @property
+    def progress(self) -> Progress:
+        """How far the training is: by its log, or by its status, which is behind by some seconds, where that is ahead."""
+        last, told = self.timeline.last(Step), self.job.progress
+        return told if last is None or last.number < (told.step or 0) else Progress(last.number, last.total, last.loss)
 
     def node_of(self, pod: str) -> str:
         return str(self.pods[pod]["spec"].get("nodeName", ""))

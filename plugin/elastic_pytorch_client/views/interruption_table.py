@@ -15,7 +15,7 @@ class InterruptionRow:
         event: what happened.
         before: the number of workers before.
         workers: and after.
-        again_seconds: from the event to the new group's first step.
+        again_seconds: from the event to the new group's first step; None: not known.
         pause_seconds: for which nothing was learned; None: not known.
         steps_lost: steps done again; None: not known.
         slowest: the slowest phase, and its time; empty: not known.
@@ -24,7 +24,7 @@ class InterruptionRow:
     event: str
     before: int
     workers: int
-    again_seconds: float
+    again_seconds: float | None
     pause_seconds: float | None
     steps_lost: int | None
     slowest: str = ""
@@ -39,8 +39,9 @@ def interruption_table(rows: Sequence[InterruptionRow]) -> Table:
     if phases:
         table.add_column("slowest phase")
     for row in rows:
+        again = "-" if row.again_seconds is None else f"{row.again_seconds:.1f} s after"
         pause = "-" if row.pause_seconds is None else f"{row.pause_seconds:.1f} s"
         lost = "-" if row.steps_lost is None else str(row.steps_lost)
-        cells = [row.event, f"{row.before} -> {row.workers}", f"{row.again_seconds:.1f} s after", pause, lost]
+        cells = [row.event, f"{row.before} -> {row.workers}", again, pause, lost]
         table.add_row(*cells, *([row.slowest or "-"] if phases else []))
     return table

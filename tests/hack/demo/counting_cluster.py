@@ -22,13 +22,15 @@ class CountingCluster(Commands, Api):
     Args:
         fail_at: the step at which the job fails.
         stuck_after: the round after which no further one forms.
+        log: `whole`; `torn`, as a group's last line has no end; or `silent`, as nothing is written.
     """
 
-    def __init__(self, *, fail_at: int | None = None, stuck_after: int | None = None) -> None:
+    def __init__(self, *, fail_at: int | None = None, stuck_after: int | None = None, log: str = "whole") -> None:
         self.namespace = "default"
         self.commands: list[str] = []
         self.pods: list[str] = []
-        self._fail_at, self._stuck_after = fail_at, stuck_after
+        self._fail_at, self._stuck_after, self._log = fail_at, stuck_after, log
+        self._interruptions: list[dict[str, Any]] = []
         self._names = itertools.count()
         self._wanted = self._round = self._step = self._total = 0
         self._state = "Pending"
@@ -45,9 +47,9 @@ class CountingCluster(Commands, Api):
                 self._scale(int(replicas.removeprefix("--replicas=")))
             case ("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false"):
                 self._kill_pod(pod)
-            case ("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground", "--timeout=90s"):
+            case ("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground", "--timeout=600s"):
                 self._delete_job()
-            case ("wait", "pod", "-l", "elasticpytorch.dev/job-name=char-lm", "--for=delete", "--timeout=90s"):
+            case ("wait", "pod", "-l", "elasticpytorch.dev/job-name=char-lm", "--for=delete", "--timeout=600s"):
                 assert not self.pods
             case _:
                 raise CommandFailed(f"kubectl {' '.join(arguments)}: unknown")
@@ -119,19 +121,22 @@ class CountingCluster(Commands, Api):
             self._training.cancel()
         if self._stuck_after is not None and self._round >= self._stuck_after:
             return
-        if lost:
-            self._step -= self._step % CHECKPOINT_EVERY
+        steps_lost = self._step % CHECKPOINT_EVERY if lost else 0
+        self._step -= steps_lost
         self._round += 1
-        self._members = list(self.pods)
+        before, self._members = len(self._members), list(self.pods)
         self._state = "Running"
-        self._training = asyncio.create_task(self._train())
+        over = {"round": self._round, "seconds": "0.02", "stepsLost": steps_lost, "from": before, "to": len(self._members)}
+        self._training = asyncio.create_task(self._train([over] if before else []))
 
-    async def _train(self) -> None:
+    async def _train(self, interrupted: list[dict[str, Any]]) -> None:
         leader, size = self._members[0], len(self._members)
         self._print(leader, f"start at step {self._step}/{self._total}  workers {size}")
         while self._step < self._total:
             await asyncio.sleep(STEP_SECONDS)
             self._step += 1
+            self._interruptions += interrupted
+            interrupted = []
             self._print(leader, f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers {size}  5 ms/step")
             if self._step == self._fail_at:
                 self._state = "Failed"
@@ -142,7 +147,11 @@ class CountingCluster(Commands, Api):
 
     def _print(self, pod: str, text: str) -> None:
         stamp = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-        self._logs.setdefault(pod, []).append(f"{stamp} {text}")
+        lines = self._logs.setdefault(pod, [])
+        if self._log == "torn" and text.startswith("start") and lines:
+            lines.append(f"{stamp} {lines[-1].partition(' ')[2]}{text}")
+        elif self._log != "silent":
+            lines.append(f"{stamp} {text}")
 
     def _status(self) -> dict[str, Any]:
         ranks = {name: rank for rank, name in enumerate(self._members)}
@@ -151,6 +160,7 @@ class CountingCluster(Commands, Api):
             "state": self._state,
             "round": self._round,
             "worldSize": len(self._members),
+            "recentInterruptions": list(self._interruptions),
             "progress": {"step": self._step, "total": self._total, "loss": "2.1"},
             "workers": [
                 {"name": name, "index": index, "node": "node-1", "state": "Running" if name in ranks else "Starting"}

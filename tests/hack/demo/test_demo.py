@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from typing import Any
 
 import pytest
@@ -61,6 +62,23 @@ async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
     assert "never seen 1.640" in text.replace("\n", " ")
 
 
+async def test_records_in_a_torn_line_are_shown_as_those_in_whole_ones() -> None:
+    console, output = screen(terminal=False)
+    assert await show(CountingCluster(log="torn"), manifest(), console, keep=False) == 0
+    [killed] = [line for line in output.getvalue().splitlines() if line.strip().startswith("a worker's pod is killed  ")]
+    assert re.search(r"3 -> 2 +\d\.\d s after +\d\.\d s +\d+", killed), "its pause is known"
+
+
+async def test_demo_succeeds_without_a_log_and_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo.acts.LOG_SECONDS", 0.02)
+    console, output = screen(terminal=False)
+    assert await show(CountingCluster(log="silent"), manifest(), console, keep=False) == 0
+    text = " ".join(output.getvalue().split())
+    for line in ("a worker's pod is killed 3 -> 2 0.0 s after -", "scaled up 3 -> 4 0.0 s after - 0", "scaled down 4 -> 2"):
+        assert line in text
+    assert "Complete after 250 steps. Its log does not tell with what loss" in text
+
+
 async def test_keeps_the_job_when_asked() -> None:
     cluster = CountingCluster()
     console, _ = screen(terminal=False)
@@ -78,7 +96,7 @@ async def test_a_failed_job_is_left_and_the_user_is_told_where_to_look() -> None
 
 
 async def test_an_act_that_is_not_recovered_from_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("demo.acts.RECOVERY_SECONDS", 0.5)
+    monkeypatch.setattr("demo.acts.HANG_SECONDS", 0.5)
     cluster = CountingCluster(stuck_after=1)
     console, output = screen(terminal=False)
     assert await show(cluster, manifest(), console, keep=False) == 1

@@ -8,9 +8,9 @@ from urllib.request import urlopen
 
 import pytest
 from demo.__main__ import local_manifest
+from demo.acts import trains_with
 from demo.local_cluster import LocalCluster
 from measure.commands import CommandFailed
-from measure.records import Step
 from measure.watcher import Watcher, background
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -23,7 +23,7 @@ async def test_the_demo_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Pa
         watcher = Watcher(cluster, cluster.namespace, "char-lm")
         await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(local_manifest(100_000)))
         async with background(watcher.run()):
-            await watcher.until(lambda: trains_with(watcher, 3), seconds=WAIT_SECONDS, what="three workers to train")
+            await watcher.until(lambda: trains_with(watcher.job, 3), seconds=WAIT_SECONDS, what="three workers to train")
             with cluster.page() as url:
                 shown = await asyncio.to_thread(read, f"{url}jobs/{cluster.namespace}/char-lm")
                 assert (shown["row"]["workers"], shown["row"]["world"]) == ("3/3", 3)
@@ -32,7 +32,7 @@ async def test_the_demo_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Pa
             await cluster.kubectl("delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
             await watcher.until(lambda: victim not in watcher.pods, seconds=WAIT_SECONDS, what="the pod to be gone")
             await cluster.kubectl("scale", "epj/char-lm", "--replicas=2")
-            await watcher.until(lambda: trains_with(watcher, 2), seconds=WAIT_SECONDS, what="two workers to train")
+            await watcher.until(lambda: trains_with(watcher.job, 2), seconds=WAIT_SECONDS, what="two workers to train")
             assert f"{victim} | " in cluster.last_words()
             await cluster.kubectl("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground")
             await cluster.kubectl("wait", "pod", "--for=delete")
@@ -54,8 +54,3 @@ async def test_a_job_that_is_not_there_is_deleted_and_a_command_that_the_demo_ha
 def read(url: str) -> Any:
     with urlopen(url, timeout=WAIT_SECONDS) as answer:
         return json.load(answer)
-
-
-def trains_with(watcher: Watcher, workers: int) -> bool:
-    step = watcher.timeline.last(Step)
-    return step is not None and step.world == workers == len(watcher.job.members)
