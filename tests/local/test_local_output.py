@@ -46,3 +46,9 @@ def test_output_that_is_no_longer_read_ends_the_job(tmp_path: Path) -> None:
         process.stdout.close()
         assert "stopping prints" in process.stderr.read()
         assert process.wait(60) == 130
+
+
+def test_neither_stream_of_a_pod_writes_into_a_line_of_the_other(tmp_path: Path) -> None:
+    with local(tmp_path, "printf begin; echo other >&2; echo -end; exit 3") as process:
+        out, _ = process.communicate(timeout=120)
+    assert {line.partition(" | ")[2] for line in out.splitlines()} == {"begin-end", "other"}

@@ -138,7 +138,7 @@ class LocalKubelet:
                 env=self._environment(namespace, name, {k: map_path(self._map_host(v), mapped) for k, v in variables.items()}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
                 cwd=map_path(folder, mapped) if folder else None,
             )
@@ -151,14 +151,18 @@ class LocalKubelet:
         stopping = asyncio.ensure_future(self._stop_when_deleted(name, pod, process))
         ending = asyncio.ensure_future(_end_with(process, name))
         last_lines: list[str] = []
-        try:
-            assert process.stdout is not None  # it is a pipe
+
+        async def pass_on(stream: asyncio.StreamReader | None) -> None:
             output, read = OutputLines(), b"."
-            while read:
-                read = await process.stdout.read(READ_BYTES)
+            while read and stream is not None:
+                read = await stream.read(READ_BYTES)
                 for line in output.take(read, time.monotonic()):
-                    last_lines = [*last_lines[1 - MESSAGE_LINES :], line]
+                    last_lines[:] = [*last_lines[1 - MESSAGE_LINES :], line]
                     self._write_line(name, line)
+
+        try:
+            # As in a cluster, each has lines of its own: one of them may end within a line, or show a bar.
+            await asyncio.gather(pass_on(process.stdout), pass_on(process.stderr))
             code = await process.wait()
         finally:
             stopping.cancel()
