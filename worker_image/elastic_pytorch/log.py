@@ -1,4 +1,4 @@
-"""The agent's own lines, on stderr: stdout belongs to the script."""
+"""The agent's own lines, on stderr: stdout belongs to the script, of which the agent only ends a line that no process ends any more."""
 
 import logging
 import sys

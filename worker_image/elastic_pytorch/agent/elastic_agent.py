@@ -78,8 +78,7 @@ class ElasticAgent(LocalElasticAgent):
         xids: XidEvents,
         **more: Any,
     ) -> None:
-        if template := more.get("log_line_prefix_template"):
-            more["log_line_prefix_template"] = follow_ranks(template, self._rank_now)
+        more["log_line_prefix_template"] = follow_ranks(more.get("log_line_prefix_template"), self._rank_now)
         super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
@@ -191,7 +190,7 @@ class ElasticAgent(LocalElasticAgent):
         finally:
             self._signals.install()  # torch has just installed its own
         assert self._pcontext is not None
-        self._processes = WorkerProcesses(self._pcontext)
+        self._processes = WorkerProcesses(self._pcontext, self._logs.tails.end_line)
         if not self._logs.preparing:
             self._rendezvous_handler.note_started()
         logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
@@ -369,12 +368,10 @@ class ElasticAgent(LocalElasticAgent):
             running = not processes.all_exited()
             if running:
                 logger.info("stopping the workers with %s", death_sig.name)
-            asked = self._signals.at if self._signals.received else since
+            deadline = (self._signals.at if self._signals.received else since) + self._timeouts.stop_seconds
             failed = any(processes.exit_codes().values())
             try:
-                processes.stop(
-                    death_sig, asked + self._timeouts.stop_seconds, self._wakeup, lambda: self._patience_seconds(failed=failed)
-                )
+                processes.stop(death_sig, deadline, self._wakeup, lambda: self._patience_seconds(failed=failed))
             except UnkillableError:
                 self._pcontext = None  # torch would wait for it again, in older releases without end
                 raise
@@ -384,6 +381,8 @@ class ElasticAgent(LocalElasticAgent):
                 logger.info("workers stopped in %s", milliseconds(since))
         # Torch still has to close the tails of the log files; the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
+        if processes is not None and (running or failed):
+            self._logs.end_lines()
 
     def _patience_seconds(self, *, failed: bool) -> float | None:
         """Returns how long workers that are being stopped may stay in one call of C; None: without limit, as no peer is gone.

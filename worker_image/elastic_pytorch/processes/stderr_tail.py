@@ -34,6 +34,7 @@ class StderrTails:
         self._tails: dict[int, bytearray] = {}
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
+        self._unended: int | None = None  # whose line is the last one here, without its end
 
     def path(self, local_rank: int) -> str:
         """Returns the path by which a worker opens the pipe for its stderr; empty if none can be created."""
@@ -56,6 +57,14 @@ class StderrTails:
                 return ""
             self._read(local_rank)
             return self._tails[local_rank].decode(errors="replace")
+
+    def end_line(self, local_rank: int) -> None:
+        """Ends the last line of a worker that has ended within it: what comes next has a line of its own."""
+        with self._lock:
+            if local_rank in self._pipes:
+                self._read(local_rank)
+            if self._unended == local_rank:
+                self._write(local_rank, b"\n")
 
     def close(self) -> None:
         """Forwards what is left."""
@@ -88,13 +97,13 @@ class StderrTails:
             while data := os.read(self._pipes[local_rank], CHUNK_BYTES):
                 tail += data
                 del tail[:-MAX_STDERR_BYTES]
-                with contextlib.suppress(OSError):
-                    _write(data)
+                self._write(local_rank, data)
                 if len(data) < CHUNK_BYTES:
                     return
 
-
-def _write(data: bytes) -> None:
-    sys.stderr.flush()
-    while data:
-        data = data[os.write(2, data) :]
+    def _write(self, local_rank: int, data: bytes) -> None:
+        self._unended = None if data.endswith(b"\n") else local_rank
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+            while data:
+                data = data[os.write(2, data) :]

@@ -1,7 +1,9 @@
 """Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output."""
 
+import contextlib
 import os
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 from torch.distributed.elastic.multiprocessing import LogsSpecs
 
@@ -32,10 +34,12 @@ class WorkerLogs(LogsSpecs):
         self._warm = warm
         self.unit_replicas = unit_replicas
         self.preparing = False
+        self._inherited = set[TextIO]()  # the agent's own streams that workers write to
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
         """Returns torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
         destinations = self._specs.reify(envs)
+        self._inherited = set() if all(map(destinations.stdouts.get, envs)) else {sys.stdout}
         for local_rank, environment in envs.items():
             unit_processes = self.unit_replicas * int(environment["LOCAL_WORLD_SIZE"])
             environment.update(unit_variables(int(environment["RANK"]), int(environment["WORLD_SIZE"]), unit_processes))
@@ -52,7 +56,15 @@ class WorkerLogs(LogsSpecs):
                 environment[STDERR] = path
             elif path:
                 destinations.stderrs[local_rank] = path
+            else:
+                self._inherited.add(sys.stderr)
         return destinations
+
+    def end_lines(self) -> None:
+        """Ends the line in which a worker may have ended, wherever it wrote past the agent. If it was ended, this is an empty one."""
+        for stream in self._inherited:
+            with contextlib.suppress(OSError):
+                print(file=stream, flush=True)
 
     @property
     def root_log_dir(self) -> str:

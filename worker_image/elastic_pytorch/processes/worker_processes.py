@@ -32,12 +32,14 @@ class WorkerProcesses:
 
     Args:
         context: what torch started them with.
+        ended: called with the local rank of each that has exited, as soon as that is known.
     """
 
-    def __init__(self, context: PContext) -> None:
+    def __init__(self, context: PContext, ended: Callable[[int], None]) -> None:
         self.pids: dict[int, int] = context.pids()
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
+        self._ended = ended
         self._may_be_programs = isinstance(context, SubprocessContext)
         if isinstance(context, SubprocessContext):
             for rank, handler in context.subprocess_handlers.items():
@@ -56,6 +58,7 @@ class WorkerProcesses:
         for rank, poll in self._polls.items():
             if rank not in self._exit_codes and (code := poll()) is not None:
                 self._exit_codes[rank] = code
+                self._ended(rank)
         return self._exit_codes
 
     def find_places(self) -> list[Place]:
