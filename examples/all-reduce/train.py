@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("/tmp"))
     parser.add_argument("--checkpoint-every", type=int, default=10)
     parser.add_argument("--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)")
-    parser.add_argument("--save-on-sigterm", action="store_true", help="rank 0 saves, and all leave, when they are told to end")
+    parser.add_argument(
+        "--save-on-sigterm", action="store_true", help="once told to end, all leave after a step that rank 0 saves"
+    )
     options = parser.parse_args()
 
     device, backend = torch.device("cpu"), "gloo"
@@ -56,27 +58,24 @@ def main() -> None:
     checkpoint = options.checkpoint_dir / f"{os.environ['TORCHELASTIC_RUN_ID']}.step"
     done = torch.tensor(load_step(checkpoint) if rank == 0 else 0, device=device)
     dist.broadcast(done, 0)
-    last = int(done)
-
-    def save_and_leave(*_: object) -> None:
-        if rank == 0 and last > load_step(checkpoint):
-            save_step(checkpoint, last)
-        sys.exit(0)
-
+    told: list[int] = []
     if options.save_on_sigterm:
-        signal.signal(signal.SIGTERM, save_and_leave)
-    for step in range(last + 1, options.steps + 1):
-        total = torch.ones(1, device=device)
+        # Only a note: a handler may run within a save.
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    for step in range(int(done) + 1, options.steps + 1):
+        total = torch.tensor([1, len(told)], device=device)
         dist.all_reduce(total)
-        if total.item() != world:
-            raise ValueError(f"{world} workers add up to {total.item()}")
-        last = step
+        ranks, leave = total.tolist()
+        if ranks != world:
+            raise ValueError(f"{world} workers add up to {ranks}")
         if step == options.fail_at and rank == world - 1:
             raise ValueError(f"told to fail at step {step}")
         if rank == 0:
             say(f"STEP {step} world={world}")
-            if step % options.checkpoint_every == 0:
+            if leave or step % options.checkpoint_every == 0:
                 save_step(checkpoint, step)
+        if leave:
+            sys.exit(0)
         time.sleep(options.step_seconds)
     dist.barrier()
     say(f"DONE rank={rank}")

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 WIDTH = 64
+CALL_SECONDS = 0.05
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--how", choices=("plain", "library", "sharded"), required=True)
 parser.add_argument("--folder", type=Path, required=True, help="of its checkpoints")
@@ -49,13 +50,15 @@ def backward(model: nn.Module) -> torch.Tensor:
 
 
 def pace(step: int) -> None:
-    """Waits for what a step computes, and tells that it is done."""
-    time.sleep(options.step_seconds * options.size / dist.get_world_size())
+    """Waits for what a step computes, in many calls as a model does, and tells that it is done."""
+    until = time.monotonic() + options.step_seconds * options.size / dist.get_world_size()
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, CALL_SECONDS))
     event("step", step=step)
 
 
 def plain() -> None:
-    """Goes on from the last checkpoint, which rank 0 writes now and then, and when it receives SIGTERM."""
+    """Goes on from the last checkpoint, which rank 0 writes now and then, and after the step in which a rank receives SIGTERM."""
     file = options.folder / "checkpoint.pt"
     optimizer = torch.optim.AdamW(network.parameters())
     join()
@@ -64,30 +67,35 @@ def plain() -> None:
         last, weights, moments = torch.load(file, weights_only=True)
         network.load_state_dict(weights)
         optimizer.load_state_dict(moments)
-    between_steps = True
+    told = list[int]()
+    # Only a note: a handler may run within a step or a save.
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
 
-    def save(step: int) -> None:
-        new = file.with_suffix(f".{os.environ['WORKER']}")
-        torch.save((step, network.state_dict(), optimizer.state_dict()), new)
-        new.replace(file)
+    def ends() -> bool:
+        """Whether this is the last step, as a rank has been told to end; where a peer is gone, each rank asks itself."""
+        count = torch.tensor(len(told))
+        try:
+            dist.all_reduce(count)
+        except RuntimeError:
+            if told:
+                return True
+            raise
+        return bool(count)
 
-    def save_and_leave(*_: object) -> None:
-        if rank == 0 and between_steps and last:
-            save(last)
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, save_and_leave)
     model = DistributedDataParallel(network)
     event("began")
     for step in range(last + 1, options.steps + 1):
         backward(model)
-        between_steps = False
         optimizer.step()
-        last, between_steps = step, True
         optimizer.zero_grad()
         pace(step)
-        if rank == 0 and step % options.checkpoint_every == 0:
-            save(step)
+        end = ends()
+        if rank == 0 and (end or step % options.checkpoint_every == 0):
+            new = file.with_suffix(f".{os.environ['WORKER']}")
+            torch.save((step, network.state_dict(), optimizer.state_dict()), new)
+            new.replace(file)
+        if end:
+            sys.exit(0)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -7,27 +7,34 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from replay.run import Step, read_lines
 
 from tests.paths import ROOT
+from tests.ports import free_port
+from tests.waiting import WAIT_SECONDS, until
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-def train(folder: Path, how: str, steps: int) -> None:
+SCRIPT = str(ROOT / "hack/replay/scripts/train.py")
+
+
+def environment_of(folder: Path) -> dict[str, str]:
     scripts = [ROOT / "tests/worker_image/scripts", *(ROOT / name for name in ("worker_image", "operator"))]
-    environment = os.environ | {
+    return os.environ | {
         "EVENTS": str(folder / "events.jsonl"),
         "WORKER": "a",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(map(str, scripts)),
     }
+
+
+def train(folder: Path, how: str, steps: int) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = ["--how", how, "--folder", str(folder), "--size", "2", "--step-seconds", "0.01", "--checkpoint-every", "2"]
-    script = str(ROOT / "hack/replay/scripts/train.py")
-    done = subprocess.run(
-        [*command, script, *options, "--steps", str(steps)], env=environment, capture_output=True, text=True, check=False
-    )
+    command += [SCRIPT, *options, "--steps", str(steps)]
+    done = subprocess.run(command, env=environment_of(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -52,3 +59,14 @@ def test_plain_script_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     steps, joined = told(tmp_path)
     assert [(step.number, step.group) for step in steps] == [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (5, 2)]
     assert joined == 4
+
+
+def test_checkpoint_is_whole_although_sigterm_comes_while_one_is_written(tmp_path: Path) -> None:
+    options = ["--how", "plain", "--folder", str(tmp_path), "--size", "1", "--step-seconds", "0", "--checkpoint-every", "1"]
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    with subprocess.Popen([sys.executable, SCRIPT, *options], env=environment_of(tmp_path) | alone) as process:
+        until((tmp_path / "checkpoint.a").exists, "a save to be under way", pause_seconds=0.0)
+        process.terminate()
+        assert process.wait(WAIT_SECONDS) == 0
+    step, _, _ = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    assert step == told(tmp_path)[0][-1].number, "and of the last step"
