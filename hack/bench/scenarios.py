@@ -13,6 +13,7 @@ from bench.nodes import Nodes
 from bench.stage import Stage
 
 KILL = "import os, time; print(time.time(), flush=True); os.kill({pid}, 9)"
+LOG_SECONDS = 15.0  # the status may be faster than the log
 UNNOTICED_SECONDS = 10.0  # how long the training is looked at after the operator is back: longer than any of its timeouts
 
 
@@ -42,12 +43,16 @@ class Scenario:
 
 
 async def kill_process(stage: Stage, turn: int, _: AsyncExitStack) -> Fault:
-    members = stage.members()
+    members, watcher = stage.members(), stage.watcher
     rank = turn % len(members)
-    started = [record for record in stage.watcher.timeline.every(Started) if record.pod == members[rank]]
-    [pid] = started[-1].pids
+
+    def starts() -> list[Started]:
+        return [record for record in watcher.timeline.every(Started) if record.pod == members[rank]]
+
+    what = f"the log of {members[rank]} to tell its process"
+    [pid] = (await watcher.until(starts, seconds=LOG_SECONDS, what=what))[-1].pids
     python = ("python", "-c", KILL.format(pid=pid))
-    output = await stage.commands.kubectl("-n", stage.watcher.namespace, "exec", members[rank], "-c", "pytorch", "--", *python)
+    output = await stage.commands.kubectl("-n", watcher.namespace, "exec", members[rank], "-c", "pytorch", "--", *python)
     return Fault(float(output), f"SIGKILL to rank {rank}'s process", len(members))
 
 

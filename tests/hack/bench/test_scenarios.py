@@ -12,6 +12,7 @@ from bench.scenarios import PLAIN, SCENARIOS
 from bench.stage import Stage
 from elastic_pytorch_client.reading.job_view import view_job
 from measure.records import Declared, Init, Started, Step
+from measure.timeline import Timeline
 from measure.watcher import Watcher
 
 from tests.paths import ROOT
@@ -108,6 +109,16 @@ async def test_each_fault_is_made_and_undone(name: str, text: str, victims: tupl
     assert fault.wanted == (4 if name == "scale-up" else 3)
     assert len(cluster.done) == len(done)
     assert all(made.startswith(begin) for made, begin in zip(cluster.done, done, strict=True)), cluster.done
+
+
+async def test_process_of_which_no_log_tells_fails_its_trial_and_not_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.scenarios.LOG_SECONDS", 0.01)
+    cluster: Any = Cluster()
+    cluster.watcher.timeline = Timeline()
+    kept: list[Result] = []
+    stage = WholeStage(cluster, cluster, cluster.watcher, JOB)
+    await trials.run(stage, [(SCENARIOS["kill-process"], 0)], kept.append, lambda _: None)
+    assert [result.error for result in kept] == ["Waited: waited 0 s for the log of a to tell its process"]
 
 
 async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
