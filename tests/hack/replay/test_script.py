@@ -61,12 +61,18 @@ def test_plain_script_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert joined == 4
 
 
-def test_checkpoint_is_whole_although_sigterm_comes_while_one_is_written(tmp_path: Path) -> None:
-    options = ["--how", "plain", "--folder", str(tmp_path), "--size", "1", "--step-seconds", "0", "--checkpoint-every", "1"]
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    with subprocess.Popen([sys.executable, SCRIPT, *options], env=environment_of(tmp_path) | alone) as process:
+def test_checkpoint_is_that_of_the_last_step_of_all_ranks_although_sigterm_comes_to_one_within_a_save(tmp_path: Path) -> None:
+    options = ["--how", "plain", "--folder", str(tmp_path), "--size", "2", "--step-seconds", "0", "--checkpoint-every", "1"]
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [environment_of(tmp_path) | group | {"RANK": rank} for rank in "01"]
+    processes = [subprocess.Popen([sys.executable, SCRIPT, *options], env=environment) for environment in ranks]
+    try:
         until((tmp_path / "checkpoint.a").exists, "a save to be under way", pause_seconds=0.0)
-        process.terminate()
-        assert process.wait(WAIT_SECONDS) == 0
+        processes[0].terminate()
+        assert [process.wait(WAIT_SECONDS) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     step, _, _ = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    assert step == told(tmp_path)[0][-1].number, "and of the last step"
+    assert step == told(tmp_path)[0][-1].number
