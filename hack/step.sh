@@ -7,8 +7,8 @@
 #
 # A step's output goes to .cluster/logs/NAME.log. A step that fails ends the script with the tail of its log.
 #
-# A step leaves its exit status in a file. While others compile for minutes, its process id can pass to another process, and
-# then bash has forgotten the status.
+# A step leaves its exit status in a file, and the seconds that it took: it may end long before it is waited for. Its process id
+# can pass to another process meanwhile, and then bash has forgotten the status.
 
 declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=() STEP_RESULT=()
 STEP_TAIL_LINES=30
@@ -42,7 +42,7 @@ step_start() {
             set -e
             "$@"
         )
-        echo $? >"$result.partial"
+        echo $? $((SECONDS - STEP_BEGAN[$name])) >"$result.partial"
         mv "$result.partial" "$result"
     ) >"$STATE/logs/$name.log" 2>&1 </dev/null &
     STEP_PID[$name]=$!
@@ -78,8 +78,8 @@ step_wait() {
 }
 
 step_finish() {
-    local name=$1 seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status how="it was killed"
-    status=$(cat "${STEP_RESULT[$name]}" 2>/dev/null || true)
+    local name=$1 seconds=$((SECONDS - STEP_BEGAN[$1])) log=$STATE/logs/$1.log status="" how="it was killed"
+    [[ ! -e ${STEP_RESULT[$name]} ]] || read -r status seconds <"${STEP_RESULT[$name]}"
     rm -f "${STEP_RESULT[$name]}"
     unset "STEP_PID[$name]"
     if [[ $status == 0 ]]; then
