@@ -1,0 +1,191 @@
+"""A soak's plan, its faults on a cluster that takes note, its jobs, and what it says at the end."""
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elastic_pytorch_client.reading.goodput import Goodput
+from elastic_pytorch_client.reading.job_view import view_job
+from measure.recorded_job import scripts
+from measure.watcher import LEASE
+from rich.console import Console
+from soak import plan
+from soak.__main__ import parse_options
+from soak.checks.training import Expected
+from soak.hostile import acts, manifests
+from soak.hostile.manifests import Namespaces
+from soak.inject import how, perform
+from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
+from soak.observe import Observer
+from soak.pauses import compare, pauses_by_job
+from soak.plan import KINDS, Act, Fault
+from soak.report import show, to_json
+from soak.stage import Stage
+from soak.timeline import Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
+from soak.verdict import Row, Seen, table, violations
+
+from tests.job_schema import VALIDATOR
+
+POD = "job-worker-0-aaaaa"
+DRAIN = Hit(103.2, 108, "drain", "drain n1", frozenset({"job"}), node="n1")
+CTR = "ctr -n k8s.io task kill --all --signal SIGKILL"
+
+
+def test_plan_of_a_seed_has_each_kind_and_is_made_again_from_a_report(tmp_path: Path) -> None:
+    drawn = plan.draw(7, 1800)
+    assert drawn == plan.draw(7, 1800) != plan.draw(8, 1800)
+    assert {fault.kind for act in drawn for fault in act.faults} == set(KINDS)
+    options = ["--seed", "7", "--minutes", "2", "--faults", "settled", "--jobs", "plain"]
+    first, file = parse_options(options), tmp_path / "earlier.json"
+    earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": plan.to_json(first.acts)}
+    file.write_text(json.dumps(earlier | {"pauses": {}}))
+    assert parse_options(["--replay", str(file)]).acts == first.acts
+    compared = ["--compare", str(file), "--hostile"]
+    assert parse_options([*options, *compared]).acts == first.acts
+    for other in (["--jobs", "library"], ["--seed", "8"]):
+        with pytest.raises(SystemExit):
+            parse_options([*options, *other, *compared])
+
+
+class Cluster:
+    """Takes note of what is asked of it, and has two operators, of which op-b leads; cordons fail."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        short = path.rpartition("/namespaces/")[2]
+        if method != "GET":
+            self.done.append(f"{method} {short} {json.dumps(body)[:30] if body else ''}".strip())
+        data = {"trust.json": b64encode(b'{"serving": {"made_at": 0}}').decode()}
+        spec = {"replicas": 2, "holderIdentity": "op-b" if short.endswith(LEASE) else ""}
+        return {"items": [a_pod("op-b", "", 0), a_pod("op-a", "", 1)], "data": data, "spec": spec}
+
+    async def docker(self, *arguments: str) -> str:
+        self.done.append(" ".join(("docker", *arguments)))
+        return ""
+
+    async def kubectl(self, *arguments: str) -> str:
+        self.done.append(" ".join(("kubectl", *arguments)))
+        if arguments[0] == "cordon":
+            raise OSError("no")
+        return ""
+
+
+def a_pod(name: str, job: str, index: int) -> dict[str, Any]:
+    """A pod on the node of its index."""
+    labels = {"elasticpytorch.dev/job-name": job, "elasticpytorch.dev/worker-index": str(index)}
+    container = {"name": "pytorch" if job else "operator", "containerID": f"containerd://c-{name}"}
+    status = {"phase": "Running", "containerStatuses": [container]}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": f"n{index}"}, "status": status}
+
+
+async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> None:
+    cluster: Any = Cluster()
+    observer, hits = Observer(cluster, cluster, "ns", tmp_path, ["n0", "n1"]), list[Hit]()
+    workers = [("library", 0), ("library", 1), ("plain", 0)]
+    observer.pods = {f"{job}-{i}": a_pod(f"{job}-{i}", job, i) for job, i in workers}
+    told = {"what": "step", "generation": 1}  # by the library only
+    observer.lines["library"] = [told | {"worker": f"library-{i}", "pid": 7 + i} for i in range(2)]
+    for name in ("library", "plain"):
+        spec = {"replicas": 2, "minReplicas": 1, "maxReplicas": 3}
+        observer.jobs[name] = view_job({"metadata": {"name": name}, "spec": spec})
+        (tmp_path / name).mkdir()
+    stage = Stage(cluster, cluster, observer, "ns", tmp_path, ["n0", "n1"], "plane")
+    kill = "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os; os.kill(7, 9)"
+    scale = "PATCH ns/elasticpytorchjobs/plain/scale"
+    secret = "PATCH elastic-pytorch-system/secrets/elastic-pytorch-operator-tls"
+    operators = [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"]
+    made: dict[tuple[str, int], tuple[list[str], str, str, str]] = {
+        ("kill-process", 0): ([kill], "library", "", ""),
+        ("kill-container", 1): ([f"docker exec n1 {CTR} c-library-1"], "library", "library-1", ""),
+        ("delete-pod", 2): (["DELETE ns/pods/library-0"], "library", "library-0", ""),
+        ("scale", 1): ([f'{scale} {{"spec": {{"replicas": 1}}}}'], "plain", "", ""),
+        ("cordon", 1): (["kubectl cordon n1", "kubectl uncordon n1"], "library", "", ""),
+        ("pause-node", 1): (["docker pause n1", "docker unpause n1"], "library", "", "n1"),
+        ("pause-node", 0): (["docker pause n0", "docker unpause n0"], "", "", "n0"),  # the leader's: all jobs
+        ("kill-leader", 0): (operators[:1], "", "op-b", ""),
+        ("kill-operators", 0): (operators, "", "op-a op-b", ""),
+        ("rotate-certificate", 0): ([secret, "DELETE elastic-pytorch-system/pods/op-b"], "", "", ""),
+        ("kill-api", 0): (["docker exec plane sh -c pkill -KILL -x kube-apiserver"], "", "", ""),
+        ("refuse-writes", 0): ([], "library", "", ""),
+    }
+    seen = {}
+    for kind, number in made:
+        cluster.done.clear()
+        await perform(stage, Act(0.0, (Fault(kind, number, 0.0),)), hits, lambda _: None)
+        hit, done = hits[-1], [it.partition(' {"data')[0] for it in cluster.done]
+        seen[kind, number] = (done, " ".join(sorted(hit.jobs - {""})), " ".join(sorted(hit.pods)), hit.node)
+    assert seen == made
+    assert [hit.kind for hit in hits if "perhaps not: OSError no" in hit.what] == ["cordon"], "it is undone nevertheless"
+    assert (tmp_path / "library").stat().st_mode & 0o777 == 0o777, "writes are allowed again"
+    observer.pods.clear()
+    await perform(stage, Act(0.0, (Fault("kill-container", 0, 0.0),)), hits, lambda _: None)
+    assert len(hits) == len(made), "without a target nothing is done"
+    assert all(map(how, KINDS))
+
+
+def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
+    sorts = list(SORTS.values())
+    made = [manifest(sort, 180, "folder") for sort in [*sorts, *undisturbed(sorts).values()]]
+    unbuildable = {**acts.UNBUILDABLE_QUANTITIES, **acts.UNBUILDABLE_TEMPLATES}
+    made += [manifests.job(name, changes=changes) for name, changes in unbuildable.items()]
+    made.append(manifests.flood_job(Namespaces("soak-1")))
+    assert not [(job["metadata"]["name"], str(e)) for job in made for e in VALIDATOR.iter_errors(job)]
+    turns = [acts.unreadable(turn)["annotations"] for turn in range(40)]
+    assert {next(iter(turn.values())) for turn in turns} == set(acts.UNREADABLE_TEXTS)
+    assert {"flood.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
+    assert {"plain.py", "stateful.py", "object_server.py"} <= scripts(SCRIPTS)["data"].keys()
+
+
+def whole() -> Seen:
+    """A job of six steps that lost two seconds by a drain."""
+    numbers = ((100, 1, 1), (101, 2, 1), (102, 3, 1), (103, 4, 1), (106, 5, 2), (107, 6, 2))
+    return Seen(
+        expected={"job": Expected("job", 1, 2, 1, 6)},
+        hits=[DRAIN],
+        steps={"job": [Step(at, POD, 0, 1, number, group) for at, number, group in numbers]},
+        done={"job": [Done(107.5, POD, ())]},
+        undisturbed={},
+        statuses={"job": [StatusSeen(101, "job", "Running", 1)]},
+        ends=[PodSeen(109, "job", POD, "n1", "deleted")],
+        usages=[],
+        states={"job": "Complete"},
+    )
+
+
+def test_verdict_names_each_promise_that_was_not_kept() -> None:
+    def found(**seen: Any) -> list[str]:
+        return [violation.rule for violation in violations(replace(whole(), **seen))]
+
+    ended = [PodSeen(105, "job", POD, "n2", "ended")]
+    unread = Violation("a checkpoint can be loaded", "job", 104, "none can")
+    states = [StatusSeen(100, "job", "Running", 1), StatusSeen(1100, "job", "Complete", 0)]
+    account = {"job": Goodput(0.1, {"Training": 100, "Recovering": 900})}
+    commits = {"job": replace(whole().expected["job"], commits=True)}
+    assert found() == found(hostile={"flood": 7}) == []
+    assert found(ends=ended, set_up_failures={"job": [SetUpFailure(104.8, POD, "kill")]}) == []
+    broken = found(states={"job": "Failed"}, left=["pods/x"], violations=[unread])
+    assert broken == ["nothing leaks", "every job ends Complete", unread.rule]
+    assert found(restarts=[Restart(105, "op", "n1", "ended")]) == ["the operator keeps running"]
+    assert found(ends=ended) == ["no healthy pod ends"]
+    assert found(hostile={"webhook": 0}) == ["the hostile tenant does all its acts"]
+    assert found(expected=commits, statuses={"job": states}, goodput=account) == ["goodput is what was seen"]
+    assert found(done={}) == ["every job trains to its end"]
+
+
+def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation() -> None:
+    seen, console = whole(), Console(record=True, width=160)
+    seen.hits = [DRAIN, replace(DRAIN, kind="scale", jobs=frozenset({"other"}))]
+    assert table(seen) == [Row("scale", 1, None), Row("drain", 1, (3, 3, 3))]
+    assert pauses_by_job(seen) == {"job": (3, 3, 3)} == to_json(seen, [])["pauses"]
+    compared = compare({"job": (1, 2, 9), "new": (1, 1, 1)}, {"job": (1, 1, 3), "gone": (1, 1, 1)})
+    assert [row.too_long for row in compared] == [False, False, True]
+    show(console, seen, [Violation("no step left out", "job", 110.0, "step 5")], compared)
+    text = console.export_text()
+    said = ["NOT KEPT: no step left out: job: step 5", "  -6.8 to   -2.0 s: drain n1", "3.00"]
+    said += ["job, longest of the pauses: 9.00 s, 3.00 times the 3.00 s of before: more than 2 times"]
+    assert not [words for words in [*said, "2 faults, 1 violations"] if words not in text]
