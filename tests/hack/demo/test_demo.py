@@ -1,17 +1,26 @@
-"""The whole demo, on a cluster in memory."""
+"""The whole demo, on a cluster in memory; and the one without a cluster, whose real processes train."""
 
 import asyncio
 import io
+import json
 import re
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from demo import __main__ as demo
+from demo.acts import trains_with
+from demo.local_cluster import LocalCluster
+from measure.commands import CommandFailed
+from measure.watcher import Watcher, background
 from rich.console import Console
 
 from tests.hack.demo.counting_cluster import CountingCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.torch]
+
+WAIT_SECONDS = 180.0
 
 
 @pytest.fixture(autouse=True)
@@ -22,101 +31,96 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo.view.REFRESH_SECONDS", 0.05)
 
 
-def manifest(steps: int = 250) -> dict[str, Any]:
-    return demo.read_manifest(steps)
-
-
-async def show(cluster: CountingCluster, manifest: dict[str, Any], console: Console, *, keep: bool) -> int:
-    return await demo.show(cluster, cluster, manifest, console, keep=keep)
-
-
-def screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
+async def show(cluster: CountingCluster, *, steps: int = 250, terminal: bool = False, keep: bool = False) -> tuple[int, str]:
+    """The exit status of the demo, and what it has printed."""
     output = io.StringIO()
-    return Console(file=output, force_terminal=terminal, width=110, legacy_windows=False), output
+    console = Console(file=output, force_terminal=terminal, width=110, legacy_windows=False)
+    status = await demo.show(cluster, cluster, demo.read_manifest(steps), console, keep=keep)
+    return status, output.getvalue()
 
 
-def test_the_job_gets_the_steps_and_prints_each() -> None:
-    arguments = manifest(77)["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert arguments[-4:] == ["--steps", "77", "--log-every", "1"]
-
-
-def test_another_example_is_named() -> None:
-    job = demo.read_manifest(77, "lightning")
-    assert job["metadata"]["name"] == "lightning"
-    assert job["spec"]["template"]["spec"]["containers"][0]["args"][-2:] == ["--steps", "77"]
+def test_job_of_each_example_gets_the_steps_and_prints_each() -> None:
+    made = [demo.read_manifest(77, example) for example in ("char-lm", "lightning")]
+    arguments = [job["spec"]["template"]["spec"]["containers"][0]["args"] for job in made]
+    assert arguments[0][-4:] == ["--steps", "77", "--log-every", "1"]
+    assert (made[1]["metadata"]["name"], arguments[1][-2:]) == ("lightning", ["--steps", "77"])
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
+async def test_plays_all_acts_and_deletes_the_job_unless_it_is_kept(terminal: bool) -> None:
     cluster = CountingCluster()
-    console, output = screen(terminal=terminal)
-    assert await show(cluster, manifest(), console, keep=False) == 0
+    status, text = await show(cluster, terminal=terminal, keep=not terminal)
+    assert status == 0
     assert cluster.commands[:2] == ["delete", "apply"]
     assert cluster.commands[2].startswith("kill char-lm-worker-")
-    assert cluster.commands[3:] == ["scale 4", "scale 2", "delete"]
-    text = output.getvalue()
-    for line in ("a worker's pod is killed", "its replacement joins", "scaled up", "scaled down"):
-        assert line in text
-    assert "Complete after 250 steps" in text
-    assert "by its log, not known by its status" in text.replace("\n", " ")
+    assert cluster.commands[3:] == ["scale 4", "scale 2", *["delete"] * terminal]
+    told = ["a worker's pod is killed", "its replacement joins", "scaled up", "scaled down", "Complete after 250 steps"]
+    assert not [line for line in told if line not in text]
     assert "never seen 1.640" in text.replace("\n", " ")
 
 
-async def test_records_in_a_torn_line_are_shown_as_those_in_whole_ones() -> None:
-    console, output = screen(terminal=False)
-    assert await show(CountingCluster(log="torn"), manifest(), console, keep=False) == 0
-    [killed] = [line for line in output.getvalue().splitlines() if line.strip().startswith("a worker's pod is killed  ")]
+async def test_demo_needs_no_whole_line_of_a_log_and_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, text = await show(CountingCluster(log="torn"))
+    [killed] = [line for line in text.splitlines() if line.strip().startswith("a worker's pod is killed  ")]
+    assert status == 0
     assert re.search(r"3 -> 2 +\d\.\d s after +\d\.\d s +\d+", killed), "its pause is known"
-
-
-async def test_demo_succeeds_without_a_log_and_says_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo.acts.LOG_SECONDS", 0.02)
-    console, output = screen(terminal=False)
-    assert await show(CountingCluster(log="silent"), manifest(), console, keep=False) == 0
-    text = " ".join(output.getvalue().split())
+    status, text = await show(CountingCluster(log="silent"))
+    assert status == 0
     for line in ("a worker's pod is killed 3 -> 2 0.0 s after -", "scaled up 3 -> 4 0.0 s after - 0", "scaled down 4 -> 2"):
-        assert line in text
-    assert "Complete after 250 steps. Its log does not tell with what loss" in text
+        assert line in " ".join(text.split())
+    assert "Complete after 250 steps. Its log does not tell with what loss" in " ".join(text.split())
 
 
-async def test_keeps_the_job_when_asked() -> None:
-    cluster = CountingCluster()
-    console, _ = screen(terminal=False)
-    assert await show(cluster, manifest(), console, keep=True) == 0
-    assert cluster.commands[-1] == "scale 2"
-
-
-async def test_a_failed_job_is_left_and_the_user_is_told_where_to_look() -> None:
-    cluster = CountingCluster(fail_at=10)
-    console, output = screen(terminal=False)
-    assert await show(cluster, manifest(), console, keep=False) == 1
-    assert cluster.commands == ["delete", "apply"]
-    assert "ValueError: boom" in output.getvalue()
-    assert "kubectl describe epj/char-lm" in output.getvalue()
-
-
-async def test_an_act_that_is_not_recovered_from_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_demo_that_shows_less_than_it_is_for_fails_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo.acts.HANG_SECONDS", 0.5)
-    cluster = CountingCluster(stuck_after=1)
-    console, output = screen(terminal=False)
-    assert await show(cluster, manifest(), console, keep=False) == 1
-    assert "for the training to go on without" in output.getvalue()
-
-
-async def test_too_few_steps_for_the_acts() -> None:
-    console, output = screen(terminal=False)
-    assert await show(CountingCluster(), manifest(steps=40), console, keep=False) == 1
-    assert "more --steps" in output.getvalue()
+    status, text = await show(cluster := CountingCluster(fail_at=10))
+    assert (status, cluster.commands) == (1, ["delete", "apply"]), "the failed job is left"
+    assert "ValueError: boom" in text and "kubectl describe epj/char-lm" in text
+    status, text = await show(CountingCluster(stuck_after=1))
+    assert (status, "for the training to go on without" in text) == (1, True)
+    status, text = await show(CountingCluster(), steps=40)
+    assert (status, "more --steps" in text) == (1, True)
 
 
 async def test_an_interrupt_deletes_the_job() -> None:
     cluster = CountingCluster()
-    console, output = screen(terminal=True)
-    playing = asyncio.create_task(show(cluster, manifest(), console, keep=True))
-    await asyncio.sleep(0.3)
+    playing = asyncio.create_task(show(cluster, keep=True))
+    async with asyncio.timeout(30):
+        while len(cluster.pods) < 3:
+            await asyncio.sleep(0.01)
     playing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await playing
-    assert cluster.commands[-1] == "delete"
-    assert cluster.pods == []
-    assert "Interrupted. Deleting char-lm" in output.getvalue()
+    assert (cluster.commands[-1], cluster.pods) == ("delete", [])
+
+
+async def test_demo_without_a_cluster_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Path) -> None:
+    async with LocalCluster.started(tmp_path) as cluster:
+        watcher = Watcher(cluster, cluster.namespace, "char-lm")
+        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(demo.local_manifest(100_000)))
+        async with background(watcher.run()):
+            await watcher.until(lambda: trains_with(watcher.job, 3), seconds=WAIT_SECONDS, what="three workers to train")
+            with cluster.page() as url:
+                shown = await asyncio.to_thread(read, f"{url}jobs/{cluster.namespace}/char-lm")
+                assert (shown["row"]["workers"], shown["row"]["world"]) == ("3/3", 3)
+                assert (await asyncio.to_thread(read, f"{url}logs/{cluster.namespace}/char-lm?index=0"))["lines"]
+            victim = watcher.job.members[-1].name
+            await cluster.kubectl("delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
+            await watcher.until(lambda: victim not in watcher.pods, seconds=WAIT_SECONDS, what="the pod to be gone")
+            await cluster.kubectl("scale", "epj/char-lm", "--replicas=2")
+            await watcher.until(lambda: trains_with(watcher.job, 2), seconds=WAIT_SECONDS, what="two workers to train")
+            assert f"{victim} | " in cluster.last_words()
+            await cluster.kubectl("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground")
+            with pytest.raises(CommandFailed, match="kubectl drain node: unknown in local mode"):
+                await cluster.kubectl("drain", "node")
+            await cluster.kubectl("wait", "pod", "--for=delete")
+            await watcher.until(
+                lambda: watcher.deleted and not watcher.pods, seconds=WAIT_SECONDS, what="the deletion to be seen"
+            )
+        assert watcher.broken is None
+
+
+def read(url: str) -> Any:
+    with urlopen(url, timeout=WAIT_SECONDS) as answer:
+        return json.load(answer)
