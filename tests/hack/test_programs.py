@@ -1,0 +1,72 @@
+"""Programs of maintainers start, read their options and refuse others; and the picture of a growth."""
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+pytestmark = [pytest.mark.process, pytest.mark.torch]  # some import the agents of the tests
+
+Run = Callable[[str], tuple[object, str]]
+REFUSED = {
+    "bench --only earthquake": "no such kind: earthquake; there are kill-process",
+    "bench --spares 1": "a set-up and spares are measured with --library",
+    "demo --example none": "invalid choice: 'none'",
+    "gpu --only luck": "no such measurement: luck",
+    "kubeflow --jobs luck": "no such job: luck; there are",
+    "replay --only luck": "no such name: luck; there are library",
+    "scale --jobs many": "invalid int value: 'many'",
+    "soak --faults luck": "no such name: luck; there are kill-process",
+    "hack/matrix --processes many": "invalid int value: 'many'",
+    "hack/reference --none": "unrecognized arguments: --none",
+    "hack/krew/release.py": "required: --uri, --homepage",
+    "hack/images/load_image.py image": "required: nodes",
+}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a program as `python -m` does, or as `python` does if it is a path; returns what it has ended with and printed."""
+
+    def run(command: str) -> tuple[object, str]:
+        name, *arguments = command.split()
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            if "/" in name:
+                runpy.run_path(str(ROOT / name), run_name="__main__")
+            else:
+                runpy.run_module(name, run_name="__main__")
+        return ended.value.code, "".join(capsys.readouterr())
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # other tests have imported it
+def test_each_program_starts_and_refuses_what_it_does_not_know(run: Run) -> None:
+    ended = {command: run(command) for command in REFUSED}
+    assert not {command: end for command, end in ended.items() if end[0] != 2 or REFUSED[command] not in end[1]}
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_soak_prints_its_plan(run: Run) -> None:
+    code, text = run("soak --dry-run --seed 7 --minutes 1")
+    first, *acts = text.splitlines()
+    assert (code, first) == (0, f"Seed 7, 1 minutes, {len(acts)} acts")
+    assert [int(act.split()[0]) for act in acts] == list(range(1, len(acts) + 1))
+
+
+def test_picture_of_a_growth_says_how_long_all_waited(tmp_path: Path) -> None:
+    from growth_picture import BEFORE, PREPARED, course, draw, longest_pause
+
+    told = course([(80.0, 1), (99.0, 40), (100.5, 41), (101.0, 42), (107.5, 43), (108.0, 44)], 101.2)
+    assert (*told[0], *told[-1]) == pytest.approx((-2.2, -2, 6.8, 2))
+    assert longest_pause(told) == pytest.approx((-0.2, 6.3))
+    quick = course([(float(at), at) for at in range(95, 109)], 101.2)
+    draw({BEFORE: told, PREPARED: quick}, tmp_path / "growth.svg")
+    text = (tmp_path / "growth.svg").read_text()
+    words = ["without prepare: all wait for 6.5 s", "with prepare: all wait for 1.0 s"]
+    assert not [line for line in [*words, "the fourth pod starts"] if line not in text]
