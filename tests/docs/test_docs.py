@@ -1,21 +1,24 @@
 """The documentation keeps its word: its links lead somewhere, its jobs are valid, its fields exist, its commands are run by a test."""
 
 import re
-from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from elastic_pytorch_local.manifests.admission import admit
 
-from tests.documentation import blocks, indented_commands
+from tests.documentation import Block, blocks, found_in, indented_commands, name_of
+from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA, VALIDATOR
 from tests.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FIELD = re.compile(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]")
+INSTALLED = re.compile(r"(pip|pipx) install ['\"]?elastic-pytorch")
 # Modules of the operator whose names look like fields of a job.
 SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
 
@@ -43,47 +46,59 @@ RUN_ELSEWHERE = {
 }
 
 
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+def blocks_of(language: str, pages: list[Path] = PAGES) -> list[tuple[Path, str, Block]]:
+    """The blocks of a language that are meant to be run: the page, the place and the block."""
+    return [
+        (page, f"{name_of(page)}:{block.line}", block)
+        for page in pages
+        for block in blocks(page)
+        if block.language == language and not block.not_run
+    ]
 
 
-def jobs() -> Iterator[Any]:
-    for page in PAGES:
-        for number, block in enumerate(blocks(page)):
-            if block.language == "yaml" and not block.not_run:
-                yield pytest.param(block.text, id=f"{name_of(page)}-{number}")
+def is_there(page: Path, target: str) -> bool:
+    """Whether a link leads to a file and a heading of the checkout, or out of it."""
+    if target.startswith(("http://", "https://")):
+        return True
+    file, _, anchor = target.partition("#")
+    found = (page.parent / file).resolve() if file else page
+    return found.exists() and (not anchor or anchor in anchors(found))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if target.startswith(("http://", "https://")):
-            continue
-        file, _, anchor = target.partition("#")
-        found = (page.parent / file).resolve() if file else page
-        assert found.exists(), f"{target} is not there"
-        assert not anchor or anchor in anchors(found), f"{target} is not there"
-
-
+@cache
 def anchors(page: Path) -> set[str]:
     """What GitHub calls the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_command_is_run_by_a_test(page: Path) -> None:
-    if name_of(page) not in RUN_ON_THE_CLUSTER:
-        unknown = [block.text for block in blocks(page) if block.language == "sh" and not block.not_run]
-        assert not unknown, "name the page in RUN_ON_THE_CLUSTER, or say above the block why it is not run"
-    for command in indented_commands(page):
-        assert any(command.startswith(known) for known in RUN_ELSEWHERE), f"what runs `{command}`?"
+def test_links_lead_to_files_and_headings_that_are_there() -> None:
+    links = found_in(PAGES, LINK)
+    assert_none(f"{place}: {link[1]} is not there" for page, place, link in links if not is_there(page, link[1]))
 
 
-@pytest.mark.parametrize("text", list(jobs()))
-def test_job_in_the_text_is_valid(text: str) -> None:
-    VALIDATOR.validate(yaml.safe_load(text))
-    admit(yaml.safe_load(text))  # which knows of unknown fields
+def test_every_command_is_run_by_a_test() -> None:
+    not_run = [
+        f"{place}: name the page in RUN_ON_THE_CLUSTER, or say above the block why it is not run"
+        for page, place, _ in blocks_of("sh")
+        if name_of(page) not in RUN_ON_THE_CLUSTER
+    ]
+    unknown = [
+        f"{name_of(page)}:{line}: what runs `{command}`?"
+        for page in PAGES
+        for line, command in indented_commands(page)
+        if not any(command.startswith(known) for known in RUN_ELSEWHERE)
+    ]
+    assert_none([*not_run, *unknown])
+
+
+def test_jobs_in_the_text_are_valid() -> None:
+    def check(text: str) -> None:
+        job = yaml.safe_load(text)
+        VALIDATOR.validate(job)
+        admit(job)  # which knows of unknown fields
+
+    assert_none(f"{place}: {fault}" for _, place, block in blocks_of("yaml") for fault in fault_of(check, block.text))
 
 
 def fields(schema: dict[str, Any], path: str) -> set[str]:
@@ -93,32 +108,37 @@ def fields(schema: dict[str, Any], path: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_fields_in_the_text_exist(page: Path) -> None:
+def test_fields_in_the_text_exist() -> None:
     known = fields(SCHEMA["properties"]["spec"], "spec") | fields(SCHEMA["properties"]["status"], "status") | SPEC_MODULES
-    for field in re.findall(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]", page.read_text()):
+    assert_none(
+        f"{place}: there is no {field[1]}"
+        for _, place, field in found_in(PAGES, FIELD)
         # What is below the template is Kubernetes' own.
-        assert field in known or field.startswith("spec.template.") or field.endswith(".py"), field
+        if field[1] not in known and not field[1].startswith("spec.template.") and not field[1].endswith(".py")
+    )
 
 
-@pytest.mark.parametrize("page", ["use/getting-started.md", "use/pipelines.md"])
-def test_python_in_the_text_compiles(page: str) -> None:
-    for block in (block for block in blocks(ROOT / "docs" / page) if block.language == "python"):
-        compile(block.text, page, "exec")
+def test_python_in_the_text_compiles() -> None:
+    pages = [ROOT / "docs" / "use" / name for name in ("getting-started.md", "pipelines.md")]
+    found = blocks_of("python", pages)
+    assert {page for page, _, _ in found} == {*pages}
+    assert_none(f"{place}: {fault}" for _, place, block in found for fault in fault_of(compile, block.text, place, "exec"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_column_of_a_table_has_a_heading(page: Path) -> None:
-    lines = page.read_text().splitlines()
-    heads = [above for above, line in pairwise(lines) if re.fullmatch(r"\|( ?-+ ?\|)+", line)]
-    assert not [head for head in heads if not all(cell.strip() for cell in head.strip("|").split("|"))]
+def test_every_column_of_a_table_has_a_heading() -> None:
+    lines = [(page, number, pair) for page in PAGES for number, pair in enumerate(pairwise(page.read_text().splitlines()), 1)]
+    heads = [(page, number, head) for page, number, (head, below) in lines if re.fullmatch(r"\|( ?-+ ?\|)+", below)]
+    assert_none(
+        f"{name_of(page)}:{number}: {head}"
+        for page, number, head in heads
+        if not all(cell.strip() for cell in head.strip("|").split("|"))
+    )
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*/*.md")), ids=name_of)
-def test_page_begins_with_a_paragraph(page: Path) -> None:
-    assert re.match(r"# .+\n+[^#|>\s-].{20,}", page.read_text()), "say first for whom the page is, and what they get"
+def test_pages_begin_with_a_paragraph_that_says_for_whom_they_are_and_what_these_get() -> None:
+    begins = re.compile(r"# .+\n+[^#|>\s-].{20,}")
+    assert_none(name_of(page) for page in sorted((ROOT / "docs").glob("*/*.md")) if not begins.match(page.read_text()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_page_installs_a_name_that_this_project_has_not_published(page: Path) -> None:
-    assert not re.search(r"(pip|pipx) install ['\"]?elastic-pytorch", page.read_text()), "install it from a file or a folder"
+def test_no_page_installs_a_name_that_this_project_has_not_published() -> None:
+    assert_none(f"{place}: install it from a file or a folder" for _, place, _ in found_in(PAGES, INSTALLED))

@@ -1,12 +1,12 @@
 """Modules that the pages name are there."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.documentation import found_in
+from tests.faults import assert_none
 from tests.paths import ROOT
 
 PAGES = [ROOT / "README.md", *(ROOT / name for name in ("CONTRIBUTING.md",) if (ROOT / name).exists())]
@@ -21,12 +21,6 @@ SCRIPTS_OF_USERS = ("train.py", "train_elastic.py")
 OTHER_THINGS = {"spec", "state"}  # `spec.replicas` is a field, `state.commit` a method
 FILE = re.compile(r"`([\w./-]+\.py)`")  # `planning/rounds/next_round.py`
 MODULE = re.compile(r"`(?:python -m )?([a-z_]+(?:\.[a-z_]+)+)`")  # `planning.rounds.next_round`
-
-
-def named(pattern: re.Pattern[str]) -> Iterator[Any]:
-    for page in PAGES:
-        for name in sorted(set(pattern.findall(page.read_text()))):
-            yield pytest.param(name, id=f"{page.relative_to(ROOT)}-{name}")
 
 
 def is_module(path: Path) -> bool:
@@ -47,17 +41,17 @@ def is_known(name: str) -> bool:
     return any(is_module(package.joinpath(first, *rest)) for package in holders)
 
 
-@pytest.mark.parametrize("name", list(named(FILE)))
-def test_file(name: str) -> None:
-    if "/" not in name:
-        assert name in SCRIPTS_OF_USERS, "name a module by its path"
-    else:
-        assert any((folder / name).is_file() for folder in (ROOT, *PACKAGES))
+def is_file(name: str) -> bool:
+    """Whether a name is the path of a file, or a script of users; a module without its path is not."""
+    return any((folder / name).is_file() for folder in (ROOT, *PACKAGES)) if "/" in name else name in SCRIPTS_OF_USERS
 
 
-@pytest.mark.parametrize("name", list(named(MODULE)))
-def test_module(name: str) -> None:
-    assert is_known(name)
+def test_files_are_there_and_named_by_their_paths() -> None:
+    assert_none(f"{place}: {file[1]}" for _, place, file in found_in(PAGES, FILE) if not is_file(file[1]))
+
+
+def test_modules_are_there() -> None:
+    assert_none(f"{place}: {module[1]}" for _, place, module in found_in(PAGES, MODULE) if not is_known(module[1]))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import MARKS
 from elastic_pytorch_operator.monitoring.job_reasons import FAILURE_REASONS, WAIT_REASONS
 
+from tests.documentation import found_in
+from tests.faults import assert_none
 from tests.job_schema import SCHEMA, VERSION
 from tests.paths import ROOT
 
@@ -62,10 +63,6 @@ COLUMNS = {column["name"].upper() for column in VERSION["additionalPrinterColumn
 COLUMNS_OF_PODS = {"NAME", "READY", "STATUS", "RESTARTS", "AGE", "UNIT"}
 
 
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
 def said(text: str) -> Iterator[str]:
     """The names of conditions, reasons and events in a page."""
     for found in IN_TEXT.finditer(text):
@@ -100,31 +97,35 @@ def status_fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 STATUS_FIELDS = set(status_fields(SCHEMA["properties"]["status"]))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_conditions_reasons_and_events_are_those_of_the_operator(page: Path) -> None:
-    assert not set(said(page.read_text())) - KNOWN
+def faults_of(head: str, rows: str) -> Iterator[str]:
+    """What is wrong with a table of kubectl."""
+    columns = head.split()
+    if not (set(columns) <= COLUMNS or set(columns) <= COLUMNS_OF_PODS):
+        yield f"kubectl has no such columns: {head}"
+    for row in rows.splitlines() if set(columns) <= COLUMNS and "STATE" in columns else ():
+        cells = dict(zip(columns, row.split(), strict=False))
+        if not (len(row.split()) == len(columns) and cells["STATE"] in STATES and cells["REASON"] in OWN):
+            yield f"kubectl prints no such row: {row.strip()}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_names_in_code_are_in_the_product(page: Path) -> None:
-    spans = re.findall(r"`([^`\n]+)`", page.read_text())
-    assert not {word for span in spans for word in TWO_WORDS.findall(span)} - words_of_the_product()
+def test_conditions_reasons_and_events_are_those_of_the_operator() -> None:
+    unknown = [(page, name) for page in PAGES for name in sorted(set(said(page.read_text())) - KNOWN)]
+    assert_none(f"{place}: {name}" for page, name in unknown for _, place, _ in found_in([page], re.compile(re.escape(name))))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_tables_of_kubectl_have_its_columns_states_and_reasons(page: Path) -> None:
-    for head, rows in TABLE.findall(page.read_text()):
-        columns = head.split()
-        assert set(columns) <= COLUMNS or set(columns) <= COLUMNS_OF_PODS
-        for row in rows.splitlines() if set(columns) <= COLUMNS and "STATE" in columns else ():
-            cells = dict(zip(columns, row.split(), strict=True))
-            assert cells["STATE"] in STATES
-            assert cells["REASON"] in OWN
+def test_names_in_code_are_in_the_product() -> None:
+    spans = found_in(PAGES, re.compile(r"`([^`\n]+)`"))
+    named = [(place, word) for _, place, span in spans for word in TWO_WORDS.findall(span[1])]
+    assert_none(f"{place}: {word}" for place, word in named if word not in words_of_the_product())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_fields_of_the_status_exist(page: Path) -> None:
-    assert not set(FIELD.findall(page.read_text())) - STATUS_FIELDS
+def test_tables_of_kubectl_have_its_columns_states_and_reasons() -> None:
+    tables = found_in(PAGES, TABLE)
+    assert_none(f"{place}: {fault}" for _, place, table in tables for fault in faults_of(table[1], table[2]))
+
+
+def test_fields_of_the_status_exist() -> None:
+    assert_none(f"{place}: {field[1]}" for _, place, field in found_in(PAGES, FIELD) if field[1] not in STATUS_FIELDS)
 
 
 @pytest.mark.parametrize(
