@@ -8,6 +8,7 @@ import yaml
 
 from tests.chart.chart_rendering import CHART, Object, helm, needs_helm, only, pod_of, render
 from tests.chart.kubernetes_shapes import problems_of
+from tests.faults import assert_none, fault_of
 
 SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 
@@ -16,15 +17,18 @@ def values(name: str) -> Path:
     return CHART / "ci" / f"{name}-values.yaml"
 
 
-@needs_helm
-@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem.removesuffix("-values"))
-def test_value_set_makes_objects_that_an_api_server_takes(path: Path) -> None:
+def check_set(path: Path) -> None:
     lint = helm("lint", "--strict", str(CHART), f"--values={path}")
     assert lint.returncode == 0, lint.stdout
     objects = render(values=path)
     assert [problem for found in objects for problem in problems_of(found)] == []
     names = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
     assert len(names) == len(set(names)), "nothing is made twice"
+
+
+@needs_helm
+def test_value_sets_make_objects_that_an_api_server_takes() -> None:
+    assert_none(f"{path.name}: {fault}" for path in SETS for fault in fault_of(check_set, path))
 
 
 def test_there_are_sets_for_all_values() -> None:

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 from elastic_pytorch_operator.spec.scheduling import UnitTopology
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
+from tests.faults import assert_none
 from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
 from tests.operator.builders import a_manifest
 
@@ -72,12 +73,13 @@ def test_every_property_is_described() -> None:
     assert SCHEMA["description"]
 
 
-@pytest.mark.parametrize("path", [path for path in PROPERTIES if PROPERTIES[path].get("description")])
-def test_description_is_a_sentence(path: str) -> None:
-    description = PROPERTIES[path]["description"]
-    assert description[0].isupper() or description[0] == "`"
-    assert description.endswith(".")
-    assert "  " not in description
+def test_descriptions_are_sentences() -> None:
+    described = {path: schema["description"] for path, schema in PROPERTIES.items() if schema.get("description")}
+    assert_none(
+        f"{path}: {text}"
+        for path, text in described.items()
+        if not (text[0].isupper() or text[0] == "`") or not text.endswith(".") or "  " in text
+    )
 
 
 def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
@@ -112,9 +114,8 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
     assert SCHEMA["required"] == ["spec"]
 
 
-@pytest.mark.parametrize(
-    ("path", "minimum", "maximum", "default"),
-    [
+def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
+    contract = [
         ("spec.replicas", 1, 4096, None),
         ("spec.minReplicas", 1, 4096, None),
         ("spec.maxReplicas", 1, 4096, None),
@@ -130,13 +131,15 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         ("spec.resizePolicy.replaceStragglers.afterSeconds", 30, 86_400, 300),
         ("spec.scheduling.scheduleTimeoutSeconds", 1, None, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
-    ],
-)
-def test_number_has_the_bounds_and_default_of_the_contract(path: str, minimum: int, maximum: int, default: int) -> None:
-    assert PROPERTIES[path]["type"] == "integer"
-    assert bounds(path) == (minimum, maximum, None), "a default that the API server writes would win over a template's value"
-    if default is not None:
-        assert f"Default: {default}." in PROPERTIES[path]["description"]
+    ]
+    # A default that the API server writes would win over a template's value: descriptions tell those of the operator.
+    assert_none(
+        f"{path}: {bounds(path)}, {PROPERTIES[path]['description']}"
+        for path, minimum, maximum, default in contract
+        if PROPERTIES[path]["type"] != "integer"
+        or bounds(path) != (minimum, maximum, None)
+        or (default is not None and f"Default: {default}." not in PROPERTIES[path]["description"])
+    )
 
 
 def test_words_have_the_defaults_of_the_contract() -> None:
@@ -175,11 +178,9 @@ def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
     assert "default" not in PROPERTIES["spec.resizePolicy.checkpointPath"]
 
 
-@pytest.mark.parametrize(
-    "path", ["spec.failurePolicy", "spec.resizePolicy", "spec.scheduling", "spec.rendezvous", "spec.torchrun"]
-)
-def test_defaults_inside_an_object_apply_without_it(path: str) -> None:
-    assert PROPERTIES[path]["default"] == {}
+def test_defaults_inside_an_object_apply_without_it() -> None:
+    objects = ("failurePolicy", "resizePolicy", "scheduling", "rendezvous", "torchrun")
+    assert_none(name for name in objects if PROPERTIES[f"spec.{name}"].get("default") != {})
 
 
 def test_list_says_how_it_merges_and_how_long_it_may_get() -> None:
@@ -339,12 +340,13 @@ def test_columns_are_those_of_the_contract() -> None:
     ]
 
 
-@pytest.mark.parametrize("column", VERSION["additionalPrinterColumns"], ids=lambda column: column["name"])
-def test_column_shows_a_property_of_its_type(column: dict[str, Any]) -> None:
-    path = re.sub(r"\[.*]", "[]", column["jsonPath"].lstrip("."))
-    if path != "metadata.creationTimestamp":
-        assert PROPERTIES[path]["type"] == column["type"]
-    assert column["description"]
+def test_columns_show_properties_of_their_types() -> None:
+    known = {path: schema.get("type") for path, schema in PROPERTIES.items()} | {"metadata.creationTimestamp": "date"}
+    assert_none(
+        column["name"]
+        for column in VERSION["additionalPrinterColumns"]
+        if known.get(re.sub(r"\[.*]", "[]", column["jsonPath"].lstrip("."))) != column["type"] or not column["description"]
+    )
 
 
 def test_options_of_torchrun_are_those_that_the_operator_passes_on() -> None:

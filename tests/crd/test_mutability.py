@@ -3,7 +3,6 @@
 import copy
 from typing import Any
 
-import pytest
 import yaml
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
@@ -12,6 +11,7 @@ from elastic_pytorch_operator.spec.job import Job, parse_job
 from elastic_pytorch_operator.spec.rendezvous import OWN
 from field_table import ALWAYS, NEVER, SUSPENDED, fields
 
+from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA
 from tests.operator.builders import a_manifest, a_worker_pod
 from tests.paths import ROOT
@@ -97,17 +97,18 @@ def rules_of(name: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_schema_enforces_what_it_says(name: str) -> None:
-    holder = next((path for path in _holders(name) if rules_of(path)), None)
-    found = rules_of(holder) if holder else {ALWAYS}
-    assert found == {FIELDS[name][1]}
+def test_schema_enforces_what_it_says() -> None:
+    def check(name: str) -> None:
+        holder = next((path for path in _holders(name) if rules_of(path)), None)
+        found = rules_of(holder) if holder else {ALWAYS}
+        assert found == {FIELDS[name][1]}
+
+    assert_none(f"{name}: {fault}" for name in FIELDS for fault in fault_of(check, name))
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_no_other_rule_of_a_field_compares_it_with_what_it_was(name: str) -> None:
-    rules = FIELDS[name][0].get("x-kubernetes-validations", ())
-    assert {rule["rule"] for rule in rules if "oldSelf" in rule["rule"]} <= {"self == oldSelf"}
+def test_no_other_rule_of_a_field_compares_it_with_what_it_was() -> None:
+    rules = [(name, rule["rule"]) for name in FIELDS for rule in FIELDS[name][0].get("x-kubernetes-validations", ())]
+    assert_none(f"{name}: {rule}" for name, rule in rules if "oldSelf" in rule and rule != "self == oldSelf")
 
 
 def test_table_has_another_value_for_each_field() -> None:
@@ -117,17 +118,21 @@ def test_table_has_another_value_for_each_field() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("name", OTHER_VALUES)
-def test_what_pods_are_made_from_changes_only_while_there_are_none(name: str) -> None:
-    differ = made_from(FULL) != made_from(changed(FULL, name))
-    if name not in NOT_WITH_STOCK_TORCHRUN:
-        stock = a_manifest(rendezvous={"backend": "c10d"}, minReplicas=1, maxReplicas=8)
-        differ |= made_from(stock) != made_from(changed(stock, name))
-    if name in ALSO_IN_PODS:
-        assert differ
-        assert FIELDS[name][1] == ALWAYS
-    else:
-        assert (FIELDS[name][1] != ALWAYS) is (differ or name == "managedBy")
+def test_what_pods_are_made_from_changes_only_while_there_are_none() -> None:
+    full, stock = FULL, a_manifest(rendezvous={"backend": "c10d"}, minReplicas=1, maxReplicas=8)
+    made_from_full, made_from_stock = made_from(full), made_from(stock)
+
+    def check(name: str) -> None:
+        differ = made_from_full != made_from(changed(full, name))
+        if name not in NOT_WITH_STOCK_TORCHRUN:
+            differ |= made_from_stock != made_from(changed(stock, name))
+        if name in ALSO_IN_PODS:
+            assert differ
+            assert FIELDS[name][1] == ALWAYS
+        else:
+            assert (FIELDS[name][1] != ALWAYS) is (differ or name == "managedBy")
+
+    assert_none(f"{name}: {fault}" for name in OTHER_VALUES for fault in fault_of(check, name))
 
 
 def test_page_names_the_fields_that_pods_carry_as_well() -> None:

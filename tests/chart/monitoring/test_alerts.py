@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from tests.chart.chart_rendering import CHART, Object, needs_helm, only, render, template
 from tests.chart.monitoring.promql import grouped_by, problems_of
+from tests.faults import assert_none
 from tests.paths import ROOT
 
 ALERTS: list[dict[str, Any]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
@@ -22,12 +24,24 @@ def rules(*settings: str) -> dict[str, Object]:
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
-def test_alert_asks_for_what_is_told(alert: dict[str, Any]) -> None:
-    assert ("$threshold" in alert["expr"]) is ("threshold" in alert)
-    assert problems_of(alert["expr"].replace("$threshold", "1")) == []
-    named = set(re.findall(r"\$labels\.(\w+)", alert["summary"]))
-    assert named <= grouped_by(alert["expr"]), "what is not grouped by is empty"
+def faults_of(alert: dict[str, Any]) -> Iterator[str]:
+    """What an alert asks for that is not told, and what it does not say of itself."""
+    yield from problems_of(alert["expr"].replace("$threshold", "1"))
+    if ("$threshold" in alert["expr"]) is not ("threshold" in alert):
+        yield "it has a threshold that it does not use, or uses one that it does not have"
+    for label in sorted(set(re.findall(r"\$labels\.(\w+)", alert["summary"])) - grouped_by(alert["expr"])):
+        yield f"its summary names {label}, which is empty: the expression does not group by it"
+    if set(alert) - {"threshold", "replicas"} != {"alert", "expr", "for", "severity", "summary"}:
+        yield f"it has {sorted(alert)}"
+    if alert["severity"] not in ("critical", "warning", "info") or not alert["summary"].endswith("."):
+        yield f"{alert['severity']}: {alert['summary']}"
+    section = RUNBOOKS.partition(f"\n### {alert['alert']}\n")[2].partition("\n### ")[0]
+    if len(section.split()) <= 20:
+        yield "its runbook does not say what it means, and what to do"
+
+
+def test_alerts_ask_for_what_is_told_and_have_runbooks() -> None:
+    assert_none(f"{alert['alert']}: {fault}" for alert in ALERTS for fault in faults_of(alert))
 
 
 @pytest.mark.parametrize(
@@ -45,15 +59,6 @@ def test_alert_asks_for_what_is_told(alert: dict[str, Any]) -> None:
 )
 def test_expression_that_asks_for_nothing_that_is_told_is_found(expression: str, problem: str) -> None:
     assert problem in problems_of(expression)
-
-
-@pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
-def test_alert_has_a_runbook(alert: dict[str, Any]) -> None:
-    assert set(alert) - {"threshold", "replicas"} == {"alert", "expr", "for", "severity", "summary"}
-    assert alert["severity"] in ("critical", "warning", "info")
-    assert alert["summary"].endswith(".")
-    section = RUNBOOKS.partition(f"\n### {alert['alert']}\n")[2].partition("\n### ")[0]
-    assert len(section.split()) > 20, "what it means, and what to do"
 
 
 def test_no_runbook_is_of_an_alert_that_is_gone() -> None:

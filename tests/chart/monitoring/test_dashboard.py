@@ -2,15 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.monitoring.job_counts import FAILURE_KINDS, ROUND_REASONS
 from elastic_pytorch_operator.monitoring.job_gauges import JOB_STATES, WORKER_STATES
 from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
 from tests.chart.chart_rendering import CHART, needs_helm, only, render
 from tests.chart.monitoring.promql import FAMILIES, grouped_by, problems_of
+from tests.faults import assert_none
 from tests.paths import ROOT
 
 DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())
@@ -18,9 +20,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_metric_that_is_asked_for_is_told(expression: str) -> None:
-    assert problems_of(expression) == []
+def test_every_metric_that_is_asked_for_is_told() -> None:
+    assert_none(f"{expression}: {fault}" for expression in EXPRESSIONS for fault in problems_of(expression))
 
 
 @needs_helm
@@ -41,18 +42,27 @@ def test_panels_link_to_the_runbook_where_it_can_be_read() -> None:
     assert json.loads(text) == json.loads(json.dumps(DASHBOARD).replace("docs/operate/operations.md", url))
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
-def test_panel_says_what_it_shows_and_where_to_read_more(panel: dict[str, Any]) -> None:
-    assert panel["description"].endswith(".")
-    ((page, _, anchor),) = [link["url"].partition("#") for link in panel["links"]]
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
-    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
-def test_legend_names_labels_that_the_series_have(panel: dict[str, Any]) -> None:
+def faults_of(panel: dict[str, Any]) -> Iterator[str]:
+    """What a panel does not say of itself, and labels of its legend that the series do not have."""
+    if not panel["description"].endswith("."):
+        yield f"its description is no sentence: {panel['description']}"
+    urls = [link["url"] for link in panel["links"]]
+    if len(urls) != 1 or urls[0].partition("#")[2] not in anchors(urls[0].partition("#")[0]):
+        yield f"its one link does not lead to a heading: {urls}"
     for target in panel["targets"]:
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= grouped_by(target["expr"])
+        for label in sorted(set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) - grouped_by(target["expr"])):
+            yield f"its legend names {label}, which {target['expr']} does not have"
+
+
+@cache
+def anchors(page: str) -> set[str]:
+    """What the headings of a page are linked by."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    return {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_panels_say_what_they_show_and_where_to_read_more_with_labels_that_the_series_have() -> None:
+    assert_none(f"{panel['title']}: {fault}" for panel in PANELS for fault in faults_of(panel))
 
 
 def test_variables_ask_for_labels_that_there_are() -> None:
@@ -62,19 +72,21 @@ def test_variables_ask_for_labels_that_there_are() -> None:
     assert not [match for match in found if not match or match.group(2) not in FAMILIES[match.group(1)].labels]
 
 
-@pytest.mark.parametrize(
-    ("title", "series"),
-    [
-        ("Jobs", JOB_STATES),
-        ("Workers", WORKER_STATES),
-        ("Changes of groups", ROUND_REASONS),
-        ("Failures of training code", FAILURE_KINDS),
-        ("What processes spend time on", ACTIVITIES),
-    ],
-)
-def test_dashboard_has_a_color_for_each_series_whose_name_is_known(title: str, series: tuple[str, ...]) -> None:
-    (panel,) = [panel for panel in DASHBOARD["panels"] if panel["title"] == title]
-    assert {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]} == set(series)
+def test_dashboard_has_a_color_for_each_series_whose_name_is_known() -> None:
+    panels = {panel["title"]: panel for panel in PANELS}
+    known = {
+        "Jobs": JOB_STATES,
+        "Workers": WORKER_STATES,
+        "Changes of groups": ROUND_REASONS,
+        "Failures of training code": FAILURE_KINDS,
+        "What processes spend time on": ACTIVITIES,
+    }
+    colored = {
+        title: {override["matcher"]["options"] for override in panels[title]["fieldConfig"]["overrides"]} for title in known
+    }
+    assert_none(
+        f"{title}: {sorted(colored[title] ^ {*series})}" for title, series in known.items() if colored[title] != {*series}
+    )
 
 
 def test_dashboard_asks_the_chosen_source_with_variables_that_it_has() -> None:

@@ -19,6 +19,7 @@ from elastic_pytorch_client.verbs.ui import open_page
 from elastic_pytorch_client.watch import Clock
 from rich.console import Console
 
+from tests.faults import assert_none, fault_of
 from tests.plugin.page.watched_cluster import WatchedCluster, ask, events_of_page, served
 from tests.plugin.recorded_cluster import RecordedCluster, recorded
 
@@ -44,8 +45,7 @@ def get(server: PageServer, path: str) -> tuple[int, dict[str, object]]:
     return code, json.loads(body)
 
 
-@pytest.mark.parametrize("path", ["", *sorted(file.name for file in STATIC.iterdir())])
-def test_the_files_of_the_page(path: str, server: PageServer) -> None:
+def check_file(path: str, server: PageServer) -> None:
     code, body, headers = ask(server, f"/{server.secret}/{path}")
     assert (code, body) == (200, (STATIC / (path or "page.html")).read_text())
     assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -54,6 +54,11 @@ def test_the_files_of_the_page(path: str, server: PageServer) -> None:
         *("nosniff", "no-referrer", "no-store"),
     )
     assert "://" not in body.replace("http://www.w3.org/", ""), "it needs nothing of another server"
+
+
+def test_the_files_of_the_page(server: PageServer) -> None:
+    paths = ["", *sorted(file.name for file in STATIC.iterdir())]
+    assert_none(f"{path}: {fault}" for path in paths for fault in fault_of(check_file, path, server))
 
 
 @pytest.mark.parametrize(
