@@ -77,7 +77,8 @@ test-autoscale: venv install ## Jobs that an autoscaler or the operator itself s
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)
 
-test-variants: venv etcd install ## What `make test` shows once, in each variant: backends, handlers of SIGTERM, ways to start, local mode, limits
+test-variants: venv etcd install ## What `make test` shows once, in each variant: backends, handlers of SIGTERM, ways to start, local mode, limits; ten times the examples
+	@$(PYTHON) -m pytest -m "(hypothesis or seeds) and not long and not gpu" --hypothesis-profile long --numprocesses 2 --dist worksteal --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks
 	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal --ignore tests/plugin/page/browser tests/worker_image tests/local tests/examples tests/plugin
 	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
 

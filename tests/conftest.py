@@ -10,15 +10,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import recorded_times
-from tests.hypothesis_examples import ALL, UNIT
+from tests.hypothesis_examples import PROFILES
 
-# Without a deadline for each example: that the machine is busy is no failure.
-settings.register_profile("all", max_examples=ALL, deadline=None)
-settings.register_profile("unit", max_examples=UNIT, deadline=None)
-settings.load_profile("all")  # --hypothesis-profile replaces it before any test is imported
+# That the machine is busy is no failure.
+for name, count in PROFILES.items():
+    settings.register_profile(name, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gate")  # --hypothesis-profile replaces it before any test is imported
 
 MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
 MARK = re.compile(r"pytest\.mark\.(\w+)")

@@ -1,10 +1,28 @@
-"""How many examples and seeds random tests try: all in `make test`, a fifth in `make unit` (`--hypothesis-profile unit`)."""
+"""How many examples and seeds random tests try, by pytest's `--hypothesis-profile`: a property without settings tries these.
 
+`make test` has the gate's, `make unit` fewer, and `make test-variants` tries again with many.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
 from hypothesis import settings
 
-ALL, UNIT = 100, 20  # of a hundred
+PROFILES = {"unit": 10, "gate": 30, "long": 300}
+
+Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def examples(count: int) -> int:
-    """Returns `count`, or the share of it that the chosen profile tries, at least 1."""
-    return max(1, count * settings.default.max_examples // ALL)
+    """Returns `count`, which the profile `long` tries, or the share of it that the chosen profile tries, at least 1."""
+    return max(1, count * settings.default.max_examples // PROFILES["long"])
+
+
+def seeds(count: int) -> Callable[[Test], Test]:
+    """Runs a test with each of `examples(count)` seeds, and marks it, as Hypothesis marks its own."""
+
+    def with_seeds(test: Test) -> Test:
+        return pytest.mark.seeds(pytest.mark.parametrize("seed", range(examples(count)))(test))
+
+    return with_seeds

@@ -1,6 +1,7 @@
 """Rules of the repository itself."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.documentation import found_in
+from tests.faults import assert_none
 from tests.paths import ROOT
 
 
@@ -46,6 +49,11 @@ def test_every_rule_of_planning_has_a_test_module_of_its_own() -> None:
     whole_plans = {"memory", "plan_rounds", "judge_group", "decide_round", "plan_workers", "plan_pods"}  # test_plan*.py
     modules = [path.relative_to(rules) for path in rules.rglob("*.py") if path.stem not in {"__init__", *whole_plans}]
     assert not [str(path) for path in modules if not (tests / path.parent / f"test_{path.stem}.py").exists()]
+
+
+def test_random_tests_have_their_number_of_examples_from_the_profile() -> None:
+    own_number = re.compile(r"settings\(.*(?:max_examples=(?!examples\()|deadline=)")
+    assert_none(place for _, place, _ in found_in((ROOT / "tests").rglob("test_*.py"), own_number))
 
 
 def test_modules_are_short_enough_to_be_read_in_one_sitting() -> None:

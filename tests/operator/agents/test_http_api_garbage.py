@@ -16,10 +16,9 @@ from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.spec.job import JobKey, parse_job
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.builders import TIME, a_manifest, a_worker_pod
 
 FIELDS = [
@@ -52,7 +51,6 @@ BEATS = st.fixed_dictionaries(
     {"incarnation": WORDS, "state": st.sampled_from(STATES), "round": st.integers(0, 2**53)},
     optional={name: JSON for name in FIELDS if name not in ("incarnation", "state", "round")},
 )
-OFTEN = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 class TwoJobs:
@@ -116,7 +114,6 @@ def jobs() -> Iterator[TwoJobs]:
     jobs.close()
 
 
-@OFTEN
 @given(body=st.one_of(st.binary(max_size=200), JSON.map(json.dumps).map(str.encode), BEATS.map(json.dumps).map(str.encode)))
 def test_lines_of_a_stream(jobs: TwoJobs, body: bytes) -> None:
     status, told = jobs.send("POST", "/v1/agent", body)

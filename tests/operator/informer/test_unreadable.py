@@ -130,11 +130,11 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
     assert sum(cache.unreadable.counts.values()) == 0, "it is gone"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bad", [None, 7, "text", [], {}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": "bad"}}])
-def test_what_is_no_object_is_left_out(kind: str, bad: Any) -> None:
-    check_that_others_are_known(kind, bad)
-    check_that_others_are_known(kind, reduce_pod(bad))
+def test_what_is_no_object_is_left_out() -> None:
+    for bad in (None, 7, "text", [], {}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": "bad"}}):
+        for kind in KINDS:
+            check_that_others_are_known(kind, bad)
+            check_that_others_are_known(kind, reduce_pod(bad))
 
 
 def test_values_that_are_known_to_be_nasty_hide_no_other_object() -> None:

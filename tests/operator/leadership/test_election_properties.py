@@ -17,7 +17,7 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
-from tests.hypothesis_examples import examples
+from tests.hypothesis_examples import seeds
 from tests.operator.virtual_time import run_in_virtual_time
 
 UNSTEADY_SECONDS = 200.0
@@ -112,7 +112,7 @@ class Replica:
 
 
 @pytest.mark.parametrize("timing", [LeaseTiming(), LeaseTiming(15, 10.0, 2.0)], ids=str)
-@pytest.mark.parametrize("seed", range(examples(8)))
+@seeds(30)
 def test_two_never_lead_at_once(seed: int, timing: LeaseTiming) -> None:
     async def election() -> None:
         chance, cluster = random.Random(seed), FakeCluster(nodes=0)

@@ -11,7 +11,7 @@ import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.failure import DEVICE_FAULT
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
@@ -131,7 +131,7 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
 
 
 @pytest.mark.parametrize(("unit", "scheduling"), [(1, {}), (2, {"rankTopologyKey": "rack"})])
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120))
 @given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
 @example(
     events=[("scale", 5), ("wait", 5), ("wait", 20), ("writes fail", 1), ("spares", 0)], sidecars=False, pauses=False, spares=2

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.silence import UNHEARD
 from elastic_pytorch_operator.spec.job import FAIL_JOB
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
@@ -62,7 +62,7 @@ def deleted(simulation: Simulation, seconds: float) -> list[str]:
 
 
 @pytest.mark.simulation
-@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20))
 @given(
     before=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),
     unwritten=st.lists(st.integers(0, WORKERS - 1), max_size=6, unique=True),

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.hypothesis_examples import examples
+from tests.hypothesis_examples import seeds
 from tests.operator.builders import KEY, a_manifest
 
 pytestmark = pytest.mark.simulation
@@ -261,7 +261,7 @@ class World:
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-@pytest.mark.parametrize("seed", range(examples(12)))
+@seeds(30)
 async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_failed(seed: int, backend: str) -> None:
     world = World(seed, backend)
     world.cluster.apply_job(world.manifest)

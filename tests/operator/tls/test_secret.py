@@ -20,10 +20,9 @@ from elastic_pytorch_operator.tls.secret import (
     server_context,
     write_trust,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.any_jobs import any_objects
 
 NOW = 1_800_000_000.0
@@ -56,7 +55,6 @@ def check(trust: Trust, now: float) -> None:
         assert certificate.not_valid_before_utc.timestamp() < now < certificate.not_valid_after_utc.timestamp()
 
 
-@settings(max_examples=examples(300))
 @given(any_objects(STATE), st.booleans(), st.sampled_from([0, 30, 400, 1750, 3000]))
 def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: Any, holds: bool, days: int) -> None:
     data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}

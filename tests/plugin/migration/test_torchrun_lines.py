@@ -105,7 +105,6 @@ def judge(before: argparse.Namespace, after: argparse.Namespace, taken: dict[str
             assert getattr(after, field) == value, field
 
 
-@settings(max_examples=examples(150), deadline=None)
 @given(options(shell=False), programs(), st.sampled_from(STARTS))
 def test_words_of_a_container(given_options: list[list[str]], program: list[str], start: list[str]) -> None:
     words = [word for option in given_options for word in option]
@@ -139,7 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.process
-@settings(max_examples=examples(60), deadline=None)  # it starts two shells each time
+@settings(max_examples=examples(100))  # it starts two shells each time
 @given(st.data())
 def test_lines_of_a_shell(folder: Path, data: st.DataObject) -> None:
     parts = [word for option in data.draw(options(shell=True)) for word in option]

@@ -3,10 +3,8 @@
 import pytest
 from elastic_pytorch.operator_link.refusal import RefusedError
 from elastic_pytorch.operator_link.stream import AnswerReader, refusal_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.hypothesis_examples import examples
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -35,7 +33,6 @@ def test_lines_of_an_answer(case: str) -> None:
 
 
 @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"\r")), max_size=8), st.data())
-@settings(max_examples=examples(200))
 def test_it_does_not_matter_where_packets_end(lines: list[bytes], data: st.DataObject) -> None:
     text = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)))))

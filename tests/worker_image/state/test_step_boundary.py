@@ -4,7 +4,7 @@ import pytest
 import torch
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.step_boundary import StepBoundary
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.torch
@@ -45,7 +45,6 @@ class Agreement:
 outcomes: dict[int, torch.Tensor] = {}
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     ranks=st.integers(1, 4),
     told_at=st.lists(st.integers(1, 60), min_size=1, max_size=4),

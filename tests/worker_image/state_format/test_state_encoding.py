@@ -11,7 +11,7 @@ import pytest
 import torch
 from elastic_pytorch.state_format.payload import payload_chunks, read_payload
 from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.torch
@@ -80,7 +80,6 @@ TREES = st.recursive(
 
 
 @given(TREES)
-@settings(max_examples=100, deadline=None)
 def test_a_tree_comes_back_as_it_was(tree: Any) -> None:
     assert same(through(tree), tree)
 
@@ -282,7 +281,6 @@ NODES = st.recursive(
 
 
 @given(NODES)
-@settings(max_examples=150, deadline=None)
 def test_wrong_skeletons_are_refused_or_read(node: Any) -> None:
     skeleton = json.dumps({"version": 1, "tree": node}).encode()
     for reading in (lambda: unflatten(skeleton, []), lambda: tensor_kinds(skeleton)):

@@ -20,7 +20,7 @@ from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, write
 from elastic_pytorch.storage.checkpoint_format import payload_of
 from elastic_pytorch.storage.local_folder import CANNOT_SYNC, LocalFile, sync_folder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.torch
@@ -182,7 +182,6 @@ def assert_found(folder: Path, data: bytes) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_any_flipped_bit_is_found(data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     bit = data.draw(st.integers(0, len(whole) * 8 - 1))
     flipped = bytearray(whole)
@@ -191,14 +190,12 @@ def test_any_flipped_bit_is_found(data: st.DataObject, whole: bytes, tmp_path_fa
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
 def test_any_truncation_is_found(data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     end = data.draw(st.integers(0, len(whole) - 1))
     assert_found(tmp_path_factory.getbasetemp(), whole[:end])
 
 
 @given(tail=st.binary(min_size=1, max_size=200))
-@settings(max_examples=40, deadline=None)
 def test_anything_behind_it_is_found(tail: bytes, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_found(tmp_path_factory.getbasetemp(), whole + tail)
 

@@ -1,6 +1,6 @@
 import pytest
 from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, shares_within, weight_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -81,7 +81,6 @@ def test_no_micro_batch_is_larger_than_in_the_largest_group_and_ranks_have_even_
         assert max(work) - min(work) <= len(dealt[0])
 
 
-@settings(deadline=None)
 @given(
     begin=st.integers(0, 100),
     samples=st.integers(1, 60),

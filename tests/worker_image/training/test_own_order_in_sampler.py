@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch.training.sampler import ElasticSampler
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -79,7 +79,6 @@ def step_of(ranks: list[ElasticSampler], shares: list[Iterator[list[int]]]) -> l
     return sorted(taken)
 
 
-@settings(deadline=None)
 @given(which=st.sampled_from(sorted(SAMPLERS)), lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), max_size=4))
 def test_groups_of_any_size_go_on_within_an_epoch(which: str, lives: list[tuple[int, int]]) -> None:
     options, epochs = SAMPLERS[which], 2

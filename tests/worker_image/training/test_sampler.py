@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch.training.sampler import ElasticSampler
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
@@ -123,7 +123,6 @@ def train_an_epoch(lives: list[Life], length: int, options: dict[str, Any]) -> l
     return steps
 
 
-@settings(deadline=None)  # it forms groups
 @given(
     lives=st.lists(
         st.builds(Life, st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
@@ -143,7 +142,6 @@ def test_every_sample_comes_exactly_once_whatever_happens_to_the_group(
         assert len(steps) == ElasticSampler(length, **options).batches_per_epoch
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 60), batch_size=st.integers(1, 20), world_size=st.integers(1, 4))
 def test_a_short_last_batch_can_be_left_out(length: int, batch_size: int, world_size: int) -> None:
     options = {"batch_size": batch_size, "drop_last": True}

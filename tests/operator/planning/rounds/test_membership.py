@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import pytest
 from elastic_pytorch_operator.planning.rounds.membership import choose_group, torn_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.planning.rounds.test_next_round import candidate, ready
 
 
@@ -47,7 +46,6 @@ def test_torn_workers_are_ready_and_lack_others_of_their_unit() -> None:
     assert torn_workers(workers, 1) == frozenset()
 
 
-@settings(max_examples=examples(200))
 @given(
     unit=st.integers(1, 4),
     there=st.sets(st.integers(0, 15)),

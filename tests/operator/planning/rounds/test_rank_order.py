@@ -8,10 +8,9 @@ import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
 from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks, domains_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.builders import a_job, a_pod, observed
 from tests.operator.planning.rounds.test_membership import indices
 from tests.operator.planning.rounds.test_next_round import ready
@@ -166,7 +165,6 @@ def are_together(units: Sequence[int], domains: Mapping[int, str]) -> bool:
     return len(blocks) == len(set(blocks))
 
 
-@settings(max_examples=examples(300))
 @given(
     unit=UNITS,
     members=st.lists(st.integers(0, 9), unique=True),
@@ -188,7 +186,6 @@ def test_units_are_in_order_and_domains_are_together(
         assert [unit in domains for unit in units] == sorted((unit in domains for unit in units), reverse=True)
 
 
-@settings(max_examples=examples(300))
 @given(unit=UNITS, group=st.lists(st.integers(0, 9), unique=True, min_size=1), domains=DOMAINS, seed=st.integers(0, 99))
 def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     unit: int, group: list[int], domains: dict[int, str], seed: int

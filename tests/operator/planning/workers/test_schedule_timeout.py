@@ -22,7 +22,7 @@ from elastic_pytorch_operator.planning.workers.schedule_timeout import (
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
-from tests.hypothesis_examples import examples
+from tests.hypothesis_examples import seeds
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation
 
@@ -185,7 +185,7 @@ def test_two_jobs_that_each_hold_half_do_not_start_without_a_timeout() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("replicas", [3, 4])
-@pytest.mark.parametrize("seed", range(examples(20)))
+@seeds(30)
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(seed: int, replicas: int) -> None:
     jobs = two_jobs(seed, 30, replicas)
     for job in jobs:

@@ -25,10 +25,9 @@ from elastic_pytorch_operator.planning.workers.silence import (
     lost_with_leader,
     takeover_grace_until,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
@@ -315,7 +314,6 @@ def counted_from(seen: Observed, worker: str, wait: Wait) -> float:
     return max(agent.heard_at, stepped_at)
 
 
-@settings(max_examples=examples(300), deadline=None)
 @given(situations())
 def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) -> None:
     for worker, (wait, until) in silences(seen).items():
@@ -326,7 +324,6 @@ def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) ->
         assert wait.at_least_seconds * factor - 1e-6 <= seconds <= wait.at_most_seconds * factor + late + 1e-6, wait
 
 
-@settings(max_examples=examples(300), deadline=None)
 @given(situations(), st.data())
 def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject) -> None:
     """Later steps of those that are heard, later arrivals, and an operator that could not hear for a while."""
@@ -344,7 +341,6 @@ def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject)
     assert (takeover_grace_until(later) or 0.0) >= (takeover_grace_until(seen) or 0.0)
 
 
-@settings(max_examples=examples(300), deadline=None)
 @given(situations())
 def test_worker_that_is_heard_now_is_not_lost(seen: Observed) -> None:
     agents = {name: replace(agent, heard_at=NOW, disconnected_since=None) for name, agent in seen.agents.items()}
@@ -353,7 +349,6 @@ def test_worker_that_is_heard_now_is_not_lost(seen: Observed) -> None:
     assert lost.isdisjoint(name for name, agent in agents.items() if agent.state is not AgentState.STOPPING)
 
 
-@settings(max_examples=examples(300), deadline=None)
 @given(situations())
 def test_nothing_waits_without_an_end(seen: Observed) -> None:
     """As time passes, and nothing else happens but that other jobs are heard: each plan names the moment of the next one."""

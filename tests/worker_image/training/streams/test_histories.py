@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 from elastic_pytorch.training.streams.loader import StreamLoader
 from elastic_pytorch.training.streams.stream import ElasticStream
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
 
 pytestmark = pytest.mark.torch
@@ -80,7 +79,6 @@ def check_weights(ranks: list[Outcome], batch_size: int) -> None:
 LIVES = st.lists(st.builds(Life, st.integers(1, 5), st.integers(1, 12), st.integers(0, 3)), min_size=1, max_size=8)
 
 
-@settings(max_examples=examples(150), deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any),
     lives=LIVES,
