@@ -33,20 +33,9 @@ check_titles() {
 cd "$ROOT"
 step format "Format (ruff format --check)" .venv/bin/ruff format --check
 step lint "Lint (ruff check)" .venv/bin/ruff check
-step types "Types (mypy)" .venv/bin/mypy
-step types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
-# Programs of a few modules each, not packages: each is checked with its own folder as the root.
-for program in matrix reference release website; do
-    step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH="hack/$program" .venv/bin/mypy "hack/$program"
-done
-step types-measure "Types of hack/measure, demo, bench, replay, kubeflow, scale and soak (mypy)" env MYPYPATH=hack \
-    .venv/bin/mypy --exclude '(replay|soak|kubeflow)/scripts' hack/measure hack/demo hack/bench hack/replay hack/kubeflow hack/scale hack/soak
-for program in commit_cost.py images/load_image.py krew/release.py; do
-    step "types-${program##*/}" "Types of hack/$program (mypy)" .venv/bin/mypy "hack/$program"
-done
-for program in growth_picture.py in_process_pause.py lost_peer.py object_storage_cost.py record_run.py shard_cost.py gpu; do
-    step "types-$program" "Types of hack/$program (mypy)" env MYPYPATH=.:hack .venv/bin/mypy "hack/$program"
-done
+# Beside the other checks, for each takes one core, and most of the time.
+step_start types "Types of the product and of hack (mypy)" .venv/bin/mypy
+step_start types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
 ensure_vale
 if [[ -x $STATE/bin/vale ]]; then
     step prose "Prose (vale)" check_prose
@@ -63,3 +52,4 @@ if command -v shellcheck >/dev/null; then
     mapfile -t scripts < <(find hack .ci -type f \( -name '*.sh' -o -path .ci/run \))
     step shell "Shell scripts (shellcheck)" shellcheck --external-sources --exclude SC1091,SC2153 "${scripts[@]}"
 fi
+step_wait types types-oldest

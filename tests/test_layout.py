@@ -56,6 +56,13 @@ def test_random_tests_have_their_number_of_examples_from_the_profile() -> None:
     assert_none(place for _, place, _ in found_in((ROOT / "tests").rglob("test_*.py"), own_number))
 
 
+def test_types_of_all_programs_of_maintainers_are_checked() -> None:
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    checked = {name.partition(".")[0] for name in (*mypy["packages"], *mypy["modules"])}
+    programs = {path.relative_to(ROOT / "hack").parts[0].removesuffix(".py") for path in (ROOT / "hack").rglob("*.py")}
+    assert programs <= checked
+
+
 def test_modules_are_short_enough_to_be_read_in_one_sitting() -> None:
     sources = [
         p
