@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
 .NOTPARALLEL:
-.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack growth-picture docs site unit test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack docs site unit test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +37,6 @@ docs: venv ## Write what is generated from the sources: the references of the AP
 
 site: venv ## Build the pages as a site that needs no network: .cluster/website/html
 	@hack/website.sh
-
-growth-picture: venv ## Measure a growth with and without spec.prepare, and draw docs/use/growth.svg: five minutes
-	@$(PYTHON) hack/growth_picture.py
 
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)

@@ -16,7 +16,8 @@ PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
 ADAPTERS = ("deepspeed", "lightning", "transformers")  # parts of the package that import a framework, for scripts that use it
 EXTRAS = {"obstore"}  # imported only where a script keeps its checkpoints in object storage
-OURS = {"elastic_pytorch", "gpu", "tests"}
+SCRIPTS = ("events", "nccl_like", "on_backend")  # that workers of lost_peer.py run
+OURS = {"elastic_pytorch", "gpu", "tests", *SCRIPTS}
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -32,7 +33,8 @@ def packed_files() -> set[Path]:
     """The programs of this folder, and all that they import from the tests, by path in the checkout."""
     here = Path(__file__).parent
     waiting = [path for path in here.glob("*.py") if path != Path(__file__)]
-    found = set(waiting)
+    scripts = (ROOT / "tests" / "worker_image" / "scripts" / f"{name}.py" for name in SCRIPTS)
+    found = {*waiting, *scripts}
     while waiting:
         for name in imports(waiting.pop()):
             path = ROOT / f"{name.replace('.', '/')}.py"

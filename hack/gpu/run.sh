@@ -3,6 +3,7 @@
 #
 #   ./run.sh                     eight minutes; the table comes last
 #   PYTHON=/opt/python ./run.sh  with the Python that has torch
+#   PROGRAM=gpu.lost_peer ./run.sh nccl     another program of the pack
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,4 +24,4 @@ for wheel in "$HERE"/wheels/*.whl; do
     "$PYTHON" -m zipfile -e "$wheel" "$SITE"
 done
 export PYTHONPATH=$HERE:$HERE/hack
-"$WORK/venv/bin/python" -m gpu "$@"
+"$WORK/venv/bin/python" -m "${PROGRAM:-gpu}" "$@"

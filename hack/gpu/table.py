@@ -59,8 +59,13 @@ def failed(what: str, parameters: str, how: str, why: str) -> Row:
 
 def lay_out(rows: Sequence[Row]) -> str:
     """The rows as a table of Markdown, with columns that are as wide as their cells."""
-    cells = [HEADINGS, *(tuple(str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    return align(HEADINGS, [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows])
+
+
+def align(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Any cells as such a table."""
+    cells = [headings, *rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

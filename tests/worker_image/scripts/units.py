@@ -17,9 +17,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--step-seconds", type=float, default=0.05)
 parser.add_argument("--in-process", action="store_true")
-parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
 options = parser.parse_args()
-time.sleep(options.set_up_seconds)
 
 
 def train() -> None:

@@ -1,7 +1,8 @@
 """Measures what the training library costs a script: each step, and each commit of states of several sizes.
 
-.venv/bin/python hack/commit_cost.py
-.venv/bin/python hack/commit_cost.py cuda       # commits of a model and its optimizer on a GPU
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu.commit_cost
+
+`cuda` measures commits of a model and its optimizer on a GPU.
 """
 
 import os
@@ -19,9 +20,9 @@ import torch.multiprocessing as mp
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state.commit_interval import next_interval
-from rich.console import Console
-from rich.table import Table
 from torch import nn
+
+from gpu.table import align
 
 STEP_SECONDS = 0.02
 STEPS = 300
@@ -166,7 +167,6 @@ def gpu() -> None:
     server = PodServer()
     os.environ[LOCAL_SOCKET] = server.prepare()
     server.start()
-    title = f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}"
     head = (
         "state",
         "overlap",
@@ -178,34 +178,35 @@ def gpu() -> None:
         "loss",
         "memory / state",
     )
-    table = Table(*head, title=title)
+    rows = []
     for megabytes in GPU_MEGABYTES:
         for overlap in (False, True):
             found = on_gpu(megabytes * 10**6, overlap=overlap)
             times = (f"{1e3 * seconds:.1f} ms" for seconds in (found.first, found.library, found.loss, found.step))
             shares = (f"{found.interval} steps", f"{found.share:.2%}", f"{found.memory:.2f}")
-            table.add_row(f"{megabytes} MB", "yes" if overlap else "no", *times, *shares)
+            rows.append((f"{megabytes} MB", "yes" if overlap else "no", *times, *shares))
             torch.cuda.empty_cache()
     server.close()
-    Console(width=140).print(table)
+    print(f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}", align(head, rows), sep="\n")
 
 
 def main() -> None:
-    title = "A step's commit without a state, steps of 20 ms (mean)"
-    steps = Table("ranks", "time", "CPU time", "CPU time of a step", title=title)
+    steps = []
     for world in (1, 2, 3):
         wall, cpu = in_group(world)
-        steps.add_row(str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{cpu / STEP_SECONDS:.2%}")
+        steps.append((str(world), f"{wall * 1e6:.0f} µs", f"{cpu * 1e6:.0f} µs", f"{cpu / STEP_SECONDS:.2%}"))
+    print("A step's commit without a state, steps of 20 ms (mean)")
+    print(align(("ranks", "time", "CPU time", "CPU time of a step"), steps))
     every = [f"every, {1e3 * seconds:.0f} ms" for seconds in INTERVAL_STEP_SECONDS]
-    title = "Commits (medians), and how many steps lie between them with steps so long"
-    sizes = Table("state", "a commit", "during a flush", "memory / state", "at most", *every, title=title)
+    sizes = []
     for megabytes in MEGABYTES:
         with tempfile.TemporaryDirectory() as folder:
             (alone, usual), (flushed, most) = commits(folder, megabytes * 10**6)
         intervals = [str(next_interval(1, alone, seconds)) for seconds in INTERVAL_STEP_SECONDS]
         times = [f"{1e3 * alone:.1f} ms", f"{1e3 * flushed:.1f} ms", f"{usual:.2f}", f"{most:.2f}"]
-        sizes.add_row(f"{megabytes} MB", *times, *intervals)
-    Console(width=120).print(steps, sizes)
+        sizes.append((f"{megabytes} MB", *times, *intervals))
+    print("Commits (medians), and how many steps lie between them with steps so long")
+    print(align(("state", "a commit", "during a flush", "memory / state", "at most", *every), sizes))
 
 
 if __name__ == "__main__":
