@@ -14,7 +14,6 @@ from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
 from elastic_pytorch_client.views.why_view import show_why
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
@@ -48,15 +47,10 @@ class Recording:
 def draw_screens() -> dict[str, str]:
     """Returns the SVG of each verb's terminal, by the name of its file."""
     whole, too_large, no_volume = map(Recording, ("whole", "too-large", "no-volume"))
-    jobs = [whole.job, no_volume.job, Recording("suspended").job, Recording("failed").job]
-    seen = SparklineSamples()
-    for moment in ("young", "lost", "whole"):  # of one job
-        seen.take(Recording(moment).job)
     unplaced = diagnose(too_large.job, Evidence(too_large.pods, too_large.nodes, too_large.job_events, {}, too_large.now))
     unbound = diagnose(no_volume.job, Evidence(no_volume.pods, [], [], no_volume.last_warning(), no_volume.now))
     return {
         "status.svg": _terminal(118, {"status char-lm": show_status(whole.job, whole.job_events, whole.now)}),
-        "top.svg": _terminal(140, {"top": show_top(jobs, {whole.job.uid: seen}, whole.now, namespaces=False)}),
         "why.svg": _terminal(118, {"why too-large": show_why(unplaced), "why no-volume": show_why(unbound)}),
     }
 

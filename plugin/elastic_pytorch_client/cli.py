@@ -12,21 +12,7 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import (
-    checkpoints,
-    drill,
-    exec_command,
-    list_jobs,
-    logs,
-    migrate,
-    resize,
-    stacks,
-    status,
-    suspension,
-    top,
-    ui,
-    why,
-)
+from elastic_pytorch_client.verbs import drill, list_jobs, logs, migrate, resize, stacks, status, suspension, ui, why
 from elastic_pytorch_client.verbs.context import Context, Verb
 
 FAILED, INTERRUPTED = 1, 130
@@ -41,7 +27,7 @@ def _verb(module: ModuleType) -> Verb:
 VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
-        *map(_verb, (status, list_jobs, top, ui, why, logs, checkpoints, stacks, exec_command, drill, resize)),
+        *map(_verb, (status, list_jobs, ui, why, logs, stacks, drill, resize)),
         *(suspension.SUSPEND, suspension.RESUME, suspension.RESTART),
         _verb(migrate),
     )

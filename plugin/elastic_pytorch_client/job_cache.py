@@ -16,13 +16,11 @@ class JobCache:
     Attributes:
         cluster: where they are.
         namespace: None: all.
-        name: of the only one; None: all.
         trouble: why what is known may be old; empty: it is not.
     """
 
     cluster: ClusterReader
     namespace: str | None
-    name: str | None = None
     trouble: str = ""
     _jobs: dict[str, JobView] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -49,17 +47,14 @@ class JobCache:
 
     def _look(self) -> None:
         """Asks for all: a watch does not tell what was deleted before it began."""
-        if self.name is not None and self.namespace is not None:
-            found = [self.cluster.get_job(self.namespace, self.name)]
-        else:
-            found = self.cluster.list_jobs(self.namespace)
+        found = self.cluster.list_jobs(self.namespace)
         with self._lock:
             self._jobs = {_uid(job): view_job(job) for job in found}
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                for change, job in self.cluster.watch_jobs(self.namespace, self.name):
+                for change, job in self.cluster.watch_jobs(self.namespace):
                     self.trouble = ""
                     with self._lock:
                         if change == "DELETED":

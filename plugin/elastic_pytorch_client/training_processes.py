@@ -1,12 +1,11 @@
-"""Kills a training process of the container that it runs in, or writes where each one's main thread is, or what checkpoints it has.
+"""Kills a training process of the container that it runs in, or writes where each one's main thread is.
 
-`kubectl epj drill`, `stacks` and `checkpoints` send this file to the container's own Python as it is. So it needs nothing but the standard
-library, of Python 3.10 or newer.
+`kubectl epj drill` and `stacks` send this file to the container's own Python as it is. So it needs nothing but the standard library, of
+Python 3.10 or newer.
 
 A training process has a memory file open, by which the agent finds out whether the process can still run its handler
 (elastic_pytorch.stopping.answers). What a script forks itself has it, too, but so has its parent then. On a signal, it writes its main
-thread's Python stack there, wherever the thread is. A process with a `State` has a memory file besides for each folder of checkpoints,
-which says where that is (elastic_pytorch.memory.announced_folders).
+thread's Python stack there, wherever the thread is.
 """
 
 import contextlib
@@ -15,7 +14,6 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -24,8 +22,6 @@ from typing import NamedTuple
 
 WORKER = "ELASTIC_PYTORCH_WORKER"
 MEMORY_NAME = "elastic-pytorch-stop"
-ANNOUNCEMENT = "elastic-pytorch-checkpoints"
-LISTING, LISTING_SECONDS = "elastic_pytorch.storage.listing", 25.0
 STACK_SIGNAL = 11  # after SIGRTMIN, which macOS does not have
 STACK_HEAD, ANSWER_HEAD = b"Stack (most recent call first):", b"Python runs; the handler is "
 STACK_SECONDS = 5.0
@@ -127,38 +123,8 @@ def _memory_of(pid: int) -> int | None:
     return None
 
 
-def read_announcements(pids: Iterable[int]) -> dict[str, dict[str, str]]:
-    """Returns what processes say of their folders of checkpoints, by folder: how to run the library's Python for it."""
-    found = {}
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for link in Path(f"/proc/{pid}/fd").iterdir():
-                with contextlib.suppress(OSError, ValueError):  # it has just been closed
-                    if f"memfd:{ANNOUNCEMENT} " in os.readlink(link):  # noqa: PTH115
-                        told = json.loads(link.read_text())
-                        found[told["folder"]] = told
-    return found
-
-
-def list_checkpoints(pids: Iterable[int]) -> int:
-    """Has the library list the checkpoints of processes, with this container's environment; returns the exit code."""
-    found = read_announcements(pids)
-    if not found:
-        print("[]")
-        return 0
-    first = next(iter(found.values()))
-    paths = [first["packages"], *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [first["python"] or sys.executable, "-m", LISTING, *found]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    try:
-        return subprocess.run(command, env=environment, timeout=LISTING_SECONDS, check=False).returncode
-    except subprocess.TimeoutExpired:
-        print(f"the storage has not listed {', '.join(found)} within {LISTING_SECONDS:.0f} s", file=sys.stderr)
-        return 1
-
-
 def main() -> int:
-    """Kills the newest training process. Or prints as JSON: with `stacks` where all of them are, with `checkpoints` what these have.
+    """Kills the newest training process. Or prints as JSON, with `stacks`, where all of them are.
 
     Returns:
         The exit code.
@@ -169,8 +135,6 @@ def main() -> int:
         return 1
     if sys.argv[1] == "stacks":
         print(json.dumps(read_stacks(found)))
-    elif sys.argv[1] == "checkpoints":
-        return list_checkpoints(found)
     else:
         os.kill(found[-1], signal.SIGKILL)
         print(found[-1])

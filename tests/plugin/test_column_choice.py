@@ -8,9 +8,6 @@ import pytest
 from elastic_pytorch_client.reading.job_view import JobView, Progress
 from elastic_pytorch_client.views.job_table import choose_columns
 from elastic_pytorch_client.views.list_view import show_list
-from elastic_pytorch_client.views.top_view import SparklineSamples, show_top
-from rich.console import Console
-from rich.live import Live
 
 from tests.plugin.plugin_console import text_of
 from tests.plugin.recorded_cluster import RecordedCluster, job_of, moment_of, recorded
@@ -67,16 +64,14 @@ def test_a_wider_screen_has_all_columns_of_a_narrow_one(importance: list[int]) -
 @pytest.mark.parametrize("columns", SCREENS)
 def test_names_states_and_workers_are_whole(columns: int, name: str, namespaces: bool) -> None:
     jobs = the_jobs(name, LONG if name == LONG else "team")
-    for view in (show_list(jobs, NOW, namespaces=namespaces), show_top(jobs, {}, NOW, namespaces=namespaces)):
-        lines = text_of(view, columns).splitlines()
-        start = next(place for place, line in enumerate(lines) if "WORKERS" in line) + 1
-        for job in jobs:
-            [row] = [line for line in lines[start : start + len(jobs)] if job.name in line.split()]
-            words = row.split()
-            assert job.state in words
-            assert not namespaces or words[0] == job.namespace
-            assert "-" in words or f"{job.ready}/{job.wanted}" in words
-            assert name == LONG or len(row) <= columns
+    lines = text_of(show_list(jobs, NOW, namespaces=namespaces), columns).splitlines()
+    for job in jobs:
+        [row] = [line for line in lines if job.name in line.split()]
+        words = row.split()
+        assert job.state in words
+        assert not namespaces or words[0] == job.namespace
+        assert "-" in words or f"{job.ready}/{job.wanted}" in words
+        assert name == LONG or len(row) <= columns
 
 
 @pytest.mark.parametrize(
@@ -93,21 +88,6 @@ def test_columns_of_list(columns: int, titles: str) -> None:
     assert "no node has room" in shown
 
 
-@pytest.mark.parametrize(
-    ("columns", "titles"),
-    [
-        (80, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S"),
-        (100, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S METRICS"),
-        (120, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S METRICS"),
-        (200, "NAME STATE WORKERS PROGRESS LEFT LOSS STEPS/S INTERRUPTED METRICS"),
-    ],
-)
-def test_columns_of_top(columns: int, titles: str) -> None:
-    shown = text_of(show_top(the_jobs("char-lm"), {}, NOW, namespaces=False), columns)
-    assert titles_of(shown) == titles.split()
-    assert " ".join(REASON.split()) in " ".join(shown.split()), "the note is whole, below the table"
-
-
 def test_the_most_important_columns_come_wide_or_not() -> None:
     jobs = the_jobs(LONG, LONG)
     titles = titles_of(text_of(show_list(jobs, NOW, namespaces=True, wide=True), 80))
@@ -116,26 +96,12 @@ def test_the_most_important_columns_come_wide_or_not() -> None:
     ]
 
 
-@pytest.mark.parametrize("columns", SCREENS)
-def test_a_live_screen_continues_a_long_name_on_the_next_line(columns: int) -> None:
-    console = Console(width=columns, height=60, force_terminal=True)
-    jobs = the_jobs(LONG, LONG)
-    with console.capture(), Live(console=console, screen=True, auto_refresh=False):
-        lines = console.render_lines(show_top(jobs, {"0": SparklineSamples()}, NOW, namespaces=True), pad=False)
-    shown = ["".join(segment.text for segment in line) for line in lines]
-    assert all(len(line) <= columns for line in shown)
-    first = next(line for line in shown if "Resizing" in line)
-    assert "2/3" in first
-    assert "".join(shown).count("x") >= 2 * len(jobs) * len(LONG), "nothing of the names is lost"
-
-
-@pytest.mark.parametrize("words", [["list"], ["top", "--once"]])
-def test_lines_that_are_longer_than_the_screen_are_printed_whole(words: list[str], epj: Callable[..., tuple[int, str]]) -> None:
+def test_lines_that_are_longer_than_the_screen_are_printed_whole(epj: Callable[..., tuple[int, str]]) -> None:
     cluster = RecordedCluster()
     for job in ("lost", "suspended"):
         manifest = recorded(job)["job"]
         manifest["metadata"]["name"] = f"{LONG}-{job[0]}"
         cluster.put(manifest)
-    shown = epj(cluster, *words, "-A", width=80)[1]
+    shown = epj(cluster, "list", "-A", width=80)[1]
     assert f"{LONG}-l" in shown
     assert "2/3" in shown

@@ -1,11 +1,9 @@
 """Command lines: what they print, what they do, and how they end. Among them each one of the documentation."""
 
 import copy
-import io
 import json
 import shlex
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Refused, Unreachable
-from elastic_pytorch_client.verbs.context import Context
 from rich.console import Console
 
 from tests.paths import ROOT
@@ -70,12 +67,6 @@ def test_each_command_of_the_documentation(
         cluster.script = [settled(workers=[], conditions=[suspended]), "BREAK", settled()]
     elif verb == "stacks":
         cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
-    elif verb == "checkpoints":
-        cluster.said = json.dumps([{"place": "s3://bucket/run", "checkpoints": []}])
-    elif verb == "exec":
-        Path("kubectl").write_text("#!/bin/sh\n")
-        Path("kubectl").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     elif verb == "migrate":
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
         Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
@@ -88,7 +79,7 @@ def test_each_command_of_the_documentation(
         cluster.put(over(cluster))
     code, printed = epj(cluster, *words, now=moment_of("young"))
     assert code == 0
-    assert printed.strip() or verb == "exec" or "kind: ElasticPyTorchJob" in capsys.readouterr().out
+    assert printed.strip() or "kind: ElasticPyTorchJob" in capsys.readouterr().out
 
 
 def test_the_documentation_has_a_command_for_each_verb() -> None:
@@ -157,7 +148,7 @@ def test_logs_have_prefixes_where_lines_could_be_anybodys(epj: Epj) -> None:
         (["status", "nobody"], {}, 'error: there is no ElasticPyTorchJob "nobody" in namespace "team"'),
         (["list"], {"list_jobs": [NoJobKind("no such kind: is the chart installed?")]}, "error: no such kind: is the chart"),
         (["suspend", "char-lm"], {"patch_job": [NotAllowed("you may not")]}, "error: you may not"),
-        (["top"], {"list_jobs": [Unreachable("no answer")]}, "error: no answer"),
+        (["list"], {"list_jobs": [Unreachable("no answer")]}, "error: no answer"),
         (["logs", "char-lm", "--rank", "9"], {}, "error: char-lm has no rank 9 now"),
     ],
 )
@@ -203,28 +194,6 @@ def test_ctrl_c_ends_it(epj: Epj, fake_time: FakeTime) -> None:
 
     fake_time.on_sleep = interrupt
     assert epj(RecordedCluster("young"), "suspend", "char-lm", "--wait")[0] == 130
-
-
-@pytest.mark.parametrize("words", [["top"], ["top", "char-lm"], ["top", "-A"]])
-def test_top_on_a_terminal_until_ctrl_c(words: list[str], fake_time: FakeTime) -> None:
-    refreshes = 0
-
-    def refreshed() -> None:
-        nonlocal refreshes
-        refreshes += 1
-        if refreshes == 8:
-            raise KeyboardInterrupt
-
-    fake_time.on_sleep = refreshed
-    console = Console(file=io.StringIO(), width=150, height=50, force_terminal=True)
-    cluster = RecordedCluster("young", "suspended")
-    cluster.script = [settled(progress={"step": 400, "total": 800, "loss": "1.5", "stepsPerSecond": "9"})]
-    make = partial(Context, clock=fake_time.clock, now=lambda: moment_of("young"))
-    assert cli.run(words, lambda access: cluster, console, make) == 0
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    assert "char-lm" in shown
-    assert ("FirstRound" in shown) is ("char-lm" in words)
 
 
 def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:

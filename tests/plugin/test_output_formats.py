@@ -20,7 +20,6 @@ VERBS = {
     "status": ["no-volume"],
     "why": ["no-volume"],
     "stacks": ["char-lm"],
-    "checkpoints": ["char-lm"],
     "drill": ["lm"],
 }
 
@@ -31,8 +30,7 @@ def a_cluster(verb: str) -> RecordedCluster:
     cluster = RecordedCluster("young", "no-volume")
     for name in ("char-lm", "no-volume"):
         cluster._jobs[name]["metadata"]["managedFields"] = [{"manager": "kubectl"}]
-    checkpoints = [{"place": "s3://bucket/run", "checkpoints": []}]
-    cluster.said = json.dumps(checkpoints if verb == "checkpoints" else {57: '  File "train.py", line 9 in step'})
+    cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
     return cluster
 
 
@@ -59,7 +57,6 @@ def test_what_each_verb_prints(epj: Epj) -> None:
         "pid": 57,
     }
     assert found["stacks"]["groups"][0]["stack"].endswith("in step")
-    assert found["checkpoints"]["places"] == [{"place": "s3://bucket/run", "checkpoints": []}]
     assert found["drill"]["dryRun"] is True
 
 

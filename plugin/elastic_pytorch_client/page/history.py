@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.views.top_view import SparklineSamples
 
+MAX_SAMPLES = 240
 MAX_SIZES = 256
 MAX_LANES = 256
 MAX_CHANGES = 64  # of the state of one worker
@@ -49,6 +49,26 @@ class Departure:
 
 
 @dataclass
+class Samples:
+    """Losses and speeds, oldest first."""
+
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    speeds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    last: tuple[int | None, float | None] = (None, None)
+
+    def take(self, job: JobView) -> None:
+        """Remembers what a job says of itself now, if that is news."""
+        progress = job.progress
+        if (progress.step, progress.loss) == self.last:
+            return
+        self.last = (progress.step, progress.loss)
+        if progress.loss is not None:
+            self.losses.append(progress.loss)
+        if progress.steps_per_second is not None and job.world:
+            self.speeds.append(progress.steps_per_second)
+
+
+@dataclass
 class History:
     """What has been seen of a job, oldest first.
 
@@ -59,7 +79,7 @@ class History:
         departures: of workers, while the job was to run.
     """
 
-    samples: SparklineSamples = field(default_factory=SparklineSamples)
+    samples: Samples = field(default_factory=Samples)
     sizes: deque[GroupSize] = field(default_factory=lambda: deque(maxlen=MAX_SIZES))
     lanes: dict[int, deque[tuple[datetime, str]]] = field(default_factory=dict)
     departures: deque[Departure] = field(default_factory=lambda: deque(maxlen=MAX_DEPARTURES))

@@ -387,7 +387,7 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
             since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
             message = first_line(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
-            do = f"This should pass within seconds. Watch it:\n  kubectl epj top {job.name}"
+            do = f"This should pass within seconds. Watch it:\n  kubectl epj status {job.name} --watch"
             if cooling:
                 do = "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
             return [Finding(what, do)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
@@ -17,22 +17,18 @@ class Column:
         title: in the first line.
         importance: 0: it is always there, and whole. Of the others, the one with the highest number is left out first.
         cells: one for each job.
-        justify: where its texts stand.
-        width: in characters, whatever the texts are; 0: as wide as the longest.
         enough: for columns whose texts may be cut: the least width that is worth its place; 0: they are whole.
     """
 
     title: str
     importance: int
     cells: Sequence[Text]
-    justify: JustifyMethod = "left"
-    width: int = 0
     enough: int = 0
 
     @property
     def whole_width(self) -> int:
         """In characters."""
-        return self.width or max(cell_len(self.title), *(cell.cell_len for cell in self.cells), 0)
+        return max(cell_len(self.title), *(cell.cell_len for cell in self.cells), 0)
 
     @property
     def least_width(self) -> int:
@@ -62,7 +58,6 @@ class JobTable:
     """Draws columns as the width of the screen allows.
 
     The columns that are always there may need more than the screen has. Then lines are longer than the screen, as kubectl's are.
-    A screen that is refreshed would cut them: there, what is too long goes on in the next line.
 
     Attributes:
         columns: from left to right.
@@ -82,21 +77,13 @@ class JobTable:
             room = max(room, sum(c.whole_width for c in self.columns) + self.gap * len(self.columns))
         kept = [self.columns[place] for place in choose_columns(importance, least, gap=self.gap, room=room)]
         needed = sum(column.least_width for column in kept) + self.gap * (len(kept) - 1)
-        folds = console.is_alt_screen and needed > room
         table = Table(box=None, pad_edge=False, padding=(0, self.gap, 0, 0), header_style="bold")
         spare = max(0, room - needed)
         for column in kept:
             width = min(column.whole_width, column.least_width + spare)
             spare -= width - column.least_width
-            name = folds and column.title in ("NAMESPACE", "NAME")
-            table.add_column(
-                column.title,
-                justify=column.justify,
-                width=None if name else width,
-                no_wrap=not name,
-                overflow="fold" if name else "ellipsis",
-            )
-        table.width = room if folds else max(room, needed) - spare
+            table.add_column(column.title, width=width, no_wrap=True, overflow="ellipsis")
+        table.width = max(room, needed) - spare
         for row in zip(*(column.cells for column in kept), strict=True):
             table.add_row(*row)
         yield table

@@ -32,7 +32,6 @@ def show_status(
     now: datetime,
     *,
     max_events: int = 12,
-    max_workers: int = MAX_WORKERS,
     price: float | None = None,
 ) -> RenderableType:
     """The whole screen.
@@ -42,13 +41,12 @@ def show_status(
         events: about it, oldest first.
         now: the time of day.
         max_events: how many of the newest events to show.
-        max_workers: more than that are summed up.
         price: of an hour of each process; None: costs are not shown.
     """
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
-    parts += [Text(), _workers(job, now, max_workers)]
+    parts += [Text(), _workers(job, now)]
     if job.scaling and not job.ended:
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
@@ -123,7 +121,7 @@ def _how_far(job: JobView) -> Text | None:
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
-def _workers(job: JobView, now: datetime, limit: int) -> Tree:
+def _workers(job: JobView, now: datetime) -> Tree:
     members = job.members
     size = f"{job.wanted} wanted ({job.minimum} to {job.maximum})" if job.elastic else f"{job.wanted} wanted, a fixed size"
     standing = (
@@ -141,7 +139,9 @@ def _workers(job: JobView, now: datetime, limit: int) -> Tree:
     tree = Tree(label, guide_style=MUTED)
     others = sorted((w for w in job.workers if w not in members), key=lambda w: (w.index, w.name))
     all_workers = [*members, *others]
-    shown = all_workers if len(all_workers) <= limit else _notable(all_workers, slowest_by_worker(job.stragglers), limit)
+    shown = all_workers
+    if len(all_workers) > MAX_WORKERS:
+        shown = _notable(all_workers, slowest_by_worker(job.stragglers), MAX_WORKERS)
     widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
     for worker in shown:
         tree.add(_worker(job, now, worker, widths))

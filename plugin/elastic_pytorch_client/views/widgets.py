@@ -1,13 +1,12 @@
-"""What several views are made of: colours by meaning, progress bars, and sparklines."""
+"""What several views are made of: colours by meaning, and progress bars."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.text import Text
 
 ACCENT, MUTED = "cyan", "bright_black"
 GOOD, BUSY, BAD = "green", "yellow", "red"
-BARS = "▁▂▃▄▅▆▇█"
 
 _STATES = {
     "Running": GOOD,
@@ -50,22 +49,6 @@ def progress_bar(fraction: float, width: int) -> Text:
     full, half = divmod(halves, 2)
     done = "━" * full + "╸" * half
     return Text(done, GOOD if fraction >= 1 else ACCENT).append("─" * (width - full - half), MUTED)
-
-
-def sparkline(values: Iterable[float], width: int) -> str:
-    """The newest values as bars, from the least to the largest of them; fewer than `width` if there are fewer values.
-
-    Args:
-        values: oldest first; more than fit are averaged in groups.
-        width: in characters.
-    """
-    shown = pool(list(values), width)
-    if not shown:
-        return ""
-    low, high = min(shown), max(shown)
-    if high == low:
-        return BARS[3] * len(shown)
-    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
 
 
 def pool(values: Sequence[float], limit: int) -> list[float]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from measure.object_storage import BUCKET, IMAGE, PORT, SERVER, keep_in_bucket, server
 
-from tests.e2e.client.test_plugin import epj
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.training.test_training_library import steps, until_steps_of_world
 from tests.paths import ROOT
@@ -65,10 +64,6 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
 
     status = job.until(lambda status: saved(status) >= 10, "a checkpoint in the bucket", 120)
     kept = saved(status)
-    places = json.loads(epj(namespace, "checkpoints", job.name, "-o", "json"))["places"]
-    assert [place["place"].partition("/runs/")[0] for place in places] == ["s3://bucket"]
-    newest = places[0]["checkpoints"][0]
-    assert newest["step"] >= kept and newest["complete"] and newest["bytes"] > 10_000
     names = [pod["metadata"]["name"] for pod in job.pods()]
     job.kubectl("delete", "pod", *names, "--grace-period=0", "--force")
 

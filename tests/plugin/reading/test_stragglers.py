@@ -86,8 +86,14 @@ def test_status_marks_their_workers() -> None:
 
 
 def test_of_many_workers_the_slow_ones_are_shown() -> None:
-    view = show_status(replace(JOB, stragglers=(OTHER,)), events_of("young"), moment_of("young"), max_workers=1)
-    assert OTHER.worker in text_of(view, 200)
+    workers = tuple(replace(JOB.workers[0], name=f"w-{rank}", index=rank, rank=rank) for rank in range(50))
+
+    def shown(*stragglers: Straggler) -> str:
+        view = show_status(replace(JOB, workers=workers, stragglers=stragglers), events_of("young"), moment_of("young"))
+        return text_of(view, 200)
+
+    assert "w-49" in shown(replace(OTHER, worker="w-49"))
+    assert "w-49" not in shown()
 
 
 def test_each_worker_is_named_with_its_slowest_rank() -> None:

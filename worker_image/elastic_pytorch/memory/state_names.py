@@ -9,7 +9,6 @@ import os
 import re
 from typing import NamedTuple
 
-from elastic_pytorch.memory import announced_folders
 from elastic_pytorch.object_url import ObjectUrl, location_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -87,13 +86,11 @@ class StateNames:
         self._count = Mark(given + 1, numbers)
         self._given[identity.key] = given
         self._left.discard(identity.memory)
-        announced_folders.announce(identity.folder)
         return identity
 
     def free(self, identity: Identity) -> None:
         """Frees the name for another State, which continues from what this one has left."""
         self._given.pop(identity.key, None)
-        announced_folders.withdraw(identity.folder)
 
     def leave(self, memory: str) -> None:
         """Records that a State is gone while its process continues: its memory may be released once all of it is on the disk."""

@@ -9,7 +9,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -28,18 +28,6 @@ Chunk = bytes | bytearray | memoryview
 
 class CannotClaim(Exception):
     """The storage does not offer what a claim needs: without it, a group that was cut off could write beside its successor."""
-
-
-class FileFacts(NamedTuple):
-    """What a folder's or a bucket's listing says of a file.
-
-    Attributes:
-        size: in bytes.
-        written_at: when it was written, in seconds since the epoch, by the storage's clock.
-    """
-
-    size: int
-    written_at: float
 
 
 class StoredFile(Protocol):

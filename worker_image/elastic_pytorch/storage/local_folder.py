@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.storage.checkpoint_format import READ_BYTES, Chunk, FileFacts
+from elastic_pytorch.storage.checkpoint_format import READ_BYTES, Chunk
 
 STALE_SECONDS = 3600.0
 # The errors of file systems that cannot sync a folder. Data is synced before, and a failing disk returns other errors.
@@ -38,14 +38,14 @@ class LocalFolder:
         except FileNotFoundError:
             return []
 
-    def files(self) -> dict[str, FileFacts]:
+    def sizes(self) -> dict[str, int]:
         """See `Place`."""
         found = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(self.location) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # it has just been deleted
                     if entry.is_file():
-                        found[entry.name] = FileFacts(entry.stat().st_size, entry.stat().st_mtime)
+                        found[entry.name] = entry.stat().st_size
         return found
 
     def folders(self) -> list[str]:

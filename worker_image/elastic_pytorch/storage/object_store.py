@@ -14,7 +14,7 @@ from typing import Any
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl
-from elastic_pytorch.storage.checkpoint_format import TRAILER, CannotClaim, Chunk, FileFacts
+from elastic_pytorch.storage.checkpoint_format import TRAILER, CannotClaim, Chunk
 from elastic_pytorch.storage.object_credentials import options_for
 from elastic_pytorch.storage.object_errors import lacks_conditions, plain_error
 from elastic_pytorch.storage.object_streams import BUFFER_BYTES, PARALLEL, PART_BYTES, ObjectRanges, ObjectWriter
@@ -72,9 +72,9 @@ class ObjectStore:
         """See `Place`."""
         return [each["path"] for each in self._list()["objects"]]
 
-    def files(self) -> dict[str, FileFacts]:
+    def sizes(self) -> dict[str, int]:
         """See `Place`."""
-        return {each["path"]: FileFacts(each["size"], each["last_modified"].timestamp()) for each in self._list()["objects"]}
+        return {each["path"]: each["size"] for each in self._list()["objects"]}
 
     def folders(self) -> list[str]:
         """See `Place`."""

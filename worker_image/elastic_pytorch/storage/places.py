@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from elastic_pytorch.object_url import Location, ObjectUrl, location_of
-from elastic_pytorch.storage.checkpoint_format import Chunk, FileFacts, StoredFile
+from elastic_pytorch.storage.checkpoint_format import Chunk, StoredFile
 from elastic_pytorch.storage.local_folder import LocalFolder
 
 
@@ -19,7 +19,7 @@ class Place(Protocol):
     def names(self) -> list[str]:
         """Returns the names of what is there; of a place that does not exist yet, none."""
 
-    def files(self) -> dict[str, FileFacts]:
+    def sizes(self) -> dict[str, int]:
         """Returns what is known of each file that is there without reading it, by its name."""
 
     def folders(self) -> list[str]:

@@ -17,7 +17,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, refuse_claimed
-from elastic_pytorch.storage.checkpoint_format import FileFacts, version_of
+from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.local_folder import sync_folder
 from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep, surplus
@@ -39,12 +39,6 @@ class ShardFile(NamedTuple):
 def checkpoint_name(version: StateVersion) -> str:
     """Returns the name of a checkpoint that is whole."""
     return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
-
-
-def version_of_folder(name: str) -> StateVersion | None:
-    """Returns the version of the checkpoint that has this name, whole or not yet; None: no checkpoint has it."""
-    match = _NAME.fullmatch(name) or _PARTIAL.fullmatch(name)
-    return StateVersion(int(match[1]), int(match[2])) if match and int(match[1]) else None
 
 
 def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
@@ -237,15 +231,15 @@ def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
         ValueError: one has another size; the message says which.
         OSError: one cannot be read.
     """
-    seen: dict[str, dict[str, FileFacts]] = {}
+    seen: dict[str, dict[str, int]] = {}
     for name, size, _ in files:
         parent, _, last = name.rpartition("/")
         if parent not in seen:
-            seen[parent] = place_at(folder / parent).files()
+            seen[parent] = place_at(folder / parent).sizes()
         if last not in seen[parent]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{folder}/{name}")
-        if seen[parent][last].size != size:
-            raise ValueError(f"torn: {name} has {seen[parent][last].size} bytes, not {size}")
+        if seen[parent][last] != size:
+            raise ValueError(f"torn: {name} has {seen[parent][last]} bytes, not {size}")
 
 
 def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
