@@ -100,7 +100,7 @@ def test_operator_of_some_namespaces_may_do_nothing_in_others() -> None:
 @needs_helm
 @pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
 def test_operator_may_manage_the_pod_groups_of_the_named_schedulers_only(namespaces: str) -> None:
-    for schedulers in ([], ["Volcano"], list(GANG_SCHEDULERS)):
+    for schedulers in ([], ["Coscheduling"], list(GANG_SCHEDULERS)):
         objects = render(f"watchNamespaces={namespaces}", f"gangSchedulers={json.dumps(schedulers)}")
         found = {
             group: sorted(rule["verbs"])

@@ -35,7 +35,7 @@ def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) ->
 def test_notes_name_nothing_as_off_that_is_on(tmp_path: Path) -> None:
     everything = (
         "kueue.enabled=true",
-        'gangSchedulers=["Volcano"]',
+        'gangSchedulers=["Coscheduling"]',
         "metrics.serviceMonitor.enabled=true",
         "metrics.prometheusRule.enabled=true",
         "metrics.dashboard.enabled=true",

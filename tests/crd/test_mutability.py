@@ -64,7 +64,7 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.replaceStragglers": {"slowdownPercent": 80},
     "scheduling.disruption": "Allow",
     "scheduling.extraWorkers": {"priorityClassName": "lower"},
-    "scheduling.gang": {"scheduler": "Kai", "queue": "team-a"},
+    "scheduling.gang": None,
     "scheduling.rankTopologyKey": "example.com/block",
     "scheduling.scheduleTimeoutSeconds": 60,
     "scheduling.unitTopology": {"topologyKey": "topology.kubernetes.io/zone"},

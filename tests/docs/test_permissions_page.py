@@ -6,7 +6,7 @@ from tests.chart.chart_rendering import needs_helm, render
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "operate" / "security.md"
-EVERYTHING = ("kueue.enabled=true", 'gangSchedulers=["Coscheduling","Volcano","Kai","Kubernetes"]', 'watchNamespaces=["a"]')
+EVERYTHING = ("kueue.enabled=true", 'gangSchedulers=["Coscheduling","Kubernetes"]', 'watchNamespaces=["a"]')
 BY_KUBERNETES = "system:service-account-issuer-discovery"
 
 Permission = tuple[str, str, str, str]  # where, API group, resource, verb

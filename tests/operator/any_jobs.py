@@ -45,7 +45,7 @@ TEMPLATE = {
         "schedulingGates": [{"name": "mine"}],
         "securityContext": {"runAsUser": 0},
         "priorityClassName": "high",
-        "schedulerName": "volcano",
+        "schedulerName": "another",
         "overhead": {"memory": "1Mi"},
         "resources": {"requests": {"cpu": "3"}},
         "terminationGracePeriodSeconds": 5,
@@ -55,7 +55,7 @@ TEMPLATE = {
 _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1, "autoscale": {}}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
-    {"scheduling": {"gang": {"scheduler": "Volcano", "queue": "team"}}},
+    {"scheduling": {"gang": {"scheduler": "Coscheduling"}}},
     {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},

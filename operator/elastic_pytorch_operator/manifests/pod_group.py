@@ -18,7 +18,7 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
     """The PodGroup of a job, in the form that its scheduler expects.
 
     Args:
-        job: with its minimum, its queue and its template.
+        job: with its minimum and its template.
         gang: the scheduler.
     """
     return {
@@ -36,16 +36,12 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
 
 def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
     template = job.template["spec"]
-    spec: MutableManifest = {"minMember": job.minimum}
-    if gang.built_in:
-        spec = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}}
-    if job.scheduling.queue:
-        spec["queue"] = job.scheduling.queue
-    if gang.priority and template.get("priorityClassName"):
+    if not gang.built_in:
+        requests = {name: _quantity(amount * job.minimum) for name, amount in pod_requests(template).items() if amount}
+        return {"minMember": job.minimum, "minResources": requests}
+    spec: MutableManifest = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}}
+    if template.get("priorityClassName"):
         spec["priorityClassName"] = template["priorityClassName"]
-    if gang.min_resources:
-        requests = pod_requests(template)
-        spec["minResources"] = {name: _quantity(amount * job.minimum) for name, amount in requests.items() if amount}
     return spec
 
 

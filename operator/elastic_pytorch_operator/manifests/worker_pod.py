@@ -179,12 +179,12 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
     add_claim_volumes(spec, job.claims, job.key.name)
     add_shared_memory(spec, container, job.shared_memory)
-    gang_labels, gang_annotations = _gang_membership(job)
-    gang = job.scheduling.gang
+    gang, gang_labels = job.scheduling.gang, {}
     if gang is not None and gang.built_in:
         spec["schedulingGroup"] = {"podGroupName": job.key.name}
     elif gang is not None:
         spec.setdefault("schedulerName", gang.scheduler_name)
+        gang_labels = {gang.group_label: job.key.name}
     own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",
@@ -194,7 +194,6 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
             "annotations": {
                 **DISRUPTION_ANNOTATIONS[job.scheduling.disruption],
                 **(metadata.get("annotations") or {}),
-                **gang_annotations,
                 names.ANNOTATION_TRAINING_CONTAINER: container["name"],
             },
             "name": f"{host}-{suffix}",
@@ -213,16 +212,6 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
         "spec": spec,
     }
     return pod, container
-
-
-def _gang_membership(job: Job) -> tuple[dict[str, str], dict[str, str]]:
-    """The labels and annotations by which a scheduler knows the gang of a pod."""
-    gang, name = job.scheduling.gang, job.key.name
-    if gang is None:
-        return {}, {}
-    own_labels = {gang.group_label: name, gang.queue_label: job.scheduling.queue}
-    annotations = {gang.group_annotation: name, **gang.annotations}
-    return {key: value for key, value in own_labels.items() if key}, {key: value for key, value in annotations.items() if key}
 
 
 def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:

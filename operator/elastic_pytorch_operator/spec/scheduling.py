@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue
-from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
 from elastic_pytorch_operator.spec.pod_template import with_tolerations
@@ -72,7 +72,6 @@ class Scheduling:
 
     Attributes:
         gang: the scheduler for which a PodGroup is made; None: no PodGroup is.
-        queue: of that scheduler; empty: its default one, or it has none.
         timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
         disruption: whether an autoscaler may take a worker's node away to save cost.
         unit_topology: where the pods of a unit are placed; None: like others.
@@ -81,7 +80,6 @@ class Scheduling:
     """
 
     gang: GangScheduler | None = None
-    queue: str = ""
     timeout_seconds: int | None = None
     disruption: str = FORBID
     unit_topology: UnitTopology | None = None
@@ -103,7 +101,7 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         InvalidJob: a field is unknown to every scheduler, or does not go with the others.
     """
     fields = read_object(spec, "scheduling")
-    gang, queue = _read_gang(read_object(fields, "gang", PATH), kueue_queue) if fields.get("gang") is not None else (None, "")
+    gang = _read_gang(read_object(fields, "gang", PATH), kueue_queue) if fields.get("gang") is not None else None
     timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
     # An elastic job trains on without a worker; one of a fixed size stops.
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
@@ -117,7 +115,7 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     if gang is not None and gang.built_in and extra_workers is not None and extra_workers.priority_class:
         problem = f"may not be set with gang scheduler {gang.name}, which gives all pods of a PodGroup one priority"
         raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"{problem}; remove it, or gang")
-    return Scheduling(gang, queue, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
+    return Scheduling(gang, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
 
 
 def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> UnitTopology | None:
@@ -156,25 +154,14 @@ def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any]) 
     return ExtraWorkers(dict(selector), tuple(tolerations), priority_class)
 
 
-def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> tuple[GangScheduler, str]:
-    """The scheduler of the gang, and its queue; empty: its default one, or it has none."""
-    name, queue = fields.get("scheduler"), fields.get("queue") or ""
+def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> GangScheduler:
+    name = fields.get("scheduler")
     if not isinstance(name, str) or name not in GANG_SCHEDULERS:
         raise InvalidJob(f"{GANG}.scheduler", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
-    if not isinstance(queue, str):
-        raise InvalidJob(f"{GANG}.queue", f"must be the name of a queue, not {queue!r}")
-    gang = GANG_SCHEDULERS[name]
     if kueue_queue:
         problem = (
             f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
             "remove gang, or the label"
         )
         raise InvalidJob(GANG, problem)
-    if queue and gang.queueing is Queueing.NONE:
-        problem = (
-            f"may not be set with scheduler {gang.name}, which has no queues; a queue of Kueue is named by a label of the job"
-        )
-        raise InvalidJob(f"{GANG}.queue", problem)
-    if gang.queueing is Queueing.REQUIRED and not queue:
-        raise InvalidJob(f"{GANG}.queue", f"must be set with scheduler {gang.name}: it schedules no PodGroup without a queue")
-    return gang, queue
+    return GANG_SCHEDULERS[name]

@@ -80,7 +80,7 @@ def migrate(namespace: str, options: list[str], name: str, manifest: str = "") -
     done = subprocess.run(command, env=ENVIRONMENT, input=manifest, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     job = yaml.safe_load(done.stdout.replace("fill-in.invalid/image-of-the-training", IMAGE))
-    job["spec"].pop("scheduling", None)  # this cluster has no Volcano
+    job["spec"].pop("scheduling", None)  # this cluster schedules no gangs
     job["spec"]["cleanPodPolicy"] = "None"  # so that each log is there to the end
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(job))
     return JobUnderTest(name, namespace)

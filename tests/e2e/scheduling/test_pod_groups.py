@@ -1,11 +1,11 @@
-"""PodGroups on the API server: with definitions of the three kinds, by hand and without their schedulers."""
+"""PodGroups on the API server: with a definition of coscheduling's, by hand and without its scheduler."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler, Queueing
+from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until_established
 from tests.e2e.release import restored, upgrade
@@ -21,17 +21,6 @@ QUANTITIES = {
 }
 FIELDS: dict[str, dict[str, Any]] = {
     "Coscheduling": {"minMember": {"type": "integer", "minimum": 1}, "minResources": QUANTITIES},
-    "Volcano": {
-        "minMember": {"type": "integer", "minimum": 0},
-        "minResources": QUANTITIES,
-        "queue": {"type": "string", "default": "default"},
-        "priorityClassName": {"type": "string"},
-    },
-    "Kai": {
-        "minMember": {"type": "integer", "minimum": 0, "nullable": True},
-        "queue": {"type": "string"},
-        "priorityClassName": {"type": "string"},
-    },
 }
 NAMES = sorted(FIELDS)  # all but that of Kubernetes itself, which no definition adds to a cluster
 
@@ -76,7 +65,7 @@ def installed(permitted: None) -> Iterator[None]:
 
 
 def scheduling(name: str) -> dict[str, Any]:
-    return {"gang": {"scheduler": name} | ({} if GANG_SCHEDULERS[name].queueing is Queueing.NONE else {"queue": "team-a"})}
+    return {"gang": {"scheduler": name}}
 
 
 def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
@@ -85,8 +74,8 @@ def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:
 
 
 def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS, scheduling=scheduling("Volcano"))
-    until(lambda: "add Volcano to gangSchedulers" in job.condition("Running").get("message", ""), "words")
+    job = start_job(args=ENDLESS, scheduling=scheduling("Coscheduling"))
+    until(lambda: "add Coscheduling to gangSchedulers" in job.condition("Running").get("message", ""), "words")
     assert not job.pods()
 
 
@@ -94,7 +83,7 @@ def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: St
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
-        ("Kai", "scheduling.run.ai/v2alpha2: install that scheduler, or remove gang"),
+        ("Coscheduling", "scheduling.x-k8s.io/v1alpha1: install that scheduler, or remove gang"),
         ("Kubernetes", "scheduling.k8s.io/v1beta1: enable that API and the feature gate GenericWorkload"),
     ],
 )
@@ -116,12 +105,10 @@ def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) 
     assert int(group["metadata"]["resourceVersion"]) < min(int(pod["metadata"]["resourceVersion"]) for pod in pods)
     assert [owner["uid"] for owner in group["metadata"]["ownerReferences"]] == [job.get()["metadata"]["uid"]]
     assert group["spec"]["minMember"] == 2
-    if gang.min_resources:
-        assert group["spec"]["minResources"] == {"cpu": "100m", "memory": str(2 * 256 * 2**20)}
+    assert group["spec"]["minResources"] == {"cpu": "100m", "memory": str(2 * 256 * 2**20)}
     for pod in pods:
         assert pod["spec"]["schedulerName"] == gang.scheduler_name
-        told = pod["metadata"]["labels"].get(gang.group_label), pod["metadata"]["annotations"].get(gang.group_annotation)
-        assert job.name in told
+        assert pod["metadata"]["labels"][gang.group_label] == job.name
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"minReplicas": 3}}')
     until(lambda: (group_of(job, name) or {}).get("spec", {}).get("minMember") == 3, "the new minimum")
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
@@ -139,10 +126,10 @@ def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_j
 
     steps = [*ENDLESS[:-1], "400"]
     job = start_job(
-        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("Volcano"), change_pod=use_the_clusters_scheduler
+        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("Coscheduling"), change_pod=use_the_clusters_scheduler
     )
     job.until_world(3, 180)
     job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
     job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "a replacement in the group", 120)
     job.until(lambda status: status["state"] == "Complete", "the end", 300)
-    until(lambda: group_of(job, "Volcano") is None, "no PodGroup of a job that has ended")
+    until(lambda: group_of(job, "Coscheduling") is None, "no PodGroup of a job that has ended")

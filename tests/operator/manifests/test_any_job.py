@@ -64,4 +64,4 @@ def test_a_job_is_read_or_refused_and_what_is_read_can_be_built(manifest: dict[s
 
 
 def test_the_job_that_the_property_starts_from_is_read() -> None:
-    assert len(list(everything(parse_job(a_manifest(template=TEMPLATE))))) >= 9
+    assert len(list(everything(parse_job(a_manifest(template=TEMPLATE))))) >= 8

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import VOLCANO
+from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING
 from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
@@ -30,7 +30,7 @@ BROKEN = replace(
         (a_worker_pod, "Pod", "spec.template cannot make a pod"),
         (lambda job: stock_worker_pod(job, 0, "x", 1), "Pod", "spec.template cannot make a pod"),
         (lambda job: store_pod(job, "x", 1), "Pod", "spec.template cannot make a pod"),
-        (lambda job: pod_group(job, VOLCANO), "PodGroup", "spec.template cannot make a pod"),
+        (lambda job: pod_group(job, COSCHEDULING), "PodGroup", "spec.template cannot make a pod"),
         (lambda job: workload(job, CreateWorkload(0, 2), {}, {}), "Workload", "spec.template cannot make a pod"),
         (
             lambda job: volume_claim(job, job.claims[0]),

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, Queueing
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.spec.job import Job, parse_job
@@ -14,8 +13,7 @@ RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.c
 
 
 def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    queue = {} if GANG_SCHEDULERS[scheduler].queueing is Queueing.NONE else {"queue": "team-a"}
-    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gang": {"scheduler": scheduler, **queue}}, **spec)
+    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gang": {"scheduler": scheduler}}, **spec)
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
     return parse_job(manifest)
@@ -29,17 +27,6 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
             "scheduling.x-k8s.io/v1alpha1",
             {"minMember": 3, "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"}},
         ),
-        (
-            "Volcano",
-            "scheduling.volcano.sh/v1beta1",
-            {
-                "minMember": 3,
-                "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"},
-                "queue": "team-a",
-                "priorityClassName": "high",
-            },
-        ),
-        ("Kai", "scheduling.run.ai/v2alpha2", {"minMember": 3, "queue": "team-a", "priorityClassName": "high"}),
         (
             "Kubernetes",
             "scheduling.k8s.io/v1beta1",
@@ -58,28 +45,14 @@ def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_v
     assert group["spec"] == spec
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "labels", "annotations", "name"),
-    [
-        ("Coscheduling", {"scheduling.x-k8s.io/pod-group": "lm"}, {}, "scheduler-plugins-scheduler"),
-        ("Volcano", {}, {"scheduling.k8s.io/group-name": "lm"}, "volcano"),
-        (
-            "Kai",
-            {"kai.scheduler/queue": "team-a"},
-            {"pod-group-name": "lm", "kai.scheduler/skip-podgrouper": "true"},
-            "kai-scheduler",
-        ),
-    ],
-)
-def test_pods_name_their_group_and_their_scheduler(
-    scheduler: str, labels: dict[str, str], annotations: dict[str, str], name: str
-) -> None:
-    plain = a_worker_pod()["metadata"]
-    for pod in (a_worker_pod(a_gang(scheduler)), stock_worker_pod(a_gang(scheduler), 0, "x7k2p", 1)):
-        assert pod["spec"]["schedulerName"] == name
+def test_pods_name_their_group_and_their_scheduler() -> None:
+    plain, job = a_worker_pod()["metadata"], a_gang("Coscheduling")
+    group = {"scheduling.x-k8s.io/pod-group": "lm"}
+    for pod in (a_worker_pod(job), stock_worker_pod(job, 0, "x7k2p", 1)):
+        assert pod["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
         ours = {key: value for key, value in pod["metadata"]["labels"].items() if "elasticpytorch.dev" not in key}
-        assert ours == labels | {key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key}
-        assert pod["metadata"]["annotations"] == plain["annotations"] | annotations
+        assert ours == group | {key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key}
+        assert pod["metadata"]["annotations"] == plain["annotations"]
 
 
 def test_pods_name_the_group_of_the_built_in_scheduler_in_a_field() -> None:
@@ -96,8 +69,8 @@ def test_pods_name_the_group_of_the_built_in_scheduler_in_a_field() -> None:
 
 
 def test_scheduler_of_the_template_stays() -> None:
-    pod = a_worker_pod(a_gang("Volcano", pod={"schedulerName": "volcano-of-our-own"}))
-    assert pod["spec"]["schedulerName"] == "volcano-of-our-own"
+    pod = a_worker_pod(a_gang("Coscheduling", pod={"schedulerName": "one-of-our-own"}))
+    assert pod["spec"]["schedulerName"] == "one-of-our-own"
 
 
 def test_pod_without_a_gang_names_none() -> None:
@@ -105,6 +78,6 @@ def test_pod_without_a_gang_names_none() -> None:
 
 
 def test_quantities_end_where_kubernetes_end() -> None:
-    job = a_gang("Volcano", pod={"overhead": {"memory": "9" * 306}})
+    job = a_gang("Coscheduling", pod={"overhead": {"memory": "9" * 306}})
     assert job.scheduling.gang is not None
     assert pod_group(job, job.scheduling.gang)["spec"]["minResources"]["memory"] == str(2**63)

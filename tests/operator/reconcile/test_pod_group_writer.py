@@ -163,7 +163,7 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
 async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
     cluster = FakeCluster()
     writer = PodGroupWriter(cluster)
-    before, after = (parse_job(a_gang(scheduling={"gang": {"scheduler": name}})) for name in ("Volcano", "Coscheduling"))
+    before, after = (parse_job(a_gang(scheduling={"gang": {"scheduler": name}})) for name in ("Kubernetes", "Coscheduling"))
     await writer.put(before)
     assert (writer.minimum(before), writer.minimum(after)) == (2, None)
     await writer.delete(before)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KAI, KUBERNETES, VOLCANO
+from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KUBERNETES
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, UnitTopology, read_scheduling
@@ -17,10 +17,7 @@ from tests.operator.builders import a_manifest
         (None, NO_SCHEDULING),
         ({}, NO_SCHEDULING),
         ({"gang": {"scheduler": "Coscheduling"}}, Scheduling(COSCHEDULING)),
-        ({"gang": {"scheduler": "Volcano"}}, Scheduling(VOLCANO)),
-        ({"gang": {"scheduler": "Volcano", "queue": "team-a"}}, Scheduling(VOLCANO, "team-a")),
-        ({"gang": {"scheduler": "Kai", "queue": "team-a"}, "scheduleTimeoutSeconds": 60}, Scheduling(KAI, "team-a", 60)),
-        ({"gang": {"scheduler": "Kubernetes"}}, Scheduling(KUBERNETES)),
+        ({"gang": {"scheduler": "Kubernetes"}, "scheduleTimeoutSeconds": 60}, Scheduling(KUBERNETES, 60)),
         ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
         ({"unitTopology": {"topologyKey": "rack"}}, Scheduling(unit_topology=UnitTopology("rack"))),
         (
@@ -37,16 +34,11 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
 @pytest.mark.parametrize(
     ("fields", "path", "problem"),
     [
-        ("volcano", "", "must be an object"),
-        ({"gang": "Volcano"}, ".gang", "must be an object"),
+        ("gang", "", "must be an object"),
+        ({"gang": "Coscheduling"}, ".gang", "must be an object"),
         ({"unitTopology": {"topologyKey": "rack"}}, ".unitTopology", "may not be set unless unitReplicas is greater than 1"),
-        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
-        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
-        ({"gang": {"queue": "team-a"}}, ".gang.scheduler", "must be one of Coscheduling, Volcano, Kai, Kubernetes"),
-        ({"gang": {"scheduler": "Kai"}}, ".gang.queue", "must be set with scheduler Kai"),
-        ({"gang": {"scheduler": "Coscheduling", "queue": "a"}}, ".gang.queue", "may not be set with scheduler Coscheduling"),
-        ({"gang": {"scheduler": "Kubernetes", "queue": "a"}}, ".gang.queue", "may not be set with scheduler Kubernetes"),
-        ({"gang": {"scheduler": "Volcano", "queue": 1}}, ".gang.queue", "must be the name of a queue"),
+        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Kubernetes"),
+        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Kubernetes"),
         ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
         ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
         ({"rankTopologyKey": ""}, ".rankTopologyKey", "must be a label of nodes, not ''"),
@@ -69,20 +61,20 @@ def test_built_in_gang_has_one_priority() -> None:
     assert "remove it, or gang" in str(refused.value)
     spec["scheduling"]["extraWorkers"] = {"nodeSelector": {"capacity": "spot"}}
     assert read_scheduling(spec).extra_workers is not None
-    spec["scheduling"] = {"gang": {"scheduler": "Volcano"}, "extraWorkers": {"priorityClassName": "low"}}
+    spec["scheduling"] = {"gang": {"scheduler": "Coscheduling"}, "extraWorkers": {"priorityClassName": "low"}}
     assert read_scheduling(spec).extra_workers is not None
 
 
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": {"gang": {"scheduler": "Volcano"}}}, kueue_queue="team")
+        read_scheduling({"scheduling": {"gang": {"scheduler": "Coscheduling"}}}, kueue_queue="team")
     assert refused.value.path == "spec.scheduling.gang"
     assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
     assert "remove gang, or the label" in str(refused.value)
 
 
 def test_the_label_of_a_queue_is_seen_beside_a_pod_group() -> None:
-    manifest = a_manifest("lm", scheduling={"gang": {"scheduler": "Volcano"}})
+    manifest = a_manifest("lm", scheduling={"gang": {"scheduler": "Coscheduling"}})
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
     with pytest.raises(InvalidJob, match="together with the label"):
         parse_job(manifest)

@@ -234,7 +234,7 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
         pod["priorityClassName"] = policy["priorityClass"]
         remarks.add(f"{path}.priorityClass", "becomes the pods' priorityClassName; there it was the PodGroup's")
     if policy.get("queue"):
-        remarks.add(f"{path}.queue", "is dropped. For Volcano, set spec.scheduling.gang, with this queue")
+        remarks.add(f"{path}.queue", f"is dropped. For a queue of Kueue, set the label {QUEUE_LABEL}")
     if policy.get("minAvailable") is not None:
         least = sizes.get("minReplicas", sizes["replicas"])
         text = f"is dropped. With spec.scheduling.gang, the PodGroup has the size of the least group that trains ({least})"

@@ -7,7 +7,7 @@ from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.group_size import group_size
-from elastic_pytorch_client.migration.job_metadata import migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.sources.training_pods import (
@@ -26,7 +26,13 @@ INDEX_VARIABLES = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
-GANG = "spec.scheduling.gang has Volcano place the workers together, as before: the operator's chart must name Volcano in gangSchedulers"
+GANG = (
+    "spec.scheduling.gang has Kubernetes' own scheduler place the workers together, from 1.37 on: name Kubernetes in gangSchedulers of the "
+    "operator's chart. Set Coscheduling if the cluster has that, or remove gang"
+)
+QUEUE = (
+    f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of this name, or remove the label"
+)
 # What Volcano's plugins do, and who does it now; other plugins get a remark.
 PLUGINS = ("pytorch", "svc", "env", "ssh")
 PASSED = (
@@ -74,7 +80,7 @@ def migrate_volcano_job(
     hosts = "|".join(re.escape(str(task.get("name"))) for task in training)
     say_hosts("spec.tasks", metadata.get("name"), rf"({hosts})-[0-9]+\b", pods, remarks)
     _schedule(spec, pods, remarks)
-    queue = str(spec.get("queue") or "")
+    gang = _place_together(spec, metadata, remarks)
     migrated = make_job(
         metadata,
         pods,
@@ -83,7 +89,7 @@ def migrate_volcano_job(
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         _failure_policy(spec, training, pods, remarks),
         _claims(spec, remarks),
-        {"scheduling": {"gang": {"scheduler": "Volcano", **({"queue": queue} if queue not in ("", DEFAULT_QUEUE) else {})}}},
+        gang,
     )
     return [migrated]
 
@@ -184,6 +190,18 @@ def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods:
     return {"failurePolicy": policy} if policy else {}
 
 
+def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remarks) -> Manifest:
+    """What places all workers of a job at once: its queue, by a label, or a gang."""
+    queue = str(spec.get("queue") or DEFAULT_QUEUE)
+    if queue == DEFAULT_QUEUE and QUEUE_LABEL not in metadata.get("labels", {}):
+        remarks.add("spec.schedulerName", GANG)
+        return {"scheduling": {"gang": {"scheduler": "Kubernetes"}}}
+    if queue != DEFAULT_QUEUE:
+        metadata["labels"] = {QUEUE_LABEL: queue, **metadata.get("labels", {})}
+        remarks.add("spec.queue", QUEUE)
+    return {}
+
+
 def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
     """Moves what concerns scheduling into the pods, and says what has no place."""
     pod = pods.template["spec"]
@@ -192,7 +210,6 @@ def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> 
     scheduler = spec.get("schedulerName")
     if scheduler and scheduler != SCHEDULER:
         pod.setdefault("schedulerName", scheduler)
-    remarks.add("spec.schedulerName", GANG)
     for plugin in spec.get("plugins") or ():
         if plugin not in PLUGINS:
             remarks.add(f"spec.plugins.{plugin}", "is dropped: the operator has no such plugin")
