@@ -113,7 +113,6 @@ def _progress(body: object) -> Progress:
         loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         commit_every_steps=_optional(body, "commitEverySteps"),
-        checkpoint_seconds=_seconds(body, "checkpointSeconds", "progress") or 0.0,
         samples_per_step=_optional(body, "samplesPerStep"),
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),

@@ -173,7 +173,6 @@ class Progress:
     metrics: tuple[tuple[str, float], ...] = ()  # other numbers that it reports, by name
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
-    checkpoint_seconds: float = 0.0  # by which checkpoints have delayed a process in the round, the most of the pod's
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ from typing import Any
 from elastic_pytorch_client.reading.text import parse_number
 
 APART = "Suspended"
-KEPT = ("Training", "StepsUnreported")
 # What the time was lost to, in words that follow a percentage.
 LOST_TO = {
     "Repeating": "repeating steps",
-    "Checkpointing": "checkpointing",
     "Starting": "starting",
     "Preparing": "preparing",
     "WaitingForNodes": "waiting for nodes",
@@ -49,12 +47,6 @@ class Goodput:
         )
         told = sorted((activity for activity in shares if shares[activity] >= LEAST_SHARE), key=lambda each: -shares[each])
         return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in told)
-
-    def cost(self, price: float) -> tuple[float, float]:
-        """What its processes have cost, and how much of that was not training, at a price for an hour of each."""
-        whole = sum(self.process_seconds.values())
-        kept = sum(self.process_seconds.get(activity, 0) for activity in KEPT)
-        return whole / 3600 * price, (whole - kept) / 3600 * price
 
 
 def view_goodput(status: Mapping[str, Any]) -> Goodput:

@@ -29,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effective", action="store_true", help="print the job's spec merged over its template, as YAML or as -o says"
     )
-    price = "of an hour of one process, which is a GPU-hour where each has a GPU: shows what the job has cost"
-    parser.add_argument("--price", type=float, metavar="PRICE", help=price)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -43,7 +41,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         return 0
 
     def draw(job: JobView) -> RenderableType:
-        return show_status(job, context.events(job), context.now(), max_events=options.turns, price=options.price)
+        return show_status(job, context.events(job), context.now(), max_events=options.turns)
 
     if not options.watch:
         context.console.print(draw(context.job(options.name)))

@@ -32,7 +32,6 @@ def show_status(
     now: datetime,
     *,
     max_events: int = 12,
-    price: float | None = None,
 ) -> RenderableType:
     """The whole screen.
 
@@ -41,7 +40,6 @@ def show_status(
         events: about it, oldest first.
         now: the time of day.
         max_events: how many of the newest events to show.
-        price: of an hour of each process; None: costs are not shown.
     """
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
@@ -51,7 +49,7 @@ def show_status(
         parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
         parts.append(Text(f"  {describe_interruption(interruption)}", MUTED))
-    if goodput := describe_goodput(job.goodput, price):
+    if goodput := describe_goodput(job.goodput):
         parts.append(Text(f"  {goodput}", MUTED))
     if job.conditions:
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
@@ -61,20 +59,11 @@ def show_status(
     return Group(*parts)
 
 
-def describe_goodput(goodput: Goodput, price: float | None = None) -> str:
-    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known.
-
-    Args:
-        goodput: of a job.
-        price: of an hour of each process; None: costs are not shown.
-    """
+def describe_goodput(goodput: Goodput) -> str:
+    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known."""
     if goodput.ratio is None:
         return ""
-    text = f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
-    if price is None:
-        return text
-    whole, lost = goodput.cost(price)
-    return f"{text}; it has cost {whole:,.2f}, {lost:,.2f} of it not for training"
+    return f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
 
 
 def describe_interruption(interruption: Interruption) -> str:

@@ -48,17 +48,6 @@ def test_good_heartbeat() -> None:
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
 
 
-@pytest.mark.parametrize(("told", "seconds"), [({}, 0.0), ({"checkpointSeconds": 1.5}, 1.5)])
-def test_delay_by_checkpoints(told: dict[str, float], seconds: float) -> None:
-    assert parse_heartbeat(GOOD | {"progress": {"step": 1, **told}}).progress.checkpoint_seconds == seconds
-
-
-@pytest.mark.parametrize("told", [-1, "much", True, 10**30, float("nan")])
-def test_delay_that_is_none_is_refused(told: object) -> None:
-    with pytest.raises(MalformedHeartbeat, match="checkpointSeconds"):
-        parse_heartbeat(GOOD | {"progress": {"step": 1, "checkpointSeconds": told}})
-
-
 @pytest.mark.parametrize(("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)])
 def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
     assert parse_heartbeat(GOOD | told).gives_up is gives_up

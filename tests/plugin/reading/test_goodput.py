@@ -23,13 +23,6 @@ def test_status_of_the_operator_is_read() -> None:
     assert describe_goodput(goodput) == "goodput 92.0%, lost 6.0% recovering, 2.0% starting"
 
 
-def test_cost_is_that_of_all_processes() -> None:
-    hours = {"Training": 4 * 3600, "Recovering": 3600, "Spare": 3600}
-    assert describe_goodput(Goodput(0.8, {"Training": 4}, hours), price=2.5) == (
-        "goodput 80.0%; it has cost 15.00, 5.00 of it not for training"
-    )
-
-
 @pytest.mark.parametrize("status", [{}, {"goodput": {}}, {"goodput": {"ratio": "much"}}])
 def test_what_is_not_known_is_not_said(status: dict[str, Any]) -> None:
     assert (str(view_goodput(status)), view_goodput(status).lost, describe_goodput(view_goodput(status))) == ("", "", "")

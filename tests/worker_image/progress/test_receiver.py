@@ -52,21 +52,6 @@ def test_new_round_takes_no_time_from_the_workers(receiver: ProgressReceiver) ->
     assert time.process_time() - began < LOOK_SECONDS / 4
 
 
-def test_longest_delay_by_checkpoints_counts_in_each_round(receiver: ProgressReceiver) -> None:
-    report(step=1, checkpoint_seconds=0.0)
-    report(step=2, checkpoint_seconds=1.25)  # of one rank
-    report(step=3, checkpoint_seconds=0.5)  # of another
-    report(step=9, checkpoint_seconds=-7)
-    report(step=9, checkpoint_seconds=1e300)
-    report(step=4)
-    until(lambda: receiver.current().step == 4)
-    assert (receiver.current().to_json() or {})["checkpointSeconds"] == 1.25
-    receiver.start_round()
-    report(step=5)
-    until(lambda: receiver.current().step == 5)
-    assert "checkpointSeconds" not in (receiver.current().to_json() or {})
-
-
 def test_failed_saves_are_told_until_another_checkpoint_is_there(receiver: ProgressReceiver) -> None:
     def told() -> tuple[Any, Any]:
         fields = receiver.current().to_json() or {}

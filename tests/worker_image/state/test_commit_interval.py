@@ -167,21 +167,6 @@ def test_a_fixed_interval_is_kept_whatever_it_costs() -> None:
     assert rank.changes == 0
 
 
-def test_all_that_delays_a_group_is_counted() -> None:
-    rank = Rank(Meeting(), every=2)
-    for _ in range(10):
-        rank.take_step(0.1, 0.25)
-    with rank.interval.holding_up():
-        rank.now += 0.5
-    rank.interval.end_commit(beside_seconds=0.125)
-    with pytest.raises(OSError, match="full"), rank.interval.saving():
-        rank.now += 3
-        raise OSError("full")
-    assert rank.interval.cost() == {"commit_every_steps": 2, "checkpoint_seconds": pytest.approx(5 * 0.25 + 0.5 + 0.125 + 3)}
-    rank.interval.restart()
-    assert rank.interval.blocked_seconds == 0
-
-
 def test_a_new_group_begins_with_each_step_and_with_what_has_been_measured() -> None:
     rank = Rank(Meeting())
     for _ in range(100):

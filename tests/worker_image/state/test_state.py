@@ -14,12 +14,8 @@ import pytest
 import torch
 from elastic_pytorch.memory.pod_memory import writes_for_its_pod
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.progress.receiver import ProgressReceiver
-from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
-
-from tests.waiting import until
 
 pytestmark = pytest.mark.torch
 
@@ -114,18 +110,6 @@ def test_every_step_is_committed_if_asked_for(tmp_path: Path) -> None:
     state = elastic.State(tmp_path, every=1, blob=torch.zeros(10**6))
     state.restore()
     assert committed_steps(state, 30) == list(range(1, 31))
-
-
-def test_seconds_that_commits_take_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    receiver = ProgressReceiver()
-    monkeypatch.setenv(REPORT_SOCKET, receiver.path)
-    receiver.start_round()
-    state = elastic.State(tmp_path, every=1, total_steps=30, blob=torch.zeros(10**6))
-    state.restore()
-    committed_steps(state, 30)
-    until(lambda: receiver.current().step == 30)
-    assert receiver.current().checkpoint_seconds == state._interval.blocked_seconds > 0
-    receiver.close()
 
 
 def test_last_step_of_the_last_epoch_is_committed(tmp_path: Path) -> None:

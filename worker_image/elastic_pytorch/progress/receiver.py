@@ -37,7 +37,6 @@ class Progress:
     work: Work | None = None  # how long the processes have worked in their last steps
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
-    checkpoint_seconds: float = 0.0  # by which checkpoints have delayed a process in the round, the most of all
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
@@ -52,8 +51,6 @@ class Progress:
         counts = ("step", "total", "checkpointStep", "commitEverySteps", "samplesPerStep")
         step, total, checkpoint, commit_every, samples = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
-        if (delay := _number(fields.get("checkpointSeconds"))) is not None and not 0 <= delay < 2**53:
-            raise ValueError("not a time")
         failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
         if failed_saves is None:
             saved = checkpoint is not None and checkpoint != self.checkpoint_step
@@ -73,7 +70,6 @@ class Progress:
             work=self.work,
             failed_saves=failed_saves,
             save_error=save_error if isinstance(save_error, str) else "",
-            checkpoint_seconds=max(self.checkpoint_seconds, delay or 0.0),
         )
 
     def to_json(self, now: float = 0.0) -> dict[str, object] | None:
@@ -82,11 +78,10 @@ class Progress:
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
-        commits: dict[str, object] = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
+        commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
-        commits |= {"checkpointSeconds": round(self.checkpoint_seconds, 3)} if self.checkpoint_seconds else {}
         saves = {"failedSaves": self.failed_saves, "saveError": self.save_error} if self.failed_saves else {}
         return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **metrics, **work, **saves}
 

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
-from typing import Any
 
 BUDGET = 0.01  # the share of the steps' time that commits may take
 HEADROOM = 1.2  # a new interval is longer by this factor, so that the next measurement does not change it again
@@ -41,7 +40,6 @@ class CommitInterval:
 
     Attributes:
         steps: from one commit to the next, as agreed.
-        blocked_seconds: by which commits and saves have delayed the training since its group began.
     """
 
     def __init__(self, every: int | None, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -56,13 +54,12 @@ class CommitInterval:
         self._asked_for = 0  # steps since it had caught up
         self._held_up = 0.0  # seconds by which commits have delayed this step; on a device, all steps since it had caught up
         self._commit = 0.0  # seconds by which the current commit has delayed the training
-        self.blocked_seconds = 0.0
 
     def restart(self) -> None:
         """Begins with a new group: its ranks have measured different times, and have not agreed yet."""
         self.steps = self._every or 1
         self._step_began = self._caught_up_at = None
-        self._commit = self.blocked_seconds = 0.0
+        self._commit = 0.0
         if self._commits:
             self._commits.pop()  # what was restored has been written, into memory that was allocated for it
 
@@ -98,15 +95,6 @@ class CommitInterval:
         yield
         self._hold_up(self._clock() - begun)
 
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        """Measures the time for which the training waits for a checkpoint that is no commit, also if it fails."""
-        begun = self._clock()
-        try:
-            yield
-        finally:
-            self.blocked_seconds += self._clock() - begun
-
     def end_commit(self, beside_seconds: float = 0.0) -> None:
         """Records that the current commit is done.
 
@@ -120,11 +108,6 @@ class CommitInterval:
     def _hold_up(self, seconds: float) -> None:
         self._held_up += seconds
         self._commit += seconds
-        self.blocked_seconds += seconds
-
-    def cost(self) -> dict[str, Any]:
-        """Returns what a report says about the commits, as arguments of `report`."""
-        return {"commit_every_steps": self.steps, "checkpoint_seconds": self.blocked_seconds}
 
     def wanted(self) -> int:
         """Returns the interval that this rank needs, 1 if it has measured nothing; the ranks agree on the largest one."""

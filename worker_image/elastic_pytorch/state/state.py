@@ -383,7 +383,7 @@ class State(Registered):
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
-            **self._interval.cost(),
+            commit_every_steps=self._interval.steps,
             samples_per_step=next(filter(None, samples), None),
         )
         if self._rank == 0 and self._interval.steps != self._reported_interval:

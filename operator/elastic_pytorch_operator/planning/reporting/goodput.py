@@ -32,7 +32,6 @@ class Activity(StrEnum):
 
     TRAINING = "Training"
     REPEATING = "Repeating"
-    CHECKPOINTING = "Checkpointing"
     STEPS_UNREPORTED = "StepsUnreported"
     STARTING = "Starting"
     PREPARING = "Preparing"
@@ -81,14 +80,6 @@ class Interruptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
-    """How much of what checkpoints have delayed a group by is booked: the number of its round, and seconds since that began."""
-
-    round: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Account:
     """What the time of a job was spent on until a moment.
 
@@ -99,7 +90,6 @@ class Account:
         spent: by activity.
         interruptions: by their cause.
         step_seconds: of a step, as it was last known; 0: never.
-        checkpoints: what is booked of them; None: nothing, as far as this operator knows.
     """
 
     until: float
@@ -108,7 +98,6 @@ class Account:
     spent: Mapping[Activity, Spent] = field(default_factory=dict)
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     step_seconds: float = 0.0
-    checkpoints: Booked | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -177,21 +166,6 @@ def book_interruption(account: Account, over: Interruption) -> Account:
     known = account.interruptions.get(over.reason, Interruptions())
     more = Interruptions(known.count + 1, known.seconds + (over.seconds or 0.0), known.steps_lost + lost)
     return replace(account, spent=spent, interruptions={**account.interruptions, over.reason: more})
-
-
-def book_checkpoints(account: Account, known: Booked) -> Account:
-    """Returns an account with the time by which checkpoints have delayed the training: it was none of the steps.
-
-    What is first known of a group has delayed it before its first step, or before this operator led, and is not booked.
-
-    Args:
-        account: at the same moment.
-        known: of the group that trains.
-    """
-    before = account.checkpoints if account.checkpoints and account.checkpoints.round == known.round else known
-    spent = dict(account.spent)
-    _move(spent, Activity.TRAINING, Activity.CHECKPOINTING, known.seconds - before.seconds)
-    return replace(account, spent=spent, checkpoints=Booked(known.round, max(known.seconds, before.seconds)))
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
@@ -278,10 +252,6 @@ def keep_account(
         account or read_account(job.status, observed.now, observed.time) or Account(observed.now, now.activity, observed.now)
     )
     account = advance_account(account, observed.now, now)
-    told = [agent.progress for agent in agents if round_ and agent.round == round_.number]
-    if round_ and any(progress.first_step is not None for progress in told):
-        # Ranks wait for each other: the longest delay counts.
-        account = book_checkpoints(account, Booked(round_.number, max(progress.checkpoint_seconds for progress in told)))
     if after is not None and after.seconds is not None and after != before:
         return book_interruption(account, after)
     return account

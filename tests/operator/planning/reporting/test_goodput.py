@@ -8,11 +8,9 @@ import pytest
 from elastic_pytorch_operator.planning.reporting.goodput import (
     Account,
     Activity,
-    Booked,
     Now,
     Spent,
     advance_account,
-    book_checkpoints,
     book_interruption,
     find_activity,
     keep_account,
@@ -117,42 +115,6 @@ def test_steps_that_are_done_again_were_of_no_use() -> None:
     assert account.as_status(TIME)["interruptions"] == [{"cause": "WorkerLost", "count": 2, "seconds": 4, "stepsLost": 16}]
 
 
-@pytest.mark.parametrize(
-    ("booked", "known", "moved"),
-    [
-        pytest.param(None, Booked(3, 4.0), 0, id="another leader has booked it"),
-        pytest.param(Booked(2, 9.0), Booked(3, 4.0), 0, id="before the first step of a group"),
-        pytest.param(Booked(3, 1.5), Booked(3, 4.0), 2.5, id="what is more"),
-        pytest.param(Booked(3, 4.0), Booked(3, 4.0), 0, id="nothing more"),
-        pytest.param(Booked(3, 4.0), Booked(3, 1.0), 0, id="the slowest rank is lost"),
-        pytest.param(Booked(3, 4.0), Booked(3, 1e12), 100, id="more than there is"),
-    ],
-)
-def test_checkpoints_take_their_time_from_the_training(booked: Booked | None, known: Booked, moved: float) -> None:
-    account = Account(NOW, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(100, 200)}, checkpoints=booked)
-    account = book_checkpoints(account, known)
-    assert account.spent[Activity.TRAINING] == Spent(100 - moved, 200 - 2 * moved)
-    assert account.spent.get(Activity.CHECKPOINTING, Spent()) == Spent(moved, 2 * moved)
-    assert account.checkpoints == Booked(3, max(known.seconds, booked.seconds if booked and booked.round == 3 else 0))
-
-
-def test_longest_delay_of_all_ranks_of_the_group_counts() -> None:
-    def told(*seconds: float, round_: int = 1, first_step: int | None = 5) -> Any:
-        agents = [
-            an_agent(
-                f"w{rank}", progress=Progress(9, first_step, checkpoint_seconds=each), progressed_at=NOW - 1, round_=round_
-            )
-            for rank, each in enumerate(seconds)
-        ]
-        return observed(agents=agents)
-
-    account = Account(NOW, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(100, 200)})
-    for seen in (told(5.0, 7.0, first_step=None), told(1.0, 1.25), told(2.0, 1.75), told(9.0, 9.0, round_=2)):
-        account = keep_account(a_job(), running(), seen, a_round(0, 1), account)
-    assert account.checkpoints == Booked(1, 2.0)
-    assert account.spent[Activity.CHECKPOINTING].seconds == 0.75
-
-
 def test_time_before_the_first_report_of_a_step_was_no_training() -> None:
     account = Account(NOW, Activity.STARTING, NOW)
     account = advance_account(account, NOW + 5, Now(Activity.STEPS_UNREPORTED, processes=1))
@@ -207,7 +169,6 @@ MOMENT = st.tuples(
     st.sampled_from([activity for activity in Activity if activity is not Activity.SPARE]),
     st.none() | st.floats(0, 200),  # how long ago the activity is said to have begun
     st.integers(0, 40),  # steps that are done again
-    st.builds(Booked, st.integers(1, 4), st.floats(0, 1000)),  # what is told of checkpoints
 )
 
 
@@ -219,9 +180,9 @@ def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction
         return (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(fraction + seconds))).isoformat()
 
     account, lasted = Account(NOW, Activity.STARTING, NOW), 0.0
-    for after, activity, ago, _, told in moments:
+    for after, activity, ago, _ in moments:
         now = Now(activity, None if ago is None else account.until + after - ago, processes=3)
-        account = book_checkpoints(advance_account(account, account.until + after, now), told)
+        account = advance_account(account, account.until + after, now)
         written = {"goodput": account.as_status(clock(lasted + after)), "worldSize": 3}
         lasted += after + 0.75
         read = read_account(written, 3 * NOW, clock(lasted))
@@ -233,12 +194,12 @@ def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction
 
 
 @given(st.lists(MOMENT, max_size=30))
-def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float | None, int, Booked]]) -> None:
+def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float | None, int]]) -> None:
     account, moment = Account(NOW, Activity.STARTING, NOW), NOW
-    for after, activity, ago, again, told in moments:
+    for after, activity, ago, again in moments:
         moment += after
         now = Now(activity, None if ago is None else moment - ago, processes=3, step_seconds=0.5)
-        account = book_checkpoints(advance_account(account, moment, now), told)
+        account = advance_account(account, moment, now)
         if again:
             account = book_interruption(account, replace(LOST, seconds=1.0, steps_lost=again))
     assert sum(each.seconds for each in account.spent.values()) == pytest.approx(moment - NOW, abs=1e-6)

@@ -322,8 +322,7 @@ class ShardedState(State):
         if self._saves_group is None:
             self._saves_group = dist.new_group(backend="gloo")
         assert self._path is not None
-        with self._interval.saving():
-            version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
+        version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
         options: Any = {"stages": self._stages, "group": self._saves_group}
         self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
 
@@ -333,9 +332,7 @@ class ShardedState(State):
         Raises:
             RuntimeError: a peer is lost.
         """
-        with self._interval.saving():
-            taken = self._background.take(wait=wait)
-        if taken is not None:
+        if (taken := self._background.take(wait=wait)) is not None:
             self._end_save(*taken)
 
     def _save(self) -> None:
@@ -344,8 +341,7 @@ class ShardedState(State):
         version, problem = StateVersion(self._version.generation, self._step), None
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
-            with self._interval.saving():
-                save_sharded(self._path, version, self._tree(), self._keep, **options)
+            save_sharded(self._path, version, self._tree(), self._keep, **options)
         except (OSError, Superseded) as error:
             problem = error
         self._end_save(version, problem)
