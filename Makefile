@@ -68,8 +68,8 @@ test-gpu: venv ## NCCL, states and examples on a GPU of this machine; skipped wh
 gpu-pack: venv ## What measures changes of the group on a CUDA card, in a folder for a machine with torch and no network (docs/use/gpu.md)
 	@PYTHONPATH=hack $(PYTHON) -m gpu.pack
 
-test-autoscale: venv install ## Jobs that an autoscaler or the operator itself scales: measured for minutes (ARGS: for pytest)
-	@$(PYTHON) -m pytest -m long tests/e2e/training/test_autoscale.py tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
+test-autoscale: venv install ## A job that a HorizontalPodAutoscaler scales: measured for minutes (ARGS: for pytest)
+	@$(PYTHON) -m pytest -m long tests/e2e/scheduling/test_horizontal_autoscaler.py $(ARGS)
 
 test-kueue: venv install ## Queues of a real Kueue; skipped where it cannot be had (ARGS: for pytest)
 	@$(PYTHON) -m pytest -m long --capture=no tests/e2e/kueue $(ARGS)

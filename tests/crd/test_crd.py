@@ -165,10 +165,10 @@ def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
         1800,
         PreflightPolicy(20, 200),
     )
-    policy = {"autoscale": {}, "replaceStragglers": {}}
+    policy = {"replaceStragglers": {}}
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
     job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, resizePolicy=policy, **unit))
-    assert (job.min_efficiency, job.straggler_policy) == (0.7, StragglerPolicy(1.5, 300.0))
+    assert job.straggler_policy == StragglerPolicy(1.5, 300.0)
     assert job.scheduling.unit_topology == UnitTopology("zone", required=True)
 
 
@@ -253,7 +253,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "refusals",
         "template",
         "leftOutNodes",
-        "scaling",
         "interruptions",
         "rootCause",
         "workers",
@@ -273,9 +272,6 @@ def test_status_holds_what_the_operator_writes() -> None:
     }
     assert set(PROPERTIES["status.progress.metrics[]"]["properties"]) == {"name", "value"}
     assert PROPERTIES["status.progress.metrics"]["x-kubernetes-list-map-keys"] == ["name"]
-    assert set(PROPERTIES["status.scaling"]["properties"]) == {
-        *("message", "efficiency", "sizes", "keptReplicas"),
-    }
     assert set(PROPERTIES["status.recentInterruptions[]"]["properties"]) == {
         *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "from", "to", "count", "round", "time"),
     }

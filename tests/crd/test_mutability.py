@@ -58,7 +58,6 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.settleSeconds": 9,
     "resizePolicy.minSecondsBetweenGrowths": 60,
     "resizePolicy.allowedReplicas": [4, 6, 8],
-    "resizePolicy.autoscale": {"minEfficiencyPercent": 70},
     "resizePolicy.checkpointWaitSeconds": 20,
     "resizePolicy.checkpointPath": "/data/other",
     "resizePolicy.replaceStragglers": {"slowdownPercent": 80},

@@ -10,8 +10,6 @@ from elastic_pytorch_operator.model.places import Place, PlaceKind
 from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.scaling.comparison import Comparison
-from elastic_pytorch_operator.planning.scaling.scaling import ScalingNews
 
 from tests.documentation import found_in
 from tests.faults import assert_none
@@ -57,12 +55,6 @@ def test_events_are_what_the_operator_records() -> None:
     assert_none(f"{place}: {event[0].strip()}" for _, place, event in events if not is_recorded(event))
 
 
-def what_the_last_workers_added() -> str:
-    measured = News(scaling=ScalingNews(advice=Comparison(3, 4, 61.2, 64.9, 0.18, 0.02)))
-    (made,) = record_events(a_job(), a_target(a_job()), observed(round=a_round(0)), measured)
-    return f"{made.reason}  {made.note}"
-
-
 def where_the_ranks_stand() -> str:
     waits = Place(PlaceKind.COLLECTIVE, "all_reduce")
     return find_culprits({0: waits, 1: waits, 2: Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")}).text
@@ -71,7 +63,6 @@ def where_the_ranks_stand() -> str:
 @pytest.mark.parametrize(
     ("page", "printed"),
     [
-        ("use/autoscaling.md", what_the_last_workers_added()),
         (
             "use/goodput.md",
             describe_goodput(Goodput(0.974, {"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),

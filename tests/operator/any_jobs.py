@@ -53,7 +53,7 @@ TEMPLATE = {
 }
 # Fields that not every job may have, each with what it has to be beside.
 _KINDS: list[dict[str, Any]] = [
-    {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1, "autoscale": {}}},
+    {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
     {"scheduling": {"gang": {"scheduler": "Coscheduling"}}},
     {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},

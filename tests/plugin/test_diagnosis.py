@@ -36,12 +36,6 @@ def said(diagnosis: Diagnosis) -> str:
     return text_of(show_why(diagnosis), 400)
 
 
-def test_says_what_the_last_worker_added_of_a_job_that_is_well() -> None:
-    found = diagnose(replace(job_of("young"), scaling="the 4th worker added 6 %"), evidence_of("young"))
-    assert found.well
-    assert said(found).splitlines()[-1].strip() == "The 4th worker added 6 %."
-
-
 @pytest.mark.parametrize(
     ("name", "well", "lines"),
     [

@@ -58,11 +58,6 @@ def test_says_for_how_long_a_worker_has_been_preparing() -> None:
     assert "Preparing (2 min)\n" in text_of(show_status(job, [], now)) + "\n"
 
 
-def test_says_what_the_last_worker_added() -> None:
-    job = replace(job_of("lost"), scaling="the 4th worker added 6 %")
-    assert "  the 4th worker added 6 %\n" in text_of(show_status(job, events_of("lost"), moment_of("lost")))
-
-
 LOST = """
 char-lm  team  ○ Resizing  for 1 min 7 s
   ━━━━━━━━━━━━━━━━━─────────────────────── 43%  step 341 of 800, about 1 min 14 s left

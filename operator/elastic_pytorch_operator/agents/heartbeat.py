@@ -113,7 +113,6 @@ def _progress(body: object) -> Progress:
         loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         commit_every_steps=_optional(body, "commitEverySteps"),
-        samples_per_step=_optional(body, "samplesPerStep"),
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),

@@ -165,7 +165,6 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None  # from one commit of the training library to the next
-    samples_per_step: int | None = None  # of all workers together
     checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
     work_windows: int | None = None  # of a few seconds each, in which the work of the pod's processes was measured in the round
     work_seconds: tuple[float | None, ...] = ()  # of a step in the last of them, without waits for others; by local rank

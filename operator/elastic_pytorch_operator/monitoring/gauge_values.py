@@ -17,7 +17,6 @@ class JobFigures:
         world_size: status.worldSize, the processes that train together.
         step: the newest training step that was reported; None if there is none.
         step_seconds: of a training step; None if it does not train, or has not reported two.
-        efficiency: what each of the last workers adds, as a part of what each worker before them does; None if it is not known.
         impaired: why it is Pending or Degraded; empty if it is neither.
         impaired_seconds: for how long.
     """
@@ -29,7 +28,6 @@ class JobFigures:
     world_size: int
     step: int | None
     step_seconds: float | None
-    efficiency: float | None = None
     impaired: str = ""
     impaired_seconds: float = 0.0
 

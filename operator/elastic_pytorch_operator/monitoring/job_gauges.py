@@ -67,11 +67,6 @@ class JobGauges:
         self._step_seconds = gauge(
             "elastic_pytorch_job_step_seconds", f"Time of a training step, while the job reports steps. {only}", job
         )
-        self._efficiency = gauge(
-            "elastic_pytorch_job_scaling_efficiency",
-            f"Marginal speed-up per added worker, relative to the workers before it: status.scaling.efficiency. {only}",
-            job,
-        )
         self._impaired = gauge(
             "elastic_pytorch_job_impaired_seconds",
             f"How long the job has been Pending or Degraded, by reason; absent otherwise. {only}",
@@ -82,7 +77,7 @@ class JobGauges:
         """Shows the values of a scrape, and nothing from before."""
         for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers, self._left_out):
             gauge.clear()
-        for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._efficiency, self._impaired):
+        for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._impaired):
             gauge.clear()
         if not gauges.leading:
             return
@@ -108,7 +103,5 @@ class JobGauges:
             self._step.labels(job.namespace, job.name).set(job.step)
         if job.step_seconds is not None:
             self._step_seconds.labels(job.namespace, job.name).set(job.step_seconds)
-        if job.efficiency is not None:
-            self._efficiency.labels(job.namespace, job.name).set(job.efficiency)
         if job.impaired:
             self._impaired.labels(job.namespace, job.name, job.impaired).set(job.impaired_seconds)

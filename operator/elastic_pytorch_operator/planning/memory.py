@@ -21,7 +21,6 @@ from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
-from elastic_pytorch_operator.planning.scaling.scaling import Scaling
 from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.planning.workers.slow_workers import SlowWorkers
@@ -53,7 +52,6 @@ class Memory:
         written: the status that was last written.
         written_at: when that was.
         ended_at: when this operator first saw the job ended.
-        scaling: what each worker adds; None: not read from the status yet.
         stock: of a group that stock torchrun forms.
         stragglers: the ranks that are slow.
         slow_workers: since when workers are slow, and which have been replaced; None: not read from the status yet.
@@ -84,7 +82,6 @@ class Memory:
     written: Mapping[str, Any] | None = None
     written_at: float = 0.0
     ended_at: float | None = None
-    scaling: Scaling | None = None
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     slow_workers: SlowWorkers | None = None

@@ -15,15 +15,10 @@ from elastic_pytorch_operator.planning.queueing.placement import grant_pods
 from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, plan_workloads
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
-from elastic_pytorch_operator.planning.reporting.interruption import pause_seconds
-from elastic_pytorch_operator.planning.scaling.scaling import advance_scaling, note_change
-from elastic_pytorch_operator.planning.scaling.scaling_status import read_scaling
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
-
-PLANNED = (names.WORKER_JOINED, names.SCALED_DOWN)  # reasons of rounds that change the size on purpose
 
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -51,21 +46,12 @@ def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Plans for as many workers as are worth their cost. Only for those is quota asked for."""
     if observed.round is not None and observed.round.size == 0 and observed.round.number < int(job.status.get("round", 0)):
         observed = replace(
             observed, round=None
         )  # stock torchrun formed the groups since then: the job was suspended in between
-    scaling, news = advance_scaling(job, observed, memory.scaling or read_scaling(job, observed))
-    worth = scaling.autoscale.limit(job.wanted)
-    target = Target(worth, find_quota(job, worth, observed), job.spares)
-    todo = plan_rounds(job, target, observed, replace(memory, scaling=scaling), news)
-    todo = _with_quota(job, target, observed, todo)
-    change = todo.memory.interruption
-    if change is None or change == memory.interruption or change.seconds is None or change.reason not in PLANNED:
-        return todo
-    noted = note_change(scaling, pause_seconds(change, observed.agents.values()))
-    return replace(todo, memory=replace(todo.memory, scaling=noted))
+    target = Target(job.wanted, find_quota(job, job.wanted, observed), job.spares)
+    return _with_quota(job, target, observed, plan_rounds(job, target, observed, memory))
 
 
 def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Plan:

@@ -23,14 +23,12 @@ from elastic_pytorch_operator.planning.reporting.status import Findings, describ
 from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
 from elastic_pytorch_operator.planning.reporting.stragglers import record_stragglers
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
-from elastic_pytorch_operator.planning.scaling.scaling import Scaling, ScalingNews
-from elastic_pytorch_operator.planning.scaling.scaling_status import write_scaling
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
 
-def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, scaling: ScalingNews) -> Plan:
+def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do now for a job that trains, or is to train.
 
     Args:
@@ -38,13 +36,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
         target: how many workers it is to have.
         observed: what is known.
         memory: what is remembered of it.
-        scaling: what is new of its scaling.
     """
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)
     change = decide_round(job, target, observed, judged)
-    findings = _find(job, target, observed, judged, change)
+    findings = _find(job, target, judged, change)
     round_ = change.decision.round or observed.round
     status = describe_job(job, observed, judged.workers.candidates, round_, findings)
     account = keep_account(job, status, observed, round_, memory.account, (memory.interruption, change.memory.interruption))
@@ -54,7 +51,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
     events = [
         *record_announcements(observed, findings.evacuation.announced),
         *record_device_faults(observed, memory.faults, judged.workers.faults),
-        *record_events(job, target, observed, replace(news, waited=change.deferral.over, scaling=scaling)),
+        *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
         *(findings.relief.news if judged.ending is None else ()),
         *record_preflight(findings.preflight),
@@ -82,7 +79,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory, sc
     )
 
 
-def _find(job: Job, target: Target, observed: Observed, judged: Judgement, change: GroupChange) -> Findings:
+def _find(job: Job, target: Target, judged: Judgement, change: GroupChange) -> Findings:
     """What the status says beyond what is observed."""
     memory, workers = change.memory, judged.workers
     return Findings(
@@ -99,7 +96,6 @@ def _find(job: Job, target: Target, observed: Observed, judged: Judgement, chang
         relief=workers.relief,
         evacuation=workers.evacuation,
         schedule=workers.schedule,
-        scaling=write_scaling(job, observed, memory.scaling or Scaling()),
         stragglers=memory.stragglers,
         preflight=workers.preflight,
         fit=memory.fit,

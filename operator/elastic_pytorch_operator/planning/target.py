@@ -1,4 +1,4 @@
-"""How many workers a job is to have now: as many as its spec asks for, as pay for themselves, and as have quota.
+"""How many workers a job is to have now: as many as its spec asks for, and as have quota.
 
 A plan makes this value once, and hands it down. The job stays its spec as written.
 """
@@ -13,19 +13,19 @@ class Target:
     """How many workers a job is to have now.
 
     Attributes:
-        worth: how many of those that its spec asks for pay for themselves; 0 while it is suspended.
+        wanted: how many its spec asks for; 0 while it is suspended.
         quota: how many of these may run.
         spares: how many pods beyond these are to wait for a loss.
     """
 
-    worth: int
+    wanted: int
     quota: Quota = NO_LIMIT
     spares: int = 0
 
     @property
     def size(self) -> int:
         """How many workers may run: the size that its rounds and its checks are planned for."""
-        return self.quota.size if self.quota.limited else self.worth
+        return self.quota.size if self.quota.limited else self.wanted
 
     @property
     def pods(self) -> int:
@@ -41,4 +41,4 @@ class Target:
     @property
     def held(self) -> bool:
         """Whether no worker may run only because there is no quota for any."""
-        return self.worth > 0 and self.stopped
+        return self.wanted > 0 and self.stopped

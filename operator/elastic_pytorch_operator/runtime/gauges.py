@@ -116,7 +116,6 @@ def _figures(key: JobKey, manifest: Mapping[str, Any], time: str) -> JobFigures:
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     progress = status.get("progress") or {}
     speed = float(progress.get("stepsPerSecond") or 0.0) if status.get("worldSize") else 0.0
-    efficiency = (status.get("scaling") or {}).get("efficiency")
     impaired = impairment(status)
     return JobFigures(
         namespace=key.namespace,
@@ -126,7 +125,6 @@ def _figures(key: JobKey, manifest: Mapping[str, Any], time: str) -> JobFigures:
         world_size=status.get("worldSize") or 0,
         step=progress.get("step"),
         step_seconds=1.0 / speed if speed else None,
-        efficiency=None if efficiency is None else float(efficiency),
         impaired=impaired,
         impaired_seconds=seconds_between(_impaired_since(manifest), time) if impaired else 0.0,
     )

@@ -4,7 +4,7 @@ The API server has already applied the schema of `crds/`. Local mode has no API 
 job written before a rule existed is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -21,7 +21,7 @@ from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
-from elastic_pytorch_operator.spec.sizes import read_min_efficiency, read_sizes
+from elastic_pytorch_operator.spec.sizes import read_sizes
 from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
@@ -70,7 +70,6 @@ class Job:
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
-        min_efficiency: `resizePolicy.autoscale.minEfficiencyPercent`, as a part of one; None: the job is not autoscaled.
         straggler_policy: which slow workers are replaced; None: none is.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
@@ -106,7 +105,6 @@ class Job:
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
     growth_seconds: float = 0.0
-    min_efficiency: float | None = None
     straggler_policy: StragglerPolicy | None = None
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
@@ -138,12 +136,6 @@ class Job:
     def stock(self) -> bool:
         """Whether stock torchrun forms the group, so that the operator sees only pods."""
         return self.backend != names.BACKEND_OPERATOR
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The sizes that its group may have, rising, up to the wanted one."""
-        sizes = range(self.minimum, self.wanted + 1)
-        return [size for size in self.allowed if size in sizes] if self.allowed else sizes
 
     @property
     def rounded_by(self) -> str:
@@ -271,7 +263,6 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef 
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", defaults.ttl_seconds, least=0),
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
-        min_efficiency=read_min_efficiency(spec, sizes),
         straggler_policy=_straggler_policy(resize_policy),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,

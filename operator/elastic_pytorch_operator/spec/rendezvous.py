@@ -19,7 +19,6 @@ OWN = (
     "scheduling.rankTopologyKey",
     "scheduling.scheduleTimeoutSeconds",
     "resizePolicy.allowedReplicas",
-    "resizePolicy.autoscale",
     "resizePolicy.checkpointPath",
     "resizePolicy.minSecondsBetweenGrowths",
     "resizePolicy.replaceStragglers",

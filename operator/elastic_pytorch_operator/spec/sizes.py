@@ -1,4 +1,4 @@
-"""How many workers a job has: `replicas`, its bounds, `unitReplicas`, `spares`, `resizePolicy.allowedReplicas` and `autoscale`."""
+"""How many workers a job has: `replicas`, its bounds, `unitReplicas`, `spares` and `resizePolicy.allowedReplicas`."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -9,8 +9,6 @@ from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_
 
 MAX_WORKERS, MAX_SPARES, MAX_UNIT = 4096, 64, 512  # as the schema has it
 MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
-AUTOSCALE = "spec.resizePolicy.autoscale"
-DEFAULT_EFFICIENCY, LEAST_EFFICIENCY, MOST_EFFICIENCY = 70, 10, 95  # percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +120,3 @@ def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | 
         if maximum is not None and size > maximum:
             raise InvalidJob(path, f"each must be less than or equal to maxReplicas ({maximum}), not {size}")
     return tuple(sorted(set(sizes)))
-
-
-def read_min_efficiency(spec: Mapping[str, Any], sizes: Sizes) -> float | None:
-    """Reads `autoscale.minEfficiencyPercent` as a part of one; None: the job is not autoscaled.
-
-    Args:
-        spec: of the job.
-        sizes: of the job.
-
-    Raises:
-        InvalidJob: it is out of bounds, or the job cannot be autoscaled.
-    """
-    autoscale = read_object(spec, "resizePolicy").get("autoscale")
-    if autoscale is None:
-        return None
-    if spec.get("minReplicas") is None or sizes.maximum == sizes.minimum == spec.get("maxReplicas"):
-        raise InvalidJob(
-            AUTOSCALE, "may not be set unless minReplicas is less than maxReplicas: there is no other size to choose"
-        )
-    if not isinstance(autoscale, Mapping):
-        raise InvalidJob(AUTOSCALE, "must be an object, such as {minEfficiencyPercent: 70}")
-    name, least, most = "minEfficiencyPercent", LEAST_EFFICIENCY, MOST_EFFICIENCY
-    percent = read_integer(autoscale, name, DEFAULT_EFFICIENCY, AUTOSCALE, least=least, most=most)
-    return (percent or DEFAULT_EFFICIENCY) / 100

@@ -89,7 +89,7 @@ def plan_faults(
         Fault.PROCESS: lambda: _plan_process(job, spec, targets),
         Fault.POD: lambda: _plan_pod(job, targets),
         Fault.NODE: lambda: _plan_node(job, spec, targets, pods),
-        Fault.SCALE: lambda: _plan_scale(job, spec),
+        Fault.SCALE: lambda: _plan_scale(job),
     }
     return [plans[fault]() for fault in Fault if fault in chosen]
 
@@ -180,12 +180,10 @@ def _plan_node(
     return replace(planned, cost=cost, targets=tuple(there), node=node)
 
 
-def _plan_scale(job: JobView, spec: Mapping[str, Any]) -> PlannedFault:
+def _plan_scale(job: JobView) -> PlannedFault:
     planned = PlannedFault(Fault.SCALE, "scale by one worker and back")
     if not job.elastic:
         return planned.skip("the job has a fixed size (no minReplicas)")
-    if (spec.get("resizePolicy") or {}).get("autoscale") is not None:
-        return planned.skip("resizePolicy.autoscale decides on the size")
     more = next((size for size in job.sizes if size > job.wanted), None)
     fewer = next((size for size in reversed(job.sizes) if size < job.wanted), None)
     replicas = more if more is not None else fewer

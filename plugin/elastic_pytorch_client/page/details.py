@@ -34,7 +34,6 @@ def details_of(job: JobView, evidence: Evidence, history: History) -> dict[str, 
         "completed": seconds_of(job.completed),
         "size": f"{job.minimum} to {job.maximum}" if job.elastic else "a fixed size",
         "group": describe_group(job),
-        "scaling": job.scaling,
         "metrics": progress.name_metrics(12),
         "checkpoint": progress.checkpoint_step,
         "why": {

@@ -128,7 +128,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         notes = (*_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
         spares = f", and {job.described_spares}" if job.spares else ""
         headline = f"{name} runs at the wanted size: all {trains} workers train{spares}."
-        return Diagnosis(headline, not notes, (*notes, *_scaling(job)))
+        return Diagnosis(headline, not notes, notes)
     findings = [
         *_backing_off(job),
         *_gave_places_back(job),
@@ -370,11 +370,6 @@ def _slow(job: JobView) -> Iterable[Finding]:
         what,
         "\n".join([*lines, f"  kubectl cordon {worst.node}", f"  kubectl delete pod -n {job.namespace} {worst.worker}"]),
     )
-
-
-def _scaling(job: JobView) -> Iterable[Finding]:
-    if job.scaling:
-        yield Finding(f"{job.scaling[:1].upper()}{job.scaling[1:]}.")
 
 
 def _passing(job: JobView, now: datetime) -> list[Finding]:

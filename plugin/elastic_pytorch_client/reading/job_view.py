@@ -181,7 +181,6 @@ class JobView:
         conditions: the conditions of the job.
         unlisted: the indexes of the workers that the status does not list, by state.
         refusals: the writes of the operator for this job that the API server refuses, each in a sentence.
-        scaling: what the last workers added, and what autoscale does about it; empty: nothing is known.
         stragglers: the ranks that are slow, the slowest first.
         left_out_nodes: nodes that have failed their checks, so that the job does without them.
         spares: `spec.spares`, pods that are to be ready to take over.
@@ -222,7 +221,6 @@ class JobView:
     conditions: tuple[Condition, ...]
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     refusals: tuple[str, ...] = ()
-    scaling: str = ""
     stragglers: tuple[Straggler, ...] = ()
     left_out_nodes: tuple[LeftOutNode, ...] = ()
     spares: int = 0
@@ -380,7 +378,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         ),
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
-        scaling=str((status.get("scaling") or {}).get("message", "")),
         stragglers=view_stragglers(status),
         left_out_nodes=view_left_out_nodes(status),
         spares=int(spec.get("spares", 0)),

@@ -45,8 +45,6 @@ def show_status(
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
     parts += [Text(), _workers(job, now)]
-    if job.scaling and not job.ended:
-        parts.append(Text(f"  {job.scaling}", MUTED))
     if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
         parts.append(Text(f"  {describe_interruption(interruption)}", MUTED))
     if goodput := describe_goodput(job.goodput):

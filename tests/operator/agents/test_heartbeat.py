@@ -27,7 +27,6 @@ GOOD: dict[str, Any] = {
         "checkpointStep": 100,
         "checkpoints": 4,
         "commitEverySteps": 12,
-        "samplesPerStep": 64,
         "startedAgeSeconds": 2.5,
         "formedAgeSeconds": None,
     },
@@ -44,7 +43,6 @@ def test_good_heartbeat() -> None:
     assert beat.check == CheckReport(2, 0.4, None, "all-reduces: timed out")
 
     assert beat.progress.commit_every_steps == 12
-    assert beat.progress.samples_per_step == 64
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
 
 

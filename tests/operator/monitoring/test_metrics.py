@@ -325,7 +325,6 @@ def test_slow_ranks_of_jobs_that_train_are_counted() -> None:
 
 def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     status = {"state": "Running", "readyReplicas": 2, "worldSize": 2, "progress": {"step": 501, "stepsPerSecond": "2.5"}}
-    status |= {"scaling": {"efficiency": "0.18"}}
     status |= {"conditions": [condition("Degraded", "True", "2026-01-01T11:59:00Z") | {"reason": "WorkersMissing"}]}
     cache, metrics = Cache(), Metrics(per_job=True)
     cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
@@ -336,7 +335,6 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
         "elastic_pytorch_job_world_size{job_name=lm,namespace=default}": 2,
         "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
         "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}": 0.4,
-        "elastic_pytorch_job_scaling_efficiency{job_name=lm,namespace=default}": 0.18,
         "elastic_pytorch_job_impaired_seconds{job_name=lm,namespace=default,reason=WorkersMissing}": 60,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, "it has reported none"

@@ -94,11 +94,6 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": "s3://bucket/run"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
-        ({"resizePolicy": {"autoscale": {}}, **FIXED}, "spec.resizePolicy.autoscale"),
-        ({"resizePolicy": {"autoscale": {}}, "minimum": 3, "maximum": 3}, "spec.resizePolicy.autoscale"),
-        ({"resizePolicy": {"autoscale": 0.7}}, "spec.resizePolicy.autoscale"),
-        ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 100}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
-        ({"resizePolicy": {"autoscale": {"minEfficiencyPercent": 0.7}}}, "spec.resizePolicy.autoscale.minEfficiencyPercent"),
         ({"resizePolicy": {"replaceStragglers": True}}, "spec.resizePolicy.replaceStragglers"),
         (
             {"resizePolicy": {"replaceStragglers": {"slowdownPercent": 29}}},
@@ -121,23 +116,11 @@ def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
     assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
 
 
-def test_no_job_is_autoscaled_unless_it_is_said() -> None:
-    assert a_job().min_efficiency is None
-    assert a_job(resizePolicy={"autoscale": {}}).min_efficiency == 0.7
-    assert a_job(resizePolicy={"autoscale": {"minEfficiencyPercent": 50}}).min_efficiency == 0.5
-
-
 def test_no_slow_worker_is_replaced_unless_it_is_said() -> None:
     assert a_job().straggler_policy is None
     assert a_job(resizePolicy={"replaceStragglers": {}}).straggler_policy == (1.5, 300.0)
     said = {"slowdownPercent": 80, "afterSeconds": 60}
     assert a_job(resizePolicy={"replaceStragglers": said}).straggler_policy == (1.8, 60.0)
-
-
-def test_sizes_that_a_group_may_have() -> None:
-    assert list(a_job(replicas=3, minimum=2).sizes) == [2, 3]
-    allowed = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
-    assert list(a_job(replicas=5, minimum=2, maximum=None, **allowed).sizes) == [2, 4]
 
 
 def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:

@@ -79,7 +79,6 @@ def test_refusal(change: dict[str, dict[str, Any]], words: str) -> None:
             {Fault.POD: "3 workers at least", Fault.NODE: "3 workers at least"},
             id="no smaller size is allowed",
         ),
-        pytest.param(a_training_job(resizePolicy={"autoscale": {}}), {Fault.SCALE: "autoscale"}, id="autoscale"),
         pytest.param(a_training_job(**rule("FailJob", [137])), {Fault.PROCESS: "rules[0] fails the job"}, id="a rule fails it"),
         pytest.param(a_training_job(**rule("FailJob", [1], "NotIn")), {Fault.PROCESS: "fails the job"}, id="all codes but one"),
         pytest.param(a_training_job(**rule("FailJob", [1])), {}, id="another code"),

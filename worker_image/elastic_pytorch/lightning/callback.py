@@ -104,7 +104,7 @@ class ElasticCallback(Callback):
             precision=trainer.precision_plugin,
             loops=progress,
             callbacks=CallbackStates(trainer),
-            sampler=Place(sampler, batches_per_step=batches_per_step, epochs=-1 if epochs is None else epochs),
+            sampler=Place(sampler, epochs=-1 if epochs is None else epochs),
             **({} if data is None else {"data": data}),
         )
         if self._state.restore() > 0:

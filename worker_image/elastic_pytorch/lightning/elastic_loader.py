@@ -42,12 +42,11 @@ class Place:
 
     Args:
         sampler: the place in the data.
-        batches_per_step: batches of the group in a step of the optimizer.
         epochs: after which the training ends; -1: there is no such limit.
     """
 
-    def __init__(self, sampler: ElasticSampler, *, batches_per_step: int, epochs: int) -> None:
-        self._sampler, self._batches_per_step, self._epochs = sampler, batches_per_step, epochs
+    def __init__(self, sampler: ElasticSampler, *, epochs: int) -> None:
+        self._sampler, self._epochs = sampler, epochs
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the sampler's state."""
@@ -61,11 +60,6 @@ class Place:
     def finished(self) -> bool:
         """Whether all epochs are done."""
         return 0 <= self._epochs <= self._sampler.epoch
-
-    @property
-    def samples_per_step(self) -> int:
-        """Samples of a step, of all ranks together."""
-        return self._sampler.samples_per_step * self._batches_per_step
 
 
 def with_elastic_sampler(

@@ -29,7 +29,6 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
-    samples_per_step: int | None = None
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
     started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
@@ -48,8 +47,8 @@ class Progress:
         Raises:
             ValueError: a field is not what `report` sends.
         """
-        counts = ("step", "total", "checkpointStep", "commitEverySteps", "samplesPerStep")
-        step, total, checkpoint, commit_every, samples = (_count(fields.get(key)) for key in counts)
+        counts = ("step", "total", "checkpointStep", "commitEverySteps")
+        step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
         loss = _number(fields.get("loss"))
         failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
         if failed_saves is None:
@@ -62,7 +61,6 @@ class Progress:
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
             commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
-            samples_per_step=self.samples_per_step if samples is None else samples,
             checkpoints=self.checkpoints,
             started_at=self.started_at,
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
@@ -78,7 +76,7 @@ class Progress:
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
-        commits = {"commitEverySteps": self.commit_every_steps, "samplesPerStep": self.samples_per_step}
+        commits: dict[str, object] = {"commitEverySteps": self.commit_every_steps}
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}

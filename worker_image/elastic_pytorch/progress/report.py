@@ -26,7 +26,6 @@ def report(
     loss: float | None = None,
     checkpoint_step: float | None = None,
     commit_every_steps: float | None = None,
-    samples_per_step: float | None = None,
     work_seconds: float | None = None,
     step_seconds: float | None = None,
     metrics: Mapping[str, float] | None = None,
@@ -43,7 +42,6 @@ def report(
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
         commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
-        samples_per_step: the samples of a step, of all ranks together. So the operator can tell what each worker adds.
         work_seconds: how long this rank has worked in a step, without its waits for other ranks. From this and `step_seconds` of all
             ranks the operator finds those that are slow. A `WorkTimer` measures and reports both.
         step_seconds: how long a step takes, from one to the next.
@@ -62,7 +60,7 @@ def report(
             return
         values = {"step": step, "total": total, "loss": loss}
         values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
-        values |= {"samplesPerStep": samples_per_step, "workSeconds": work_seconds, "stepSeconds": step_seconds}
+        values |= {"workSeconds": work_seconds, "stepSeconds": step_seconds}
         given: dict[str, Any] = {key: float(value) for key, value in values.items() if value is not None}
         if bar is not None:
             bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))

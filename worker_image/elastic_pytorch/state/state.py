@@ -377,14 +377,12 @@ class State(Registered):
         if self._rank == 0 and self._folder and self._snapshot is not None:
             flushed = agent_link.pod_client().flushed(self._name)
             self._complain()
-        samples = (getattr(each, "samples_per_step", None) for each in self._objects.values())
         report(
             step=self._step,
             total=self._total,
             loss=loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
-            samples_per_step=next(filter(None, samples), None),
         )
         if self._rank == 0 and self._interval.steps != self._reported_interval:
             self._reported_interval = self._interval.steps

@@ -51,7 +51,7 @@ def judge_size(fit: MemoryFit, target: Target, observed: Observed, failure: Roun
 
     Args:
         fit: what is known.
-        target: the size that is worth its cost; what cannot be reached is not waited for.
+        target: the wanted size; what cannot be reached is not waited for.
         observed: the group, and its steps.
         failure: of the current round.
 
@@ -68,7 +68,7 @@ def judge_size(fit: MemoryFit, target: Target, observed: Observed, failure: Roun
     if cause is None or agent is None or not _out_of_memory(agent.failure) or round_.size >= fit.fits:
         return fit, failure
     cause = replace(cause, message=f"{round_.size} workers are too few, {fit.fits} were enough: {cause.message}")
-    if fit.fits > target.worth:
+    if fit.fits > target.wanted:
         return fit, replace(failure, cause=cause)
     return replace(fit, needed=fit.fits), replace(failure, cause=replace(cause, fault=Fault.SIZE))
 

@@ -18,7 +18,6 @@ from elastic_pytorch_operator.planning.reporting.interruption_phases import slow
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
 from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
-from elastic_pytorch_operator.planning.scaling.scaling import NO_NEWS, ScalingNews
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
@@ -49,7 +48,6 @@ class News:
         refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
         waited: the wait for a checkpoint that is over now.
         failed: the cause of a failure that has become known now.
-        scaling: what was measured or decided of the job's size.
     """
 
     declared: Round | None = None
@@ -58,7 +56,6 @@ class News:
     refusals: Sequence[str] = ()
     waited: WaitEnd | None = None
     failed: FailureRecord | None = None
-    scaling: ScalingNews = NO_NEWS
 
 
 def record_events(job: Job, target: Target, observed: Observed, news: News) -> list[RecordEvent]:
@@ -77,7 +74,7 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     if job.suspend and not suspended:
         events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
     elif suspended and not job.suspend:
-        events.append(_with_status(names.JOB_RESUMED, f"{target.worth} workers are started again"))
+        events.append(_with_status(names.JOB_RESUMED, f"{target.wanted} workers are started again"))
     events += _events_of_quota(job, target)
     new_spec = job.generation != job.status.get("observedGeneration")
     allowed = largest_allowed(job.requested, job.allowed)
@@ -86,10 +83,6 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
             _with_status(names.SCALE_REFUSED, f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted")
         )
     events += record_refusals(news.refusals)
-    if news.scaling.advice:
-        events.append(RecordEvent(names.SCALING_MEASURED, _sentence(str(news.scaling.advice))))
-    if news.scaling.decision:
-        events.append(RecordEvent(names.AUTOSCALED, news.scaling.decision))
     if news.waited is not None:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
     if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
@@ -185,7 +178,7 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
         )
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""
-        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {target.worth} workers{where}")]
+        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {target.wanted} workers{where}")]
     return []
 
 

@@ -177,13 +177,6 @@ def _silences(lost: Sequence[AgentView], group: Sequence[AgentView], observed: O
     return [max(agent.heard_at, stepped_at) for agent in lost if observed.now - agent.heard_at >= longest]
 
 
-def pause_seconds(interruption: Interruption, agents: Iterable[AgentView]) -> float:
-    """What a change that is over has cost: the time without a step, and the time of the steps that are done again, in seconds."""
-    speed = max((agent.steps_per_second or 0.0 for agent in agents), default=0.0)
-    again = (interruption.steps_lost or 0) / speed if speed else 0.0
-    return (interruption.seconds or 0.0) + again
-
-
 def advance_interruption(
     interruption: Interruption | None,
     round_: Round | None,

@@ -1,7 +1,7 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -48,7 +48,6 @@ from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, 
 from elastic_pytorch_operator.planning.workers.slow_workers import NO_RELIEF, Relief
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.sizes import largest_allowed
 
 Status = dict[str, Any]
 MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the same
@@ -74,7 +73,6 @@ class Findings:
         relief: which slow worker is replaced, and which are not.
         evacuation: which workers leave their nodes once they are replaced.
         schedule: whether the job has given its places back, or is about to.
-        scaling: what each worker adds, as the status has it.
         stragglers: the ranks that are slow.
         preflight: which nodes are checked, and which are left out.
         fit: the sizes of the group that have enough memory.
@@ -94,7 +92,6 @@ class Findings:
     relief: Relief = NO_RELIEF
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
-    scaling: Mapping[str, Any] = field(default_factory=dict)
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: PreflightStep = NO_CHECKS
     fit: MemoryFit = ANY_SIZE
@@ -151,8 +148,6 @@ def describe_job(
         status["groupRestarts"] = budget.group_restarts
     if findings.refusals:
         status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
-    if findings.scaling:
-        status["scaling"] = findings.scaling
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
     if left_out := findings.preflight.state.nodes:
@@ -233,18 +228,16 @@ def _conditions(
     left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
     shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
     running = _running(job, observed, live, size, findings, shortage)
-    whole = f"all {target.worth} wanted workers train" if size == target.worth else ""
-    if whole and target.worth != (allowed := largest_allowed(job.requested, job.allowed)):
-        whole += f"; {allowed} were requested: {findings.scaling.get('message', 'autoscale keeps fewer')}"
-    elif whole and job.requested != target.worth:
+    whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
+    if whole and job.requested != target.wanted:
         whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and findings.relief.kept:
         resizing = Condition(names.RESIZING, False, names.STRAGGLER_KEPT, "; ".join((calm.message, *findings.relief.kept)))
-    if size and size != target.worth:
-        word = "growing" if size < target.worth else "shrinking"
-        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.worth} workers")
+    if size and size != target.wanted:
+        word = "growing" if size < target.wanted else "shrinking"
+        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.wanted} workers")
     if findings.evacuation.staying and size:
         leaving = explain_evacuation(findings.evacuation)
         text = f"{resizing.message}; {leaving}" if resizing.true else leaving
@@ -255,8 +248,8 @@ def _conditions(
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
     if findings.cooling:
         resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
-    if size and size < target.worth:
-        text = f"trains with {size} of {target.worth} workers"
+    if size and size < target.wanted:
+        text = f"trains with {size} of {target.wanted} workers"
         reason = reason_of(target.quota) if target.quota.lack and size == target.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
     degraded = with_failing_saves(degraded, observed, round_ if size else None)
@@ -268,7 +261,7 @@ def _running(
 ) -> Condition:
     """Whether a group trains, and if not, what it waits for."""
     if size:
-        text = f"{size} of {findings.target.worth} workers train"
+        text = f"{size} of {findings.target.wanted} workers train"
         refusal = explain_refusals(findings.refusals)
         return Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
@@ -288,7 +281,7 @@ def _running(
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     needed = max(job.minimum, findings.fit.needed)
-    text = f"{ready} of {findings.target.worth} workers are ready; training needs {needed}"
+    text = f"{ready} of {findings.target.wanted} workers are ready; training needs {needed}"
     text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
     return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
 

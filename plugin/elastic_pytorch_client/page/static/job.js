@@ -57,7 +57,7 @@ export class JobView {
 
   drawFacts(data) {
     this.part("head", [data.row.name, data.row.namespace, data.row.state, data.row.tone, data.started, data.completed], () => head(data));
-    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint, data.scaling], () => facts(data));
+    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint], () => facts(data));
   }
 
   async read() {
@@ -128,7 +128,7 @@ function head({ row, started, completed }) {
     h("span", { class: "quiet" }, row.namespace), h("span", { class: "quiet" }, times))];
 }
 
-function facts({ row, size, group, metrics, checkpoint, scaling }) {
+function facts({ row, size, group, metrics, checkpoint }) {
   const fact = (title, value, ...below) => h("div", { class: "fact" }, h("dt", {}, title), h("dd", {}, h("b", {}, value || "–"), ...below));
   const small = (text) => (text ? h("span", { class: "small" }, text) : null);
   const far = row.fraction === null ? (row.step === null ? "" : `step ${row.step}`) : `${Math.floor(row.fraction * 100)}%`;
@@ -140,8 +140,7 @@ function facts({ row, size, group, metrics, checkpoint, scaling }) {
     fact("Loss", row.loss, sparkline(row.losses, 150, 34), small(metrics.join(" · "))),
     fact("Workers", row.workers === "-" ? "" : row.workers, workerBlocks(row.blocks), small(`${group} · ${size}`)),
     fact("Goodput", row.goodput, small(row.lost ? `lost ${row.lost}` : "")),
-    fact("Interruptions", String(row.interruptions), small(row.interruption))),
-    scaling ? h("p", { class: "quiet" }, scaling) : null].filter(Boolean);
+    fact("Interruptions", String(row.interruptions), small(row.interruption)))];
 }
 
 function why({ why: said, row }) {

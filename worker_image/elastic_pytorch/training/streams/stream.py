@@ -130,7 +130,7 @@ class ElasticStream(Epochs):
             if size is not None and index(size) < least:
                 raise ValueError(f"{name} must be at least {least}, not {size}")
         self._read = read
-        self.samples_per_step = index(batch_size)  # of all ranks together; State reports it
+        self.samples_per_step = index(batch_size)  # of all ranks together
         self.micro_batch_size = micro_batch_size
         self.drop_last, self.skip_unreadable = drop_last, skip_unreadable
         self._shuffle, self._block, self._seed, self._seed_random = shuffle, index(shuffle_block), index(seed), seed_random
