@@ -30,7 +30,6 @@ class Fault(StrEnum):
 
     CODE = "code"  # the job's own: an exception, a crash, out of memory
     PLACE = "place"  # the node's, the kubelet's or the image's
-    SIZE = "size"  # of a group that is too small for the memory of its workers
     ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
     OUTSIDE = "outside"  # a signal that was sent to the worker
 
@@ -74,7 +73,7 @@ class FailureRecord:
         """What sort of failure it is, one word of a few."""
         if self.fault is Fault.OUTSIDE:
             return "Killed"
-        if self.oom_killed or self.fault is Fault.SIZE or self.signal == "SIGKILL":
+        if self.oom_killed or self.signal == "SIGKILL":
             return "OutOfMemory"  # a SIGKILL for another reason comes from outside
         if self.pod_uid:
             return "Pod"

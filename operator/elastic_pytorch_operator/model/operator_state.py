@@ -16,7 +16,6 @@ class OperatorState:
 
     Attributes:
         schedule_timeouts: how often in a row the job has given its places back.
-        needed_replicas: the fewest workers with which a group is formed, as a smaller one has run out of memory; 0: minReplicas.
         last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
         newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
         slow_workers: since when workers have been slow, and which have been replaced (planning/workers/slow_workers.py).
@@ -24,7 +23,6 @@ class OperatorState:
     """
 
     schedule_timeouts: int = 0
-    needed_replicas: int = 0
     last_growth_time: str = ""
     newest_pod_time: str = ""
     slow_workers: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +32,6 @@ class OperatorState:
         """The part of a status that holds it; empty if there is nothing to hold."""
         found = {
             "scheduleTimeouts": self.schedule_timeouts,
-            "neededReplicas": self.needed_replicas,
             "lastGrowthTime": self.last_growth_time,
             "newestPodTime": self.newest_pod_time,
             "slowWorkers": self.slow_workers,
@@ -50,7 +47,6 @@ def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
     fields = found if isinstance(found, Mapping) else {}
     return OperatorState(
         _count(fields.get("scheduleTimeouts")),
-        _count(fields.get("neededReplicas")),
         _text(fields.get("lastGrowthTime")),
         _text(fields.get("newestPodTime")),
         slow if isinstance(slow := fields.get("slowWorkers"), Mapping) else {},

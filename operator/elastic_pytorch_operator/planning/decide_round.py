@@ -92,7 +92,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
         domains=domains_of(job, observed),
     )
-    policy = group_policy(job, target, memory.fit, _why_stopped(target))
+    policy = group_policy(job, target, _why_stopped(target))
     return next_round(current, judged.workers.candidates, policy, state, observed.now)
 
 

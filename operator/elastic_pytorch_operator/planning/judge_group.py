@@ -10,7 +10,6 @@ from elastic_pytorch_operator.planning.completion import Departures, Ending, act
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
 from elastic_pytorch_operator.planning.failures.device_faults import judge_again
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, find_group_restart
-from elastic_pytorch_operator.planning.failures.memory_fit import judge_size
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.planning.failures.rulings import (
@@ -71,7 +70,6 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         restart = replace(restart, cause=replace(restart.cause, message=told))
     memory = notice_spec(job, memory)
     failure = judge_again(workers.faults, judge_round(observed, candidates))
-    fit, failure = judge_size(memory.fit, target, observed, failure)
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     memory = replace(
@@ -83,7 +81,6 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         slow_workers=workers.relief.memory,
         schedule=workers.schedule,
         preflight=workers.preflight.state,
-        fit=fit,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),

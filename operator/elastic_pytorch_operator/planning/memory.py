@@ -13,7 +13,6 @@ from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.device_faults import NO_DEVICE_FAULTS, DeviceFaults
 from elastic_pytorch_operator.planning.failures.hang_moves import NO_HANG_MOVES, HangMoves
-from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.events import News
@@ -37,7 +36,6 @@ class Memory:
         moves: workers that the group has hung for, and their nodes.
         ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
         unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
-        fit: the sizes of the group that have enough memory.
         stall: the round that hangs, if it does.
         schedule: whether the job has given its places back, or is about to.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
@@ -67,7 +65,6 @@ class Memory:
     ending: Mapping[str, float] = field(default_factory=dict)
     interruption: Interruption | None = None
     unled_step: int | None = None
-    fit: MemoryFit = ANY_SIZE
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
@@ -122,11 +119,10 @@ class Plan:
 
 
 def notice_spec(job: Job, memory: Memory) -> Memory:
-    """The memory for the job's present spec: what another one's pods were refused, or lacked, says nothing about this one's."""
+    """The memory for the job's present spec: what another one's pods were refused says nothing about this one's."""
     changed = memory.generation not in (None, job.generation)
     failed = forget_refused_pods(memory.failed) if changed else memory.failed
-    fit = replace(memory.fit, needed=0) if changed else memory.fit
-    return replace(memory, generation=job.generation, failed=failed, fit=fit)
+    return replace(memory, generation=job.generation, failed=failed)
 
 
 def find_news(before: Memory, after: Memory, declared: Round | None, ending: Ending | None) -> News:

@@ -98,7 +98,6 @@ def _find(job: Job, target: Target, judged: Judgement, change: GroupChange) -> F
         schedule=workers.schedule,
         stragglers=memory.stragglers,
         preflight=workers.preflight,
-        fit=memory.fit,
         torn=torn_workers(workers.candidates, job.unit_replicas),
     )
 

@@ -38,6 +38,7 @@ ABORTED = {"exit_code": 134, "signal": "SIGABRT", "exception": ""}
         ("code", "ConnectionError: no database", {}),
         ("code", "AssertionError", {}),
         ("code", "MemoryError: ", {}),
+        ("code", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", {}),
         # Signals.
         ("code", "killed", {"exit_code": 139, "signal": "SIGSEGV"}),
         ("outside", "killed", {"exit_code": 137, "signal": "SIGKILL"}),

@@ -12,8 +12,7 @@ from tests.operator.builders import TIME
     ("state", "fields"),
     [
         (OperatorState(2), {"scheduleTimeouts": 2}),
-        (OperatorState(needed_replicas=6), {"neededReplicas": 6}),
-        (OperatorState(0, 0, TIME, TIME), {"lastGrowthTime": TIME, "newestPodTime": TIME}),
+        (OperatorState(0, TIME, TIME), {"lastGrowthTime": TIME, "newestPodTime": TIME}),
         (OperatorState(interruption={"round": 3}), {"interruption": {"round": 3}}),
         (OperatorState(slow_workers={"since": {"w1": TIME}}), {"slowWorkers": {"since": {"w1": TIME}}}),
     ],
@@ -31,8 +30,8 @@ def test_nothing_is_written_of_nothing() -> None:
 @pytest.mark.parametrize("garbage", [None, True, -1, 1.5, "x" * 9, [], {}, [{}], {"a": 1}])
 def test_what_cannot_be_read_counts_as_not_written(garbage: Any) -> None:
     assert read_operator_state({"operatorState": garbage}) == OperatorState()
-    counts = dict.fromkeys(("scheduleTimeouts", "neededReplicas"), garbage)
+    counts = {"scheduleTimeouts": garbage}
     assert read_operator_state({"operatorState": counts}) == OperatorState()
     times = dict.fromkeys(("lastGrowthTime", "newestPodTime"), garbage)
     text = garbage if isinstance(garbage, str) else ""
-    assert read_operator_state({"operatorState": times}) == OperatorState(0, 0, text, text)
+    assert read_operator_state({"operatorState": times}) == OperatorState(0, text, text)

@@ -21,7 +21,6 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explain_refusals
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
-from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
@@ -75,7 +74,6 @@ class Findings:
         schedule: whether the job has given its places back, or is about to.
         stragglers: the ranks that are slow.
         preflight: which nodes are checked, and which are left out.
-        fit: the sizes of the group that have enough memory.
         torn: the workers that are ready, and wait for others of their unit.
     """
 
@@ -94,7 +92,6 @@ class Findings:
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
     preflight: PreflightStep = NO_CHECKS
-    fit: MemoryFit = ANY_SIZE
     torn: Container[str] = frozenset()
 
 
@@ -125,7 +122,7 @@ def describe_job(
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
     slow_workers = findings.relief.memory.as_state()
     open_ = interruption.as_state() if interruption is not None and ending is None else {}
-    state = OperatorState(findings.schedule.timeouts, findings.fit.needed, grown_time, newest_pod_time, slow_workers, open_)
+    state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, slow_workers, open_)
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live) - count_spares(job, findings.target, len(live)),
@@ -280,10 +277,8 @@ def _running(
         return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
-    needed = max(job.minimum, findings.fit.needed)
-    text = f"{ready} of {findings.target.wanted} workers are ready; training needs {needed}"
-    text = "; ".join(filter(None, (text, findings.fit.text, shortage)))
-    return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
+    text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
+    return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
 
 
 def _which_failure(job: Job, budget: Budget) -> str:

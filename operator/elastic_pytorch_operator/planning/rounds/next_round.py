@@ -12,7 +12,7 @@ The rules (docs/internals/rounds.md describes them in full):
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **checked**: with `spec.preflight`, and no `spec.prepare`, a loss makes an empty round first, so that the nodes of the others are checked;
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
-- **too few**: an empty round, which stops all workers, until the minimum is ready again; or the size that has enough memory.
+- **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (rank_order.py).
 """
@@ -24,7 +24,6 @@ from typing import NamedTuple
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.failures.memory_fit import ANY_SIZE, MemoryFit
 from elastic_pytorch_operator.planning.rounds.membership import choose_group
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks
@@ -73,7 +72,6 @@ class GroupPolicy:
         stop: why no worker is to train; None: they are.
         preflight: after a loss all stop, and their nodes are checked.
         prepares: new processes set themselves up before they join.
-        fit: why the minimum may be higher than the spec says.
         unit: how many workers, of consecutive indices, are in a group all or not at all.
     """
 
@@ -85,22 +83,20 @@ class GroupPolicy:
     stop: Cause | None = None
     preflight: bool = False
     prepares: bool = False
-    fit: MemoryFit = ANY_SIZE
     unit: int = 1
 
 
-def group_policy(job: Job, target: Target, fit: MemoryFit, stop: Cause | None) -> GroupPolicy:
-    """Returns the policy that a job's spec states, for as many workers as it is to have and sizes that have enough memory."""
+def group_policy(job: Job, target: Target, stop: Cause | None) -> GroupPolicy:
+    """Returns the policy that a job's spec states, for as many workers as it is to have."""
     return GroupPolicy(
         target.size,
-        max(job.minimum, fit.needed),
+        job.minimum,
         job.allowed,
         job.settle_seconds,
         job.store_port,
         stop,
         job.checks_members,
         job.prepare_seconds > 0,
-        fit,
         job.unit_replicas,
     )
 
@@ -209,7 +205,7 @@ def next_round(
             reason, cause = state.eviction
         if len(chosen) < policy.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
-            return declare(names.BELOW_MINIMUM, "; ".join(filter(None, (cause, shortage, policy.fit.text))))
+            return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
     if state.stall is not None:
         return declare(*state.stall, chosen if len(chosen) >= policy.minimum else ())
