@@ -28,8 +28,6 @@ SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"
 CHECKPOINTS_FAILING: Final = "CheckpointsFailing"  # of Degraded, while all wanted workers train
 COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenGrowths lasts
 NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its replacement
-SLOW_WORKER: Final = "SlowWorker"  # of Resizing, likewise
-STRAGGLER_KEPT: Final = "StragglerKept"  # of Resizing, while a slow worker is not replaced
 
 # Reasons of events.
 TRAINING_RESUMED: Final = "TrainingResumed"

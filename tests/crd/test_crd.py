@@ -9,7 +9,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
-from elastic_pytorch_operator.spec.job import StragglerPolicy, parse_job
+from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 from elastic_pytorch_operator.spec.scheduling import UnitTopology
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
@@ -127,8 +127,6 @@ def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
         ("spec.resizePolicy.settleSeconds", 0, 600, 1),
         ("spec.resizePolicy.minSecondsBetweenGrowths", 0, 86400, 0),
         ("spec.resizePolicy.checkpointWaitSeconds", 0, 3600, 0),
-        ("spec.resizePolicy.replaceStragglers.slowdownPercent", 30, 10_000, 50),
-        ("spec.resizePolicy.replaceStragglers.afterSeconds", 30, 86_400, 300),
         ("spec.scheduling.scheduleTimeoutSeconds", 1, None, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ]
@@ -165,10 +163,8 @@ def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
         1800,
         PreflightPolicy(20, 200),
     )
-    policy = {"replaceStragglers": {}}
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
-    job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, resizePolicy=policy, **unit))
-    assert job.straggler_policy == StragglerPolicy(1.5, 300.0)
+    job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, **unit))
     assert job.scheduling.unit_topology == UnitTopology("zone", required=True)
 
 

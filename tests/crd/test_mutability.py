@@ -60,7 +60,6 @@ OTHER_VALUES: dict[str, Any] = {
     "resizePolicy.allowedReplicas": [4, 6, 8],
     "resizePolicy.checkpointWaitSeconds": 20,
     "resizePolicy.checkpointPath": "/data/other",
-    "resizePolicy.replaceStragglers": {"slowdownPercent": 80},
     "scheduling.disruption": "Allow",
     "scheduling.extraWorkers": {"priorityClassName": "lower"},
     "scheduling.gang": None,

@@ -68,7 +68,6 @@ _KINDS: list[dict[str, Any]] = [
         "scheduling": {"unitTopology": {"topologyKey": "rack"}, "rankTopologyKey": "rack"},
     },
     {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
-    {"minReplicas": 1, "resizePolicy": {"replaceStragglers": {"slowdownPercent": 50, "afterSeconds": 60}}},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]
 _QUEUED = {kueue.LABEL_QUEUE: "team"}

@@ -271,13 +271,6 @@ def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     assert "The group loses nothing if a node has room for the replacement." in shown
 
 
-def test_slow_worker_that_waits_for_its_replacement() -> None:
-    why = "char-lm-worker-1 leaves node n, where it works 1.8 times as long, as soon as its replacement is ready"
-    shown = said(diagnose(with_condition(job_of("lost"), "Resizing", "SlowWorker", why), evidence_of("lost", pods=[])))
-    assert f"C{why[1:]}." in shown
-    assert "Without one, the worker stays." in shown
-
-
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [

@@ -18,14 +18,12 @@ class OperatorState:
         schedule_timeouts: how often in a row the job has given its places back.
         last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
         newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
-        slow_workers: since when workers have been slow, and which have been replaced (planning/workers/slow_workers.py).
         interruption: of the training, while it lasts (planning/reporting/interruption.py).
     """
 
     schedule_timeouts: int = 0
     last_growth_time: str = ""
     newest_pod_time: str = ""
-    slow_workers: Mapping[str, Any] = field(default_factory=dict)
     interruption: Mapping[str, Any] = field(default_factory=dict)
 
     def as_status(self) -> dict[str, Any]:
@@ -34,7 +32,6 @@ class OperatorState:
             "scheduleTimeouts": self.schedule_timeouts,
             "lastGrowthTime": self.last_growth_time,
             "newestPodTime": self.newest_pod_time,
-            "slowWorkers": self.slow_workers,
             "interruption": self.interruption,
         }
         found = {name: value for name, value in found.items() if value}
@@ -49,7 +46,6 @@ def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
         _count(fields.get("scheduleTimeouts")),
         _text(fields.get("lastGrowthTime")),
         _text(fields.get("newestPodTime")),
-        slow if isinstance(slow := fields.get("slowWorkers"), Mapping) else {},
         open_ if isinstance(open_ := fields.get("interruption"), Mapping) else {},
     )
 

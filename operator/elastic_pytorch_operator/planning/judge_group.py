@@ -78,7 +78,6 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         faults=workers.faults,
         moves=workers.moves,
         ending=workers.evacuation.ending,
-        slow_workers=workers.relief.memory,
         schedule=workers.schedule,
         preflight=workers.preflight.state,
         stall=stall,

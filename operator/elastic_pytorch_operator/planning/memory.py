@@ -22,7 +22,6 @@ from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
 from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
-from elastic_pytorch_operator.planning.workers.slow_workers import SlowWorkers
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -52,7 +51,6 @@ class Memory:
         ended_at: when this operator first saw the job ended.
         stock: of a group that stock torchrun forms.
         stragglers: the ranks that are slow.
-        slow_workers: since when workers are slow, and which have been replaced; None: not read from the status yet.
         preflight: which nodes have been checked, and which are left out.
         unreadable: the job's objects that could not be read at the last plan.
         account: what its time was spent on; None: not read from the status yet.
@@ -81,7 +79,6 @@ class Memory:
     ended_at: float | None = None
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
-    slow_workers: SlowWorkers | None = None
     preflight: Preflight = NO_PREFLIGHT
     unreadable: tuple[UnreadableObject, ...] = ()
     account: Account | None = None

@@ -53,7 +53,6 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         *record_device_faults(observed, memory.faults, judged.workers.faults),
         *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
-        *(findings.relief.news if judged.ending is None else ()),
         *record_preflight(findings.preflight),
         *record_timeout(job, findings.schedule),
     ]
@@ -93,7 +92,6 @@ def _find(job: Job, target: Target, judged: Judgement, change: GroupChange) -> F
         restarting=judged.restarting,
         grown=change.grown,
         starts=workers.starts,
-        relief=workers.relief,
         evacuation=workers.evacuation,
         schedule=workers.schedule,
         stragglers=memory.stragglers,

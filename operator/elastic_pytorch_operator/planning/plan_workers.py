@@ -28,7 +28,6 @@ from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
-from elastic_pytorch_operator.planning.workers.slow_workers import Relief, recall_slow_workers, relieve_slow_workers
 from elastic_pytorch_operator.planning.workers.suspect_nodes import suspect_nodes
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
 from elastic_pytorch_operator.spec.job import Job
@@ -42,8 +41,7 @@ class WorkerPlan:
         candidates: how each worker stands.
         suspects: nodes that have probably died, and since when that is suspected.
         starts: the pods that have failed to start.
-        relief: which slow worker is replaced.
-        evacuation: who leaves a node that announces its end, or is slow.
+        evacuation: who leaves a node that announces its end, or reports a fault.
         schedule: whether the job gives its places back for a while.
         preflight: which nodes are checked, and which are left out.
         replicas: which pods come and go.
@@ -55,7 +53,6 @@ class WorkerPlan:
     candidates: Sequence[Candidate]
     suspects: Mapping[str, float]
     starts: FailedStarts
-    relief: Relief
     evacuation: Evacuation
     schedule: ScheduleWait
     preflight: PreflightStep
@@ -67,7 +64,7 @@ class WorkerPlan:
     @property
     def recheck_at(self) -> float | None:
         """When to decide again, in monotonic seconds; None: at the next event."""
-        return earliest(self.relief.recheck_at, self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
+        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
 
 
 def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, stall: Stall | None = None) -> WorkerPlan:
@@ -89,11 +86,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
     faults = find_device_faults(memory.faults, observed)
     avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed), *moves.nodes}
     outdated = outdated_pods(job, observed)
-    slow = memory.slow_workers or recall_slow_workers(job, observed)
-    relief = relieve_slow_workers(job, target, observed, memory.stragglers.slowdowns, slow, {*avoided, *preflight.state.nodes})
-    avoided |= relief.nodes
-    leaving = {**relief.leaving, **leaving_faults(faults, observed)}
-    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving)
+    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving_faults(faults, observed))
     schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
     displaced = {
         *displaced_pods(job, observed, target.quota),
@@ -123,7 +116,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
         assessed = _without_moved(assess_workers(observed, replicas.victims, suspects, evacuation.leaving), moves)
         candidates = hold_unchecked(job, observed, assessed, preflight.state)
     return WorkerPlan(
-        candidates, suspects, starts, relief, evacuation, schedule, preflight, replicas, faults, moves, frozenset(avoided)
+        candidates, suspects, starts, evacuation, schedule, preflight, replicas, faults, moves, frozenset(avoided)
     )
 
 

@@ -29,9 +29,6 @@ T = TypeVar("T")
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
-STRAGGLERS = "spec.resizePolicy.replaceStragglers"
-DEFAULT_SLOWDOWN_PERCENT, LEAST_SLOWDOWN_PERCENT, MOST_SLOWDOWN_PERCENT = 50, 30, 10_000  # a rank is a straggler from 30 on
-DEFAULT_SLOW_SECONDS, LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS = 300, 30, 86_400
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 
@@ -43,18 +40,6 @@ class JobKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-class StragglerPolicy(NamedTuple):
-    """Which slow workers are replaced.
-
-    Attributes:
-        slowdown: how many times the group's median the work of one of its ranks is at least.
-        after_seconds: for how long without interruption.
-    """
-
-    slowdown: float
-    after_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +55,6 @@ class Job:
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
-        straggler_policy: which slow workers are replaced; None: none is.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
         preflight: how nodes are checked before a group forms; None: they are not.
@@ -105,7 +89,6 @@ class Job:
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
     growth_seconds: float = 0.0
-    straggler_policy: StragglerPolicy | None = None
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
@@ -263,7 +246,6 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef 
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", defaults.ttl_seconds, least=0),
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
         growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
-        straggler_policy=_straggler_policy(resize_policy),
         checkpoint_wait_seconds=checkpoint_wait,
         checkpoint_path=checkpoint_path,
         backend=rendezvous.backend,
@@ -319,20 +301,6 @@ def _spec_of_ended(manifest: Manifest) -> Manifest:
             return whole_spec(manifest, read_template_ref(spec))
     except InvalidJob:
         return spec
-
-
-def _straggler_policy(resize_policy: Manifest) -> StragglerPolicy | None:
-    """`resizePolicy.replaceStragglers`."""
-    fields = resize_policy.get("replaceStragglers")
-    if fields is None:
-        return None
-    if not isinstance(fields, Mapping):
-        raise InvalidJob(STRAGGLERS, "must be an object, such as {slowdownPercent: 50}")
-    least, most = LEAST_SLOWDOWN_PERCENT, MOST_SLOWDOWN_PERCENT
-    percent = read_integer(fields, "slowdownPercent", DEFAULT_SLOWDOWN_PERCENT, STRAGGLERS, least=least, most=most)
-    least, most = LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS
-    seconds = read_integer(fields, "afterSeconds", DEFAULT_SLOW_SECONDS, STRAGGLERS, least=least, most=most)
-    return StragglerPolicy(1 + (percent or DEFAULT_SLOWDOWN_PERCENT) / 100, float(seconds or DEFAULT_SLOW_SECONDS))
 
 
 def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:

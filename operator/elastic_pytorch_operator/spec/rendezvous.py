@@ -21,7 +21,6 @@ OWN = (
     "resizePolicy.allowedReplicas",
     "resizePolicy.checkpointPath",
     "resizePolicy.minSecondsBetweenGrowths",
-    "resizePolicy.replaceStragglers",
 )
 
 

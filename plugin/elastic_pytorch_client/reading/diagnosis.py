@@ -285,10 +285,12 @@ def _unlike(job: JobView) -> Iterable[Finding]:
 
 def _node_ending(job: JobView) -> Iterable[Finding]:
     resizing = job.condition("Resizing")
-    if resizing is not None and resizing.true and resizing.reason in (names.NODE_ENDING, names.SLOW_WORKER):
+    if resizing is not None and resizing.true and resizing.reason == names.NODE_ENDING:
         said = first_line(resizing.message).rstrip(".")
-        does = "leaves just before the node ends" if resizing.reason == names.NODE_ENDING else "stays"
-        do = f"The group loses nothing if a node has room for the replacement. Without one, the worker {does}."
+        do = (
+            "The group loses nothing if a node has room for the replacement. "
+            "Without one, the worker leaves just before the node ends."
+        )
         yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
 
 
@@ -359,8 +361,6 @@ def _slow(job: JobView) -> Iterable[Finding]:
     if others:
         what += f" {len(others)} other {'worker is' if len(others) == 1 else 'workers are'} slow, too: "
         what += f"{', '.join(each.worker for each in others)}."
-    if (kept := job.condition("Resizing")) is not None and kept.reason == names.STRAGGLER_KEPT:
-        what += f" {kept.message[:1].upper()}{kept.message[1:]}."
     do = "Look for what else runs there, for a hot or throttled device, and for a slow disk"
     if not worst.node:
         yield Finding(what, f"{do}.")

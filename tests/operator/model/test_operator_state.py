@@ -14,7 +14,6 @@ from tests.operator.builders import TIME
         (OperatorState(2), {"scheduleTimeouts": 2}),
         (OperatorState(0, TIME, TIME), {"lastGrowthTime": TIME, "newestPodTime": TIME}),
         (OperatorState(interruption={"round": 3}), {"interruption": {"round": 3}}),
-        (OperatorState(slow_workers={"since": {"w1": TIME}}), {"slowWorkers": {"since": {"w1": TIME}}}),
     ],
 )
 def test_what_is_written_is_read(state: OperatorState, fields: dict[str, Any]) -> None:

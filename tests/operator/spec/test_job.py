@@ -94,12 +94,6 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"checkpointPath": ["/checkpoints"]}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointPath": "s3://bucket/run"}}, "spec.resizePolicy.checkpointPath"),
         ({"resizePolicy": {"checkpointWaitSeconds": -1}}, "spec.resizePolicy.checkpointWaitSeconds"),
-        ({"resizePolicy": {"replaceStragglers": True}}, "spec.resizePolicy.replaceStragglers"),
-        (
-            {"resizePolicy": {"replaceStragglers": {"slowdownPercent": 29}}},
-            "spec.resizePolicy.replaceStragglers.slowdownPercent",
-        ),
-        ({"resizePolicy": {"replaceStragglers": {"afterSeconds": 29}}}, "spec.resizePolicy.replaceStragglers.afterSeconds"),
     ],
 )
 def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
@@ -114,13 +108,6 @@ def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
     assert (job.checkpoint_wait_seconds, job.checkpoint_path) == (0, "")
     job = parse_job(a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}))
     assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
-
-
-def test_no_slow_worker_is_replaced_unless_it_is_said() -> None:
-    assert a_job().straggler_policy is None
-    assert a_job(resizePolicy={"replaceStragglers": {}}).straggler_policy == (1.5, 300.0)
-    said = {"slowdownPercent": 80, "afterSeconds": 60}
-    assert a_job(resizePolicy={"replaceStragglers": said}).straggler_policy == (1.8, 60.0)
 
 
 def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from elastic_pytorch_client.reading.diagnosis import diagnose
-from elastic_pytorch_client.reading.job_view import Condition, view_job
+from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_client.reading.stragglers import Straggler, slowest_by_worker, view_stragglers
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.views.why_view import show_why
@@ -41,6 +41,7 @@ def test_why_names_the_slowest_and_its_node() -> None:
     said = why(SLOW)
     assert f"waits for slow ranks in each step: {SLOW}." in said
     assert f"kubectl describe node {SLOW.node}" in said
+    assert f"kubectl cordon {SLOW.node}" in said
     assert f"kubectl delete pod -n {JOB.namespace} {SLOW.worker}" in said
     assert "slow, too" not in said
 
@@ -57,12 +58,6 @@ def test_why_names_the_slowest_and_its_node() -> None:
 )
 def test_why_counts_the_other_workers(stragglers: tuple[Straggler, ...], words: str) -> None:
     assert words in why(*stragglers)
-
-
-def test_why_says_why_a_slow_worker_is_not_replaced() -> None:
-    kept = Condition("Resizing", False, "StragglerKept", "all 3 wanted workers train; w is slow, and stays", None)
-    job = replace(JOB, stragglers=(SLOW,), conditions=(*(c for c in JOB.conditions if c.type != "Resizing"), kept))
-    assert "All 3 wanted workers train; w is slow, and stays." in text_of(show_why(diagnose(job, evidence_of("young"))), 600)
 
 
 def test_why_sends_nobody_to_a_node_that_is_not_known() -> None:

@@ -44,7 +44,6 @@ from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, 
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
-from elastic_pytorch_operator.planning.workers.slow_workers import NO_RELIEF, Relief
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
@@ -69,7 +68,6 @@ class Findings:
         restarting: where a restart of the whole group stands.
         grown: the round that is declared now makes the group larger.
         starts: the pods that have failed to start.
-        relief: which slow worker is replaced, and which are not.
         evacuation: which workers leave their nodes once they are replaced.
         schedule: whether the job has given its places back, or is about to.
         stragglers: the ranks that are slow.
@@ -87,7 +85,6 @@ class Findings:
     restarting: GroupRestart = NO_RESTART
     grown: bool = False
     starts: FailedStarts = NONE_FAILED
-    relief: Relief = NO_RELIEF
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
@@ -120,9 +117,8 @@ def describe_job(
     trains = (bool(members) and ending is None and not paused) or unheard
     workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size, findings.torn)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
-    slow_workers = findings.relief.memory.as_state()
     open_ = interruption.as_state() if interruption is not None and ending is None else {}
-    state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, slow_workers, open_)
+    state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, open_)
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live) - count_spares(job, findings.target, len(live)),
@@ -230,16 +226,13 @@ def _conditions(
         whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
     calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
-    if size and findings.relief.kept:
-        resizing = Condition(names.RESIZING, False, names.STRAGGLER_KEPT, "; ".join((calm.message, *findings.relief.kept)))
     if size and size != target.wanted:
         word = "growing" if size < target.wanted else "shrinking"
         resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.wanted} workers")
     if findings.evacuation.staying and size:
         leaving = explain_evacuation(findings.evacuation)
         text = f"{resizing.message}; {leaving}" if resizing.true else leaving
-        slow = findings.evacuation.staying.keys() <= findings.relief.leaving.keys()
-        resizing = Condition(names.RESIZING, True, names.SLOW_WORKER if slow else names.NODE_ENDING, text)
+        resizing = Condition(names.RESIZING, True, names.NODE_ENDING, text)
     if findings.deferral.change is not None:
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)

@@ -88,11 +88,6 @@ class Stragglers:
     windows: int = 0
     turning: Mapping[Place, int] = field(default_factory=dict)
 
-    @property
-    def slowdowns(self) -> dict[str, float]:
-        """By worker, that of its slowest rank; the slowest worker first."""
-        return {straggler.worker: straggler.slowdown for straggler in reversed(self.slow)}
-
     def as_status(self) -> list[dict[str, Any]]:
         """As `status.stragglers` has them: the slowest ones."""
         return [straggler.as_status() for straggler in self.slow[:MAX_LISTED]]

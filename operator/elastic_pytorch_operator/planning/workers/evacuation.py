@@ -4,7 +4,7 @@ If those do not become ready in time, the workers leave before the node ends: th
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
 
 A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
-The same holds for a worker whose own device is unhealthy or broken (failures/device_faults.py), and for one that is slow (slow_workers.py).
+The same holds for a worker whose own device is unhealthy or broken (failures/device_faults.py).
 """
 
 import math
@@ -72,7 +72,7 @@ def plan_evacuation(
         observed: the job's pods, their nodes, and its round.
         candidates: the workers, assessed.
         known: `Evacuation.ending` of the plan before.
-        others: workers that are slow, or have a broken device, and why they leave, to follow their names in a sentence.
+        others: workers that have a broken device, and why they leave, to follow their names in a sentence.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
     if not ending and not others and not any(pod.unhealthy for pod in observed.pods):

@@ -22,14 +22,6 @@ from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, St
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
-from elastic_pytorch_operator.planning.workers.slow_workers import (
-    MAX_REMEMBERED,
-    MAX_WATCHED,
-    Moment,
-    Move,
-    Relief,
-    SlowWorkers,
-)
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
 
@@ -38,8 +30,6 @@ pytestmark = pytest.mark.simulation
 WORKERS, MAX_BYTES = 4096, 88 * 1024  # a full log of interruptions, of the largest numbers there are, takes 25 of it
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
-MOMENT = Moment(NOW, TIME)
-MOVE = Move("w" * 63, 4096, 4096, "n" * 63, "1000000.0", MOMENT)
 DEFERRED = Deferral(until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
 METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
@@ -85,7 +75,6 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
         "budget": Budget(last=BOOM),
         "interruption": interruption,
         "stragglers": Stragglers(slow),
-        "relief": Relief(SlowWorkers({"w" * 60 + str(n): MOMENT for n in range(MAX_WATCHED)}, [MOVE] * MAX_REMEMBERED)),
         **said,
     }
     findings = Findings(**known)
