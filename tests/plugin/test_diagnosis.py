@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
-from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
+from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Worker
 from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
 from elastic_pytorch_client.views.why_view import show_why
 
@@ -269,6 +269,21 @@ def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     shown = said(diagnose(with_condition(job_of("lost"), "Resizing", "NodeEnding", why), evidence_of("lost", pods=[])))
     assert f"C{why[1:]}." in shown
     assert "The group loses nothing if a node has room for the replacement." in shown
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "signal", "node", "moves"),
+    [(None, "", "node-a", True), (1, "", "node-a", False), (None, "SIGSEGV", "node-a", False), (None, "", "", False)],
+)
+def test_why_says_how_to_move_a_worker_that_the_group_has_hung_for(
+    exit_code: int | None, signal: str, node: str, moves: bool
+) -> None:
+    cause = RootCause("char-lm-worker-2", 2, exit_code, signal, "no step; rank 2 is in its data loader", node)
+    job = replace(job_of("young"), failures=1, root_cause=cause)
+    shown = said(diagnose(job, evidence_of("young")))
+    assert "rank 2 is in its data loader." in shown
+    commands = (f"kubectl cordon {node}", f"kubectl delete pod -n {job.namespace} char-lm-worker-2")
+    assert all((command in shown) is moves for command in commands)
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,8 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and (memory.stall is None or stall.round != memory.stall.round)
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
-    workers = plan_workers(job, target, observed, memory, restart)
+    workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
-    if restart is not None and restart.cause.worker in workers.moves.workers:
-        told = f"{restart.cause.message}; its pod is replaced, on another node if one has room"
-        restart = replace(restart, cause=replace(restart.cause, message=told))
     memory = notice_spec(job, memory)
     failure = judge_again(workers.faults, judge_round(observed, candidates))
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
@@ -76,7 +73,6 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         memory,
         suspects=workers.suspects,
         faults=workers.faults,
-        moves=workers.moves,
         ending=workers.evacuation.ending,
         schedule=workers.schedule,
         preflight=workers.preflight.state,

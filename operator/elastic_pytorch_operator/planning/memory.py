@@ -12,7 +12,6 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods, unreported
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.device_faults import NO_DEVICE_FAULTS, DeviceFaults
-from elastic_pytorch_operator.planning.failures.hang_moves import NO_HANG_MOVES, HangMoves
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.events import News
@@ -32,7 +31,6 @@ class Memory:
     Attributes:
         suspects: nodes that have probably died, and since when that is suspected.
         faults: devices that have failed workers.
-        moves: workers that the group has hung for, and their nodes.
         ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
         unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
         stall: the round that hangs, if it does.
@@ -59,7 +57,6 @@ class Memory:
     budget: Budget = field(default_factory=Budget)
     suspects: Mapping[str, float] = field(default_factory=dict)
     faults: DeviceFaults = NO_DEVICE_FAULTS
-    moves: HangMoves = NO_HANG_MOVES
     ending: Mapping[str, float] = field(default_factory=dict)
     interruption: Interruption | None = None
     unled_step: int | None = None

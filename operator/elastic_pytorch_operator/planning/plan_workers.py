@@ -1,7 +1,7 @@
 """What becomes of each worker of a group that the operator decides: which serve, which are to come, and which are to go."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed
@@ -13,8 +13,6 @@ from elastic_pytorch_operator.planning.failures.device_faults import (
     leaving_faults,
 )
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
-from elastic_pytorch_operator.planning.failures.hang_moves import HangMoves, displaced_by_hangs, move_from_hang
-from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.preflight.preflight import (
@@ -46,7 +44,6 @@ class WorkerPlan:
         preflight: which nodes are checked, and which are left out.
         replicas: which pods come and go.
         faults: devices that have failed workers.
-        moves: workers that the group has hung for.
         doubtful: nodes that new pods keep away from if others have room.
     """
 
@@ -58,7 +55,6 @@ class WorkerPlan:
     preflight: PreflightStep
     replicas: Replicas
     faults: DeviceFaults
-    moves: HangMoves
     doubtful: frozenset[str]
 
     @property
@@ -67,7 +63,7 @@ class WorkerPlan:
         return earliest(self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
 
 
-def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, stall: Stall | None = None) -> WorkerPlan:
+def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
     """Decides what becomes of each worker.
 
     Args:
@@ -75,16 +71,14 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
         target: how many it is to have, and by which quota.
         observed: the moment.
         memory: of the job.
-        stall: for which the group is restarted now; None: for none.
     """
-    moves = move_from_hang(memory.moves, job, observed, stall)
-    assessed = _without_moved(assess_workers(observed, suspects=memory.suspects), moves)
+    assessed = assess_workers(observed, suspects=memory.suspects)
     preflight = advance_preflight(job, target, observed, assessed, memory.preflight)
     candidates = hold_unchecked(job, observed, assessed, preflight.state)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     faults = find_device_faults(memory.faults, observed)
-    avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed), *moves.nodes}
+    avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed)}
     outdated = outdated_pods(job, observed)
     evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving_faults(faults, observed))
     schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
@@ -92,7 +86,6 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
         *displaced_pods(job, observed, target.quota),
         *preflight.state.failed,
         *displaced_by_faults(faults, observed),
-        *displaced_by_hangs(moves, observed),
     }
     nodes = without_left_out(observed.nodes, preflight.state)
     replicas = give_back(
@@ -113,13 +106,6 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory, s
         observed,
     )
     if replicas.victims:
-        assessed = _without_moved(assess_workers(observed, replicas.victims, suspects, evacuation.leaving), moves)
+        assessed = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
         candidates = hold_unchecked(job, observed, assessed, preflight.state)
-    return WorkerPlan(
-        candidates, suspects, starts, evacuation, schedule, preflight, replicas, faults, moves, frozenset(avoided)
-    )
-
-
-def _without_moved(candidates: Sequence[Candidate], moves: HangMoves) -> Sequence[Candidate]:
-    """The workers, of which those that their group has hung for are in no further round."""
-    return [replace(worker, gives_up=True) if worker.worker in moves.workers else worker for worker in candidates]
+    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, preflight, replicas, faults, frozenset(avoided))

@@ -311,10 +311,14 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             f"See why:\n  kubectl describe node {hit[0]}",
         )
     if job.failures and not job.ended:
+        cause = job.root_cause
+        do = f"Read what happened:\n  kubectl epj status {job.name}"
+        if cause is not None and cause.hang and cause.node:
+            do += f"\n{_move(job, cause.worker, cause.node)}"
         yield Finding(
             f"{job.failures} of {job.max_failures} allowed failures since the last progress"
-            + (f", the last in {job.root_cause.where}: {_last_line(job.root_cause.message)}." if job.root_cause else "."),
-            f"Read what happened:\n  kubectl epj status {job.name}",
+            + (f", the last in {cause.where}: {_last_line(cause.message)}." if cause else "."),
+            do,
         )
     if job.backoff_limit is not None and job.total_failures and not job.ended:
         yield Finding(
@@ -365,10 +369,14 @@ def _slow(job: JobView) -> Iterable[Finding]:
     if not worst.node:
         yield Finding(what, f"{do}.")
         return
-    lines = [f"{do}:", f"  kubectl describe node {worst.node}", "If the node is at fault, keep pods away and move the worker:"]
-    yield Finding(
-        what,
-        "\n".join([*lines, f"  kubectl cordon {worst.node}", f"  kubectl delete pod -n {job.namespace} {worst.worker}"]),
+    yield Finding(what, f"{do}:\n  kubectl describe node {worst.node}\n{_move(job, worst.worker, worst.node)}")
+
+
+def _move(job: JobView, worker: str, node: str) -> str:
+    """What a person runs to have a worker replaced on another node."""
+    return (
+        "If the node is at fault, keep pods away and move the worker:\n"
+        f"  kubectl cordon {node}\n  kubectl delete pod -n {job.namespace} {worker}"
     )
 
 

@@ -131,6 +131,11 @@ class RootCause:
     time: datetime | None = None
 
     @property
+    def hang(self) -> bool:
+        """Whether no process has ended: a hang has neither an exit code nor a signal."""
+        return self.exit_code is None and not self.signal
+
+    @property
     def where(self) -> str:
         """The worker, and what is known of the process, its node and the time."""
         parts = [self.worker]

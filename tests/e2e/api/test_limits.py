@@ -201,20 +201,18 @@ def test_hung_step_is_found_and_the_group_restarted(start_job: StartJob) -> None
     assert " stuck_here), the other waits in barrier" in told
 
 
-def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_moves(start_job: StartJob) -> None:
+def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_stays(start_job: StartJob) -> None:
     job = start_job(script=LOADS_FOR_EVER_ONCE, replicas=3, minReplicas=2, progressDeadlineSeconds=10)
     job.until_world(3)
     culprit = job.members()[2]
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
+    pods = {pod["metadata"]["name"] for pod in job.pods()}
     told = until_event(job, "ProgressStalled")
     assert "rank 2 is in its data loader (" in told
     assert " __getitem__), the others wait in all_reduce" in told
-    assert "its pod is replaced" in told
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
     assert status["state"] == "Complete"
     assert (status["rootCause"]["worker"], status["rootCause"]["rank"]) == (culprit, 2)
-    replacements = [pod for pod in job.pods() if pod["metadata"]["name"] not in nodes]
-    assert [pod["spec"]["nodeName"] == nodes[culprit] for pod in replacements] == [False]
+    assert {pod["metadata"]["name"] for pod in job.pods()} <= pods
 
 
 @pytest.mark.long

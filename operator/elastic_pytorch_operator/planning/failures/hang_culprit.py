@@ -33,12 +33,10 @@ class Culprits:
     Attributes:
         ranks: those that the others wait for, in order; empty: none stands out.
         text: that in words, to follow a semicolon; empty: no rank has said where it is.
-        movable: a node may be at fault: the first of them is outside of the communication, and has not exited.
     """
 
     ranks: tuple[int, ...] = ()
     text: str = ""
-    movable: bool = False
 
 
 def find_culprits(places: Mapping[int, Place]) -> Culprits:
@@ -58,9 +56,7 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
         if len(outside) > len(waiting):
             return Culprits(text=f"most ranks are outside of the group's communication: {_name(outside, places)}")
         operations = " or ".join(sorted(set(waiting.values())))
-        return Culprits(
-            outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}", _moves(places[outside[0]])
-        )
+        return Culprits(outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}")
     (most, count), *others = Counter(waiting.values()).most_common()
     if not others:
         return Culprits(text=f"all ranks wait in {most}: none stands out")
@@ -78,11 +74,7 @@ def _apart_from_most(places: Mapping[int, Place]) -> Culprits:
         return Culprits(text=f"all ranks are at the same place: each {_where(most)}")
     if count * 2 <= len(places) or not most.frame or most.kind is not PlaceKind.OTHER:
         return Culprits(text=f"no rank is in a collective: {_name(sorted(places), places)}")
-    return Culprits(apart, f"{_name(apart, places)}, the others are at {most.frame}", _moves(places[apart[0]]))
-
-
-def _moves(place: Place) -> bool:
-    return place.kind is not PlaceKind.ENDED
+    return Culprits(apart, f"{_name(apart, places)}, the others are at {most.frame}")
 
 
 def _operation(place: Place) -> str:

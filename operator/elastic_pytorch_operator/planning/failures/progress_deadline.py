@@ -29,14 +29,12 @@ class Stall:
         found_at: when its agents were asked for stacks, monotonic seconds.
         restart_at: when the group is to be restarted.
         cause: what is to be counted then.
-        movable: the worker of the cause may hang because of its node.
     """
 
     round: int
     found_at: float
     restart_at: float
     cause: FailureRecord
-    movable: bool = False
 
 
 def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall | None, float | None]:
@@ -64,13 +62,13 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
     answers = {agent.worker: agent.places for agent in members if agent.places and agent.placed_at >= found_at}
     waits = bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
     restart_at = found_at + (ANSWERS_SECONDS if waits else STACKS_SECONDS)
-    cause, movable = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
-    return Stall(round_.number, found_at, restart_at, cause, movable), restart_at
+    cause = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
+    return Stall(round_.number, found_at, restart_at, cause), restart_at
 
 
 def _cause(
     job: Job, found_at: float, round_: Round, members: list[AgentView], places: Mapping[int, tuple[str, Place]]
-) -> tuple[FailureRecord, bool]:
+) -> FailureRecord:
     """Blames the first rank that the others wait for, or the worker that is furthest behind."""
     training = [agent for agent in members if agent.state is not AgentState.SUCCEEDED]
     steps = {agent.worker: agent.progress.step for agent in training}
@@ -91,8 +89,7 @@ def _cause(
     rank, worker = (behind.rank, behind.worker) if behind else (None, round_.workers[0])
     if culprits.ranks:
         rank, worker = culprits.ranks[0], places[culprits.ranks[0]][0]
-    cause = FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at)
-    return cause, culprits.movable and bool(reported)
+    return FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at)
 
 
 def _places_of(

@@ -15,77 +15,69 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
 
 
 @pytest.mark.parametrize(
-    ("places", "ranks", "text", "movable"),
+    ("places", "ranks", "text"),
     [
-        ((REDUCE, REDUCE, REDUCE), (), "all ranks wait in all_reduce: none stands out", False),
-        ((SEND, RECEIVE, SEND), (), "all ranks wait in send or recv: none stands out", False),
-        ((REDUCE, REDUCE, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce", True),
-        ((LOADS, BACKWARD), (0,), "rank 0 is in its data loader (train.py:41 load), the other waits in backward", True),
+        ((REDUCE, REDUCE, REDUCE), (), "all ranks wait in all_reduce: none stands out"),
+        ((SEND, RECEIVE, SEND), (), "all ranks wait in send or recv: none stands out"),
+        ((REDUCE, REDUCE, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce"),
+        ((LOADS, BACKWARD), (0,), "rank 0 is in its data loader (train.py:41 load), the other waits in backward"),
         (
             (REDUCE, LOADS, REDUCE, READS),
             (1, 3),
             "rank 1 is in its data loader (train.py:41 load), rank 3 reads or writes a file (train.py:12 read), "
             "the others wait in all_reduce",
-            True,
         ),
         (
             (REDUCE, BARRIER, LOADS),
             (2,),
             "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce or barrier",
-            True,
         ),
-        ((REDUCE, REDUCE, BARRIER), (2,), "rank 2 waits in barrier (train.py:70 save), the others wait in all_reduce", False),
+        ((REDUCE, REDUCE, BARRIER), (2,), "rank 2 waits in barrier (train.py:70 save), the others wait in all_reduce"),
         (
             (REDUCE, BARRIER),
             (),
             "the ranks wait for each other in different collectives: rank 0 waits in all_reduce (train.py:60 step), "
             "rank 1 waits in barrier (train.py:70 save)",
-            False,
         ),
-        ((REDUCE, REDUCE, SILENT), (2,), "rank 2 has not said where it is, the others wait in all_reduce", True),
-        ((REDUCE, REDUCE, STOPPED), (2,), "rank 2 is stopped by a signal, the others wait in all_reduce", True),
-        ((REDUCE, SILENT, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the other waits in all_reduce", True),
-        ((REDUCE, REDUCE, ENDED), (2,), "rank 2 has exited with 0, the others wait in all_reduce", False),
+        ((REDUCE, REDUCE, SILENT), (2,), "rank 2 has not said where it is, the others wait in all_reduce"),
+        ((REDUCE, REDUCE, STOPPED), (2,), "rank 2 is stopped by a signal, the others wait in all_reduce"),
+        ((REDUCE, SILENT, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the other waits in all_reduce"),
+        ((REDUCE, REDUCE, ENDED), (2,), "rank 2 has exited with 0, the others wait in all_reduce"),
         (
             (REDUCE, LOADS, LOADS),
             (),
             "most ranks are outside of the group's communication: rank 1 is in its data loader (train.py:41 load), "
             "rank 2 is in its data loader (train.py:41 load)",
-            False,
         ),
         (
             (ITEM, ITEM, LOADS),
             (2,),
             "rank 2 is in its data loader (train.py:41 load), the others are at train.py:62 step",
-            True,
         ),
         (
             (ITEM, ITEM, ITEM),
             (),
             "all ranks are at the same place: each is outside of the group's communication (train.py:62 step)",
-            False,
         ),
-        ((ITEM, ITEM, ENDED), (2,), "rank 2 has exited with 0, the others are at train.py:62 step", False),
+        ((ITEM, ITEM, ENDED), (2,), "rank 2 has exited with 0, the others are at train.py:62 step"),
         (
             (LOADS, LOADS, ITEM),
             (),
             "no rank is in a collective: rank 0 is in its data loader (train.py:41 load), "
             "rank 1 is in its data loader (train.py:41 load), rank 2 is outside of the group's communication (train.py:62 step)",
-            False,
         ),
         (
             (ITEM, LOADS),
             (),
             "no rank is in a collective: rank 0 is outside of the group's communication (train.py:62 step), "
             "rank 1 is in its data loader (train.py:41 load)",
-            False,
         ),
-        ((SILENT, SILENT), (), "", False),
-        ((), (), "", False),
+        ((SILENT, SILENT), (), ""),
+        ((), (), ""),
     ],
 )
-def test_culprits(places: tuple[Place, ...], ranks: tuple[int, ...], text: str, movable: bool) -> None:
-    assert find_culprits(dict(enumerate(places))) == Culprits(ranks, text, movable)
+def test_culprits(places: tuple[Place, ...], ranks: tuple[int, ...], text: str) -> None:
+    assert find_culprits(dict(enumerate(places))) == Culprits(ranks, text)
 
 
 def test_few_ranks_are_described() -> None:

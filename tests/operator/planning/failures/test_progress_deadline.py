@@ -65,7 +65,7 @@ def answering(seen: Observed, *places: tuple[Place, ...], placed_at: float = NOW
 
 def test_the_rank_that_the_others_wait_for_is_named() -> None:
     stall, recheck = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, REDUCE), (REDUCE, LOADS), (REDUCE, REDUCE)), None)
-    assert stall is not None and stall.movable
+    assert stall is not None
     assert recheck == stall.restart_at == NOW + STACKS_SECONDS
     assert (stall.cause.worker, stall.cause.rank) == ("w1", 3)
     assert (
@@ -75,13 +75,13 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
 
 def test_ranks_that_stand_alike_say_so() -> None:
     stall, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (REDUCE,)), None)
-    assert stall is not None and not stall.movable
+    assert stall is not None
     assert "; all have come to step 7; all ranks wait in all_reduce: none stands out; " in stall.cause.message
 
 
-def test_no_worker_moves_whose_script_reports_no_steps() -> None:
+def test_script_that_reports_no_steps_is_told_so_beside_the_rank() -> None:
     stall, _ = find_stall(JOB, answering(group(None, None), (REDUCE,), (LOADS,)), None)
-    assert stall is not None and not stall.movable
+    assert stall is not None
     assert "elastic_pytorch.report" in stall.cause.message
     assert "rank 1 is in its data loader" in stall.cause.message
 
@@ -130,6 +130,26 @@ def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
     assert [round_.reason for round_ in simulation.declared] == ["FirstRound", "ProgressStalled"]
     assert simulation.job.status["state"] == "Failed"
     assert simulation.job.status["rootCause"]["message"].startswith("no step was finished within")
+
+
+def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
+    simulation = Simulation(a_job(replicas=3, progressDeadlineSeconds=20))
+    simulation.settle(10)
+    members = sorted(simulation.members)
+    for worker in members:
+        agent = simulation.agents[worker]
+        simulation.agents[worker] = replace(agent, progress=Progress(step=5), progressed_at=simulation.now)
+    while len(simulation.declared) == 1:
+        simulation.settle(0.25)
+        if simulation.last.dump_stacks:
+            for rank, worker in enumerate(members):
+                places = (LOADS if rank == 2 else REDUCE,)
+                simulation.agents[worker] = replace(simulation.agents[worker], places=places, placed_at=simulation.now)
+    again = simulation.declared[-1]
+    assert (again.reason, sorted(simulation.members), simulation.made) == ("ProgressStalled", members, 3)
+    assert "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce" in again.cause
+    cause, node = simulation.job.status["rootCause"], simulation.pods[members[2]].node
+    assert (cause["worker"], cause["rank"], cause["node"]) == (members[2], 2, node)
 
 
 def test_group_that_trains_on_to_its_boundary_before_an_orderly_change_does_not_hang() -> None:
