@@ -1,7 +1,6 @@
 """The measurements: each yields its rows as soon as it has them, so that what an error follows is not lost."""
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,6 @@ from pathlib import Path
 from gpu.pauses import Pause
 from gpu.table import Row
 from gpu.trainings import LIMIT_SECONDS, Options, Rounds, Stock, closing, group_of, kill_process, measure
-from tests.waiting import until
 
 LOSSES = 4  # of the measurement that loses a process again and again
 GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is lost"
@@ -94,29 +92,6 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
                 job.change("w0", "w1", "w2")
 
 
-def preflight(options: Options, folder: Path) -> Iterator[Row]:
-    """Two pods check their nodes, which is one card here: matrix products at the same time, then all-reduces."""
-    job = Rounds(folder, options, "plain")
-    with closing(job):
-        for worker in ("w0", "w1"):
-            job.add(worker)
-        job.ready("w0", "w1")
-        began = time.monotonic()
-        job.operator.check(1, "w0", "w1")
-
-        def results() -> list[dict[str, object]]:
-            heard = (job.operator.last(worker) for worker in ("w0", "w1"))
-            return [h.body["check"] for h in heard if h is not None and h.body.get("check", {}).get("number") == 1]
-
-        until(lambda: len(results()) == 2, "both results", LIMIT_SECONDS)
-        taken = time.monotonic() - began
-        for worker, result in zip(("w0", "w1"), results(), strict=True):
-            if error := result["error"]:
-                raise RuntimeError(f"{worker}: {error}")
-            remark = f"{worker}: products {result['matmulSeconds']:.3f} s, all-reduces {result['allReduceSeconds']:.3f} s"
-            yield Row("preflight of a pair", "", "spec.preflight", f"{taken:.2f}", remark=remark)
-
-
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """A measurement, which a process of its own makes.
@@ -145,14 +120,13 @@ MEASUREMENTS = {
     "prepared": Measurement("growth and losses", "in_process, prepare", False, 110, prepared),
     "in_process": Measurement("growth and losses", "in_process", False, 75, _again("in_process", losses=True)),
     "stock": Measurement("growth and losses", TORCHRUN, False, 120, stock),
-    "preflight": Measurement("preflight of a pair", "spec.preflight", False, 35, preflight),
     "repaired": Measurement(f"{KILLED}, again and again", "in_process", False, 110, repaired),
     "plain": Measurement("growth and losses", "plain", False, 100, _again("plain", losses=True)),
     "prepared-1B": Measurement("growth and losses", "in_process, prepare", True, 250, prepared),
     "in_process-1B": Measurement(GROWN, "in_process", True, 150, _again("in_process", losses=False)),
     "plain-1B": Measurement(GROWN, "plain", True, 150, _again("plain", losses=False)),
 }
-FIT = tuple(MEASUREMENTS)[:5]  # into one run of RUN_SECONDS
+FIT = tuple(MEASUREMENTS)[:4]  # into one run of RUN_SECONDS
 
 
 def make(name: str, options: Options) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 # Of the tests in tests/worker_image, those in which torch's release takes part, and of these no variants of others. What is left out is
 # either without torch (links, parsing, storage, words of failures) or shows with the same calls what one of these shows.
-WHOLE_FOLDERS = ("agent", "group", "memory", "preflight", "state/values", "state_format", "torch_fixes", "training")
+WHOLE_FOLDERS = ("agent", "group", "memory", "state/values", "state_format", "torch_fixes", "training")
 MODULES = {
     "processes": ("group_formation",),
     "state": ("read_checkpoint", "restore", "state", "state_memory", "step_boundary"),

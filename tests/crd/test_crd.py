@@ -10,7 +10,6 @@ from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.spec.job import parse_job
-from elastic_pytorch_operator.spec.preflight import PreflightPolicy
 from elastic_pytorch_operator.spec.scheduling import UnitTopology
 from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
@@ -87,7 +86,6 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "suspend",
         "managedBy",
         "activeDeadlineSeconds",
-        "preflight",
         "prepare",
         "progressDeadlineSeconds",
         "ttlSecondsAfterFinished",
@@ -154,15 +152,10 @@ def test_words_have_the_defaults_of_the_contract() -> None:
 
 
 def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
-    job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}, preflight={}))
+    job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}))
     assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (0, 1, 3, "Replace", True)
     assert (job.settle_seconds, job.growth_seconds, job.checkpoint_wait_seconds) == (1.0, 0.0, 0.0)
-    assert (job.backend, job.store_port, job.prepare_seconds, job.preflight) == (
-        "operator",
-        29500,
-        1800,
-        PreflightPolicy(20, 200),
-    )
+    assert (job.backend, job.store_port, job.prepare_seconds) == ("operator", 29500, 1800)
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
     job = parse_job(a_manifest(replicas=2, minimum=2, maximum=4, **unit))
     assert job.scheduling.unit_topology == UnitTopology("zone", required=True)
@@ -248,7 +241,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "stragglers",
         "refusals",
         "template",
-        "leftOutNodes",
         "interruptions",
         "rootCause",
         "workers",
@@ -281,7 +273,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
     assert set(PROPERTIES["status.template"]["properties"]) == {"kind", "name", "generation", "spec"}
-    assert set(PROPERTIES["status.leftOutNodes[]"]["properties"]) == {"node", "worker", "message", "time"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {
         *("name", "index", "rank", "node", "processes", "state", "preparingSince"),
     }

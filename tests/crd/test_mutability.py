@@ -39,7 +39,6 @@ OTHER_VALUES: dict[str, Any] = {
     "managedBy": "example.com/other",
     "activeDeadlineSeconds": 7200,
     "progressDeadlineSeconds": 601,
-    "preflight": {"seconds": 20, "maxSlowdownPercent": 200},
     "prepare": {"timeoutSeconds": 60},
     "ttlSecondsAfterFinished": 1,
     "replicas": 4,

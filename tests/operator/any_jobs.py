@@ -59,7 +59,7 @@ _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
-    {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "preflight": {}, "spares": 2},
+    {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "spares": 2},
     {
         "replicas": 4,
         "minReplicas": 2,
@@ -67,7 +67,7 @@ _KINDS: list[dict[str, Any]] = [
         "unitReplicas": 2,
         "scheduling": {"unitTopology": {"topologyKey": "rack"}, "rankTopologyKey": "rack"},
     },
-    {"preflight": {"seconds": 20}, "torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
+    {"torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]
 _QUEUED = {kueue.LABEL_QUEUE: "team"}

@@ -29,7 +29,7 @@ from tests.operator.builders import TIME, a_failure, a_job
 STEP_SECONDS = 0.25
 POD_START_SECONDS = 0.5
 AGENT_START_SECONDS = 1.5
-WAITING = (AgentState.UNCHECKED, AgentState.PREPARING, AgentState.READY)
+WAITING = (AgentState.PREPARING, AgentState.READY)
 
 
 @dataclass

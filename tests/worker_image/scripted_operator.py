@@ -35,7 +35,6 @@ class ScriptedOperator:
     Attributes:
         host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
-        checks: what each worker is to measure of its node; `passed`: it may start its set-up.
         answer_with: if set, each stream, and each heartbeat of one, is answered with it: status, headers and body.
     """
 
@@ -49,7 +48,6 @@ class ScriptedOperator:
         self.nudge = 0
         self.dump = 0
         self.verdict: str | None = None
-        self.checks: dict[str, dict[str, Any] | str] = {}
         self.left_rounds: set[int] = set()  # of which a member has stopped its workers
         self.requests = 0
         self._changed = threading.Condition()
@@ -95,25 +93,6 @@ class ScriptedOperator:
     def ask_all(self) -> None:
         """Nudges."""
         with self._changed:
-            self.nudge += 1
-            self._changed.notify_all()
-
-    def check(self, number: int, *workers: str, world_size: int | None = None, seconds: int = 60) -> None:
-        """Has workers of one process each check their nodes together; the others check nothing."""
-        with self._changed:
-            store = {"address": self._address(workers[0]), "port": self._last(workers[0]).port} if workers else None
-            size = len(workers) if world_size is None else world_size
-            self.checks = {
-                worker: {"number": number, "firstRank": rank, "worldSize": size, "store": store, "seconds": seconds}
-                for rank, worker in enumerate(workers)
-            }
-            self.nudge += 1
-            self._changed.notify_all()
-
-    def pass_checks(self, *workers: str) -> None:
-        """Has workers start their set-up; the others check nothing."""
-        with self._changed:
-            self.checks = dict.fromkeys(workers, "passed")
             self.nudge += 1
             self._changed.notify_all()
 
@@ -174,8 +153,6 @@ class ScriptedOperator:
                 self._changed.wait(0.2)
             news = {**self.round, "nudge": self.nudge, "dump": self.dump, "verdict": self.verdict, "size": len(self.members)}
             news["rank"] = self.members.index(worker) if worker in self.members else None
-            if worker in self.checks:
-                news["check"] = self.checks[worker]
             return news
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeGuard
 
-from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
@@ -16,7 +15,6 @@ MAX_TEXT = 4096
 MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
 MAX_LOCAL_RANKS = 4096
-MAX_CHECK_ERROR = 500
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 MAX_SAVE_ERROR = 200
 MAX_FRAME = 100
@@ -47,7 +45,6 @@ class Heartbeat:
     newest: int = 0
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
-    check: CheckReport = NO_CHECK
     places: tuple[Place, ...] = ()
     places_age_seconds: float = 0.0
     gives_up: bool = False
@@ -92,7 +89,6 @@ def parse_heartbeat(body: object) -> Heartbeat:
         newest=_number(body, "newest", 0),
         started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
         formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
-        check=_check(body.get("check")),
         places=places,
         places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,
@@ -161,19 +157,6 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         **words,
     )
     return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
-
-
-def _check(body: object) -> CheckReport:
-    if body is None:
-        return NO_CHECK
-    if not isinstance(body, dict):
-        raise MalformedHeartbeat("check: must be an object or null")
-    return CheckReport(
-        number=_number(body, "number", 0),
-        matmul_seconds=_seconds(body, "matmulSeconds", "check"),
-        all_reduce_seconds=_seconds(body, "allReduceSeconds", "check"),
-        error=_text(body, "error", "")[:MAX_CHECK_ERROR],
-    )
 
 
 def _places(body: object) -> tuple[tuple[Place, ...], float]:

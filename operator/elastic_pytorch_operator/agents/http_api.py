@@ -17,7 +17,6 @@ from aiohttp.typedefs import Handler
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.agents.load import Hearing, delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
-from elastic_pytorch_operator.agents.round_answer import describe_check
 from elastic_pytorch_operator.agents.stream_lines import LineTooLongError, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
@@ -288,9 +287,7 @@ async def listening(
 
 def _describe_round(job: JobAgents, worker: str) -> bytes:
     agent = job.agents.get(worker)
-    news: dict[str, Any] = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
-    if worker in job.checks:
-        news["check"] = describe_check(job.checks[worker])
+    news = {"nudge": job.nudge, "dump": job.dump, "verdict": job.verdict}
     return job.answer.describe(worker, agent.round if agent else 0, news)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from elastic_pytorch_operator.agents.heartbeat import Heartbeat
 from elastic_pytorch_operator.agents.load import Hearing, HeartbeatInterval, delay_of_change
 from elastic_pytorch_operator.agents.round_answer import RoundAnswer
-from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
@@ -25,7 +24,6 @@ class JobAgents:
         round: the newest that this operator has declared, None before the first.
         nudge: how often agents have been asked to report at once.
         dump: the newest round whose stacks have been asked for.
-        checks: what each agent is to measure of its node, by worker; None: it has passed, and may start its set-up.
         verdict: `complete` or `failed` once the job has ended.
         news: is set and replaced whenever agents are to be told something.
         failed: workers that have failed in the newest round.
@@ -36,7 +34,6 @@ class JobAgents:
     nudge: int = 0
     nudged_for: int = -1
     dump: int = 0
-    checks: Mapping[str, CheckRequest | None] = field(default_factory=dict)
     verdict: str | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
@@ -147,7 +144,6 @@ class AgentRegistry:
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
-        checked = known is not None and known.check != beat.check
         placed = known is not None and known.places != beat.places
         broken = known is not None and known.device_fault != beat.device_fault
         # Plans grant the others a longer silence while a whole group is silent.
@@ -175,7 +171,6 @@ class AgentRegistry:
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
             set_up_since=set_up_since,
             set_up_until=set_up_until,
-            check=beat.check,
             places=beat.places,
             placed_at=now - beat.places_age_seconds,
             device_fault=beat.device_fault,
@@ -192,7 +187,7 @@ class AgentRegistry:
         else:
             job.failed.discard(worker)
         # Once a member has failed, each heartbeat of the others is awaited.
-        if begins or checkpointed or checked or placed or broken or is_back or job.failed:
+        if begins or checkpointed or placed or broken or is_back or job.failed:
             return delay_of_change(len(job.agents))
         return None
 
@@ -253,12 +248,6 @@ class AgentRegistry:
         """Has the agents of a round write down where their workers are."""
         job = self.job(job_uid)
         job.dump = round_number
-        job.ask_to_report()
-
-    def ask_for_checks(self, job_uid: str, checks: Mapping[str, CheckRequest | None]) -> None:
-        """Has agents check their nodes, or start their set-up (None); those that are not named end a check that they make."""
-        job = self.job(job_uid)
-        job.checks = checks
         job.ask_to_report()
 
     def conclude(self, job_uid: str, verdict: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Round
 
 MAX_CAUSE_CHARACTERS = 1000  # agents keep no more
@@ -55,19 +54,6 @@ class RoundAnswer:
             "cause": f"{declared.reason}: {declared.cause}"[:MAX_CAUSE_CHARACTERS],
         }
         return _fields(group)
-
-
-def describe_check(check: CheckRequest | None) -> dict[str, Any] | str:
-    """What an agent is to measure, as the answer has it; None: its node has passed, and its set-up may start."""
-    if check is None:
-        return "passed"
-    return {
-        "number": check.number,
-        "firstRank": check.first_rank,
-        "worldSize": check.world_size,
-        "store": {"address": check.store_address, "port": check.store_port},
-        "seconds": check.seconds,
-    }
 
 
 def _fields(fields: Mapping[str, Any]) -> bytes:

@@ -243,7 +243,6 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
         *([{"name": "ELASTIC_PYTORCH_UNIT_REPLICAS", "value": str(job.unit_replicas)}] if job.unit_replicas > 1 else []),
         *([{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}] if job.checkpoint_path else []),
         *([{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}] if job.prepare_seconds else []),
-        *([{"name": "ELASTIC_PYTORCH_CHECK_FIRST", "value": "1"}] if job.prepare_seconds and job.preflight else []),
         {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
 

@@ -186,7 +186,7 @@ def is_unprepared(agent: AgentView) -> bool:
 def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
     """Whether a pod has ended before its workers were ready for their first group. No group has lost anything by that."""
     agent = observed.agents.get(pod.name)
-    return pod.ended and agent is not None and (is_unprepared(agent) or agent.state is AgentState.UNCHECKED)
+    return pod.ended and agent is not None and is_unprepared(agent)
 
 
 def has_succeeded(worker: str, observed: Observed) -> bool:

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
-from elastic_pytorch_operator.model.check import NO_CHECK, CheckReport
 from elastic_pytorch_operator.model.places import Place
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
@@ -126,7 +125,6 @@ class Nodes(dict[str, NodeView]):
 class AgentState(StrEnum):
     """What an agent reports that it is doing; docs/internals/protocol.md describes each."""
 
-    UNCHECKED = "unchecked"
     PREPARING = "preparing"
     READY = "ready"
     RUNNING = "running"
@@ -199,7 +197,6 @@ class AgentView:
     formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
     set_up_since: float | None = None  # when its last set-up before a group has begun; None: not known
     set_up_until: float | None = None  # when that was over; None: not known, or it goes on
-    check: CheckReport = NO_CHECK  # of its node
     keeps_processes: bool = False  # they can join another group without a restart
     places: tuple[Place, ...] = ()  # of its processes, by local rank, when it was last asked in the round; empty: not known
     placed_at: float = 0.0  # when it read them

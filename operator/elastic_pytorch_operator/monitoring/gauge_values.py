@@ -42,7 +42,6 @@ class GaugeValues:
         workers: of jobs that have not ended, by namespace and state.
         waiting: for how long each Pending job has been so, in seconds, by namespace and reason.
         stragglers: ranks that are slow, by namespace.
-        left_out_nodes: nodes that jobs leave out, by namespace.
         figures: of each job: they are exported on request only.
         agents: that have sent a heartbeat of late.
         streams: of agents, that are open.
@@ -60,7 +59,6 @@ class GaugeValues:
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     waiting: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
     stragglers: Mapping[str, int] = field(default_factory=dict)
-    left_out_nodes: Mapping[str, int] = field(default_factory=dict)
     figures: Sequence[JobFigures] = ()
     agents: int = 0
     streams: int = 0

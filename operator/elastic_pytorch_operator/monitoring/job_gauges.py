@@ -17,7 +17,7 @@ JOB_STATES = (
     names.COMPLETE,
     names.FAILED,
 )
-WORKER_STATES = ("Starting", "Preparing", "Checking", "Ready", "Spare", "Running", "Silent", "Leaving", "Succeeded", "Lost")
+WORKER_STATES = ("Starting", "Preparing", "Ready", "Spare", "Running", "Silent", "Leaving", "Succeeded", "Lost")
 
 
 class JobGauges:
@@ -52,11 +52,6 @@ class JobGauges:
             "Slow ranks for which the others wait: entries of status.stragglers (docs/use/observability.md).",
             space,
         )
-        self._left_out = gauge(
-            "elastic_pytorch_left_out_nodes",
-            "Nodes that jobs avoid because their checks before training failed twice (docs/use/preflight.md).",
-            space,
-        )
         job, only = ("namespace", "job_name"), "With metrics.perJob only."
         self._wanted = gauge("elastic_pytorch_job_wanted_workers", f"The job's spec.replicas. {only}", job)
         self._ready = gauge("elastic_pytorch_job_ready_workers", f"The job's status.readyReplicas. {only}", job)
@@ -75,7 +70,7 @@ class JobGauges:
 
     def render(self, gauges: GaugeValues) -> None:
         """Shows the values of a scrape, and nothing from before."""
-        for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers, self._left_out):
+        for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers):
             gauge.clear()
         for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._impaired):
             gauge.clear()
@@ -86,7 +81,6 @@ class JobGauges:
             self._longest_pending.labels(namespace, reason).set(max(seconds))
         for namespace, jobs in gauges.jobs.items():
             self._stragglers.labels(namespace).set(gauges.stragglers.get(namespace, 0))
-            self._left_out.labels(namespace).set(gauges.left_out_nodes.get(namespace, 0))
             workers = gauges.workers.get(namespace, {})
             for state in JOB_STATES:
                 self._jobs.labels(namespace, state).set(jobs.get(state, 0))

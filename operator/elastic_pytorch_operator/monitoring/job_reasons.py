@@ -15,7 +15,6 @@ WAIT_REASONS = (
     names.REFUSED,
     Activity.WAITING_FOR_NODES.value,
     Activity.PREPARING.value,
-    names.CHECKING_NODES,
     names.SCHEDULE_TIMEOUT,
     names.BACKING_OFF,
     names.GROUP_RESTARTED,

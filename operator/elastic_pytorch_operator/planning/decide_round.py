@@ -61,8 +61,6 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
         interruption = begin_interruption(
             observed.round, decision.round, observed, interruption, told_step=told_step, unled_step=memory.unled_step
         )
-        if not decision.round.size and job.checks_members:
-            memory = replace(memory, preflight=memory.preflight.voided())
     ended = judged.ending is not None
     grown = grows(observed.round, decision.round)
     memory = replace(

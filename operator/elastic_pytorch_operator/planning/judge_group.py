@@ -75,7 +75,6 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         faults=workers.faults,
         ending=workers.evacuation.ending,
         schedule=workers.schedule,
-        preflight=workers.preflight.state,
         stall=stall,
         leaving=leaving,
         excused=excused_members(observed, memory.excused, pods, leaving),

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.model.actions import Action
-from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.observed import UnreadableObject
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
@@ -13,7 +12,6 @@ from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.device_faults import NO_DEVICE_FAULTS, DeviceFaults
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
-from elastic_pytorch_operator.planning.preflight.preflight import NO_PREFLIGHT, Preflight
 from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
@@ -49,7 +47,6 @@ class Memory:
         ended_at: when this operator first saw the job ended.
         stock: of a group that stock torchrun forms.
         stragglers: the ranks that are slow.
-        preflight: which nodes have been checked, and which are left out.
         unreadable: the job's objects that could not be read at the last plan.
         account: what its time was spent on; None: not read from the status yet.
     """
@@ -76,7 +73,6 @@ class Memory:
     ended_at: float | None = None
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
-    preflight: Preflight = NO_PREFLIGHT
     unreadable: tuple[UnreadableObject, ...] = ()
     account: Account | None = None
 
@@ -90,8 +86,6 @@ class Plan:
         nudge: ask the agents to report at once.
         dump_stacks: have the agents of the current round write down where their workers are.
         set_up_seconds: what the round that is declared has waited for, if it begins a training; None: it waited for no set-up.
-        checks: what each agent is to measure of its node, by worker, the others nothing; or None: it has passed, and may start its
-            set-up. None for all: as before.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
             succeeded: what an agent acts on must be in the cluster first.
         actions: in the order in which they are to be done; creates may go in parallel.
@@ -105,7 +99,6 @@ class Plan:
     nudge: bool = False
     dump_stacks: bool = False
     set_up_seconds: float | None = None
-    checks: Mapping[str, CheckRequest | None] | None = None
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)
     recheck_at: float | None = None

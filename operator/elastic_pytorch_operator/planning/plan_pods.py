@@ -57,11 +57,9 @@ def pod_actions(
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
-        left_out = workers.preflight.state.nodes.keys()
         one_of_each = {job.is_extra(index): index for index in replicas.create}
         avoided = {
-            extra: nodes_to_avoid(observed, job.template_of(index), workers.doubtful, left_out)
-            for extra, index in one_of_each.items()
+            extra: nodes_to_avoid(observed, job.template_of(index), workers.doubtful) for extra, index in one_of_each.items()
         }
         actions += [
             CreatePod(

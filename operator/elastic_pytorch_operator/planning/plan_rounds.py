@@ -14,7 +14,6 @@ from elastic_pytorch_operator.planning.reporting.events import (
     record_announcements,
     record_device_faults,
     record_events,
-    record_preflight,
     record_timeout,
 )
 from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
@@ -53,7 +52,6 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         *record_device_faults(observed, memory.faults, judged.workers.faults),
         *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
-        *record_preflight(findings.preflight),
         *record_timeout(job, findings.schedule),
     ]
     pods: list[Action] = []
@@ -70,7 +68,6 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         nudge=change.decision.nudge,
         dump_stacks=judged.dump_stacks,
         set_up_seconds=None if interrupted else set_up_seconds(change.decision.round, observed),
-        checks=judged.workers.preflight.requests,
         verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
         actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
@@ -95,7 +92,6 @@ def _find(job: Job, target: Target, judged: Judgement, change: GroupChange) -> F
         evacuation=workers.evacuation,
         schedule=workers.schedule,
         stragglers=memory.stragglers,
-        preflight=workers.preflight,
         torn=torn_workers(workers.candidates, job.unit_replicas),
     )
 

@@ -15,12 +15,6 @@ from elastic_pytorch_operator.planning.failures.device_faults import (
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory
-from elastic_pytorch_operator.planning.preflight.preflight import (
-    PreflightStep,
-    advance_preflight,
-    hold_unchecked,
-    without_left_out,
-)
 from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
@@ -41,7 +35,6 @@ class WorkerPlan:
         starts: the pods that have failed to start.
         evacuation: who leaves a node that announces its end, or reports a fault.
         schedule: whether the job gives its places back for a while.
-        preflight: which nodes are checked, and which are left out.
         replicas: which pods come and go.
         faults: devices that have failed workers.
         doubtful: nodes that new pods keep away from if others have room.
@@ -52,7 +45,6 @@ class WorkerPlan:
     starts: FailedStarts
     evacuation: Evacuation
     schedule: ScheduleWait
-    preflight: PreflightStep
     replicas: Replicas
     faults: DeviceFaults
     doubtful: frozenset[str]
@@ -60,7 +52,7 @@ class WorkerPlan:
     @property
     def recheck_at(self) -> float | None:
         """When to decide again, in monotonic seconds; None: at the next event."""
-        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at, self.preflight.recheck_at)
+        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at)
 
 
 def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
@@ -72,26 +64,19 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
         observed: the moment.
         memory: of the job.
     """
-    assessed = assess_workers(observed, suspects=memory.suspects)
-    preflight = advance_preflight(job, target, observed, assessed, memory.preflight)
-    candidates = hold_unchecked(job, observed, assessed, preflight.state)
+    candidates = assess_workers(observed, suspects=memory.suspects)
     suspects = suspect_nodes(memory.suspects, observed, candidates)
     starts = find_failed_starts(observed)
     faults = find_device_faults(memory.faults, observed)
     avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed)}
     outdated = outdated_pods(job, observed)
     evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving_faults(faults, observed))
-    schedule = judge_schedule(job, target, observed, assessed, memory.schedule)
-    displaced = {
-        *displaced_pods(job, observed, target.quota),
-        *preflight.state.failed,
-        *displaced_by_faults(faults, observed),
-    }
-    nodes = without_left_out(observed.nodes, preflight.state)
+    schedule = judge_schedule(job, target, observed, candidates, memory.schedule)
+    displaced = {*displaced_pods(job, observed, target.quota), *displaced_by_faults(faults, observed)}
     replicas = give_back(
         plan_replicas(
             observed.pods,
-            nodes,
+            observed.nodes,
             candidates,
             observed.round,
             target.size,
@@ -106,6 +91,5 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
         observed,
     )
     if replicas.victims:
-        assessed = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
-        candidates = hold_unchecked(job, observed, assessed, preflight.state)
-    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, preflight, replicas, faults, frozenset(avoided))
+        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
+    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, replicas, faults, frozenset(avoided))

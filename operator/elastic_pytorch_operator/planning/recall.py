@@ -7,7 +7,6 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_seconds
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
-from elastic_pytorch_operator.planning.preflight.preflight import read_left_out
 from elastic_pytorch_operator.planning.reporting.interruption import recall_interruption
 from elastic_pytorch_operator.planning.reporting.stragglers import read_stragglers
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, pause_seconds
@@ -49,6 +48,5 @@ def recall(job: Job, now: float, time: str) -> Memory:
         interruption=recall_interruption(state.interruption, now, time),
         unled_step=step if step and job.status.get("worldSize") else None,
         stragglers=read_stragglers(job.status),
-        preflight=read_left_out(job.status, now),
         written_at=now,  # by another leader, perhaps: its progress need not be written at once
     )

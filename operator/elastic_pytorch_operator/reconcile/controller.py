@@ -299,8 +299,6 @@ class Controller:
         if todo.nudge:
             declared = self._registry.job(job.uid).round
             self._registry.nudge(job.uid, declared.number if declared else 0)
-        if todo.checks is not None:
-            self._registry.ask_for_checks(job.uid, todo.checks)
         if todo.dump_stacks and todo.memory.stall is not None:
             self._registry.ask_for_stacks(job.uid, todo.memory.stall.round)
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})

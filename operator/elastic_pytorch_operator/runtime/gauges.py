@@ -66,7 +66,6 @@ def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, oth
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     waiting: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    left_out: defaultdict[str, set[str]] = defaultdict(set)
     stragglers: Counter[str] = Counter()
     figures: list[JobFigures] = []
     for key, manifest in manifests:
@@ -79,7 +78,6 @@ def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, oth
             if not has_ended(status):
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
-                left_out[key.namespace].update(each["node"] for each in status.get("leftOutNodes") or ())
             figures.append(_figures(key, manifest, time))
         except Exception:  # a status that its author has spoilt must not take away the metrics of all
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
@@ -89,7 +87,6 @@ def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, oth
         workers=workers,
         waiting=waiting,
         stragglers=stragglers,
-        left_out_nodes={namespace: len(nodes) for namespace, nodes in left_out.items()},
         figures=figures,
         memory_limit_bytes=memory_limit_bytes(),
     )

@@ -16,7 +16,7 @@ from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_b
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import TemplateRef, naming, read_template_ref, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
-from elastic_pytorch_operator.spec.preflight import PreflightPolicy, read_preflight, read_prepare_seconds
+from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
@@ -57,7 +57,6 @@ class Job:
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
-        preflight: how nodes are checked before a group forms; None: they are not.
         prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         claims: the templates of the volume claims that are created with the job.
@@ -94,7 +93,6 @@ class Job:
     backend: str = names.BACKEND_OPERATOR
     store_port: int = 29500
     endpoint: str = ""
-    preflight: PreflightPolicy | None = None
     prepare_seconds: int = 0
     shared_memory: str = ""
     claims: tuple[ClaimTemplate, ...] = ()
@@ -124,11 +122,6 @@ class Job:
     def rounded_by(self) -> str:
         """The field, without `spec.`, that says why fewer workers are wanted than are requested."""
         return "unitReplicas" if self.requested % self.unit_replicas else "resizePolicy.allowedReplicas"
-
-    @property
-    def checks_members(self) -> bool:
-        """Whether nodes are checked again after a loss: not with `prepare`, where members keep the processes that hold the devices."""
-        return self.preflight is not None and not self.prepare_seconds
 
     def is_extra(self, index: int) -> bool:
         """Whether the worker of an index is scheduled by `scheduling.extraWorkers`."""
@@ -251,7 +244,6 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef 
         backend=rendezvous.backend,
         store_port=rendezvous.port,
         endpoint=rendezvous.endpoint,
-        preflight=read_preflight(spec),
         prepare_seconds=read_prepare_seconds(spec),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),

@@ -12,7 +12,6 @@ LEAST_PORT = 1024
 # What only the operator's own rendezvous, and its agent, carry out.
 OWN = (
     "progressDeadlineSeconds",
-    "preflight",
     "prepare",
     "spares",
     "unitReplicas",

@@ -123,11 +123,6 @@ def _findings_of_job(seen: SeenJob, now: datetime) -> Iterator[tuple[str, Findin
         yield cause.node, Finding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time)
     if job.ended:
         return
-    for left_out in job.left_out_nodes:
-        yield (
-            left_out.node,
-            Finding(5, "left out", f"left out: {left_out.worker} {left_out.message}, twice", job, left_out.time),
-        )
     for slow in job.stragglers:
         what = f"rank {slow.rank} ({slow.worker}) works {slow.slowdown} times as long in a step as the median"
         yield slow.node, Finding(2, "slow", what, job)

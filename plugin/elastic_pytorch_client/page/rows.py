@@ -63,7 +63,7 @@ def trouble(job: JobView) -> int:
         return 4
     if not job.world:
         return 3
-    if job.stragglers or job.left_out_nodes:
+    if job.stragglers:
         return 2
     return 0 if job.at_wanted_size else 1
 

@@ -327,7 +327,6 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
         )
     yield from _failing_saves(job)
     yield from _slow(job)
-    yield from _left_out(job)
 
 
 def _failing_saves(job: JobView) -> Iterable[Finding]:
@@ -339,19 +338,6 @@ def _failing_saves(job: JobView) -> Iterable[Finding]:
         f"{message[:1].upper()}{message[1:]}. Training goes on, and would lose the steps since the last checkpoint with its pods.",
         "Free or repair the volume of the checkpoints; the next save that succeeds ends this. Read the log:\n"
         f"  kubectl epj logs {job.name} --tail 50",
-    )
-
-
-def _left_out(job: JobView) -> Iterable[Finding]:
-    """One finding for the nodes that have failed their checks."""
-    if not job.left_out_nodes:
-        return
-    text = "; ".join(str(each) for each in job.left_out_nodes)
-    node = job.left_out_nodes[-1].node
-    yield Finding(
-        f"{text[:1].upper()}{text[1:]}.",
-        "The operator tries it again after 30 minutes. Look for a faulty device or link there, and keep the pods of other jobs away:\n"
-        f"  kubectl describe node {node}\n  kubectl cordon {node}",
     )
 
 

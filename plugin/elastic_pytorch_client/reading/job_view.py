@@ -10,7 +10,6 @@ from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.interruption_phases import Interruption, view_interruption
 from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
-from elastic_pytorch_client.reading.nodes import LeftOutNode, view_left_out_nodes
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
 from elastic_pytorch_client.reading.whole_spec import whole_spec
@@ -187,7 +186,6 @@ class JobView:
         unlisted: the indexes of the workers that the status does not list, by state.
         refusals: the writes of the operator for this job that the API server refuses, each in a sentence.
         stragglers: the ranks that are slow, the slowest first.
-        left_out_nodes: nodes that have failed their checks, so that the job does without them.
         spares: `spec.spares`, pods that are to be ready to take over.
         ready_spares: `status.readySpares`.
         unit: `spec.unitReplicas`.
@@ -227,7 +225,6 @@ class JobView:
     unlisted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     refusals: tuple[str, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
-    left_out_nodes: tuple[LeftOutNode, ...] = ()
     spares: int = 0
     ready_spares: int = 0
     unit: int = 1
@@ -384,7 +381,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
         stragglers=view_stragglers(status),
-        left_out_nodes=view_left_out_nodes(status),
         spares=int(spec.get("spares", 0)),
         ready_spares=int(status.get("readySpares", 0)),
         unit=int(spec.get("unitReplicas", 1)),

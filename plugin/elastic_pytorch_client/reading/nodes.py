@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client.reading.node_ends import NodeEnd, find_end
-from elastic_pytorch_client.reading.text import parse_time
 
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)$")
@@ -100,37 +98,3 @@ def _say(resource: str, amount: float) -> str:
     if resource in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.3g} GiB of {_plain(resource)}"
     return f"{amount:.4g} {_plain(resource)}"
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOutNode:
-    """An entry of `status.leftOutNodes`.
-
-    Attributes:
-        node: the name of the node.
-        worker: the worker that failed its checks there.
-        message: what was wrong, to follow the worker's name in a sentence.
-        time: when it was left out; None: not known.
-    """
-
-    node: str
-    worker: str
-    message: str
-    time: datetime | None = None
-
-    def __str__(self) -> str:
-        """Says which node is left out, and why."""
-        return f"node {self.node} is left out: {self.worker} {self.message}, twice"
-
-
-def view_left_out_nodes(status: Mapping[str, Any]) -> tuple[LeftOutNode, ...]:
-    """Returns the nodes that a status lists, the last one last."""
-    return tuple(
-        LeftOutNode(
-            node=str(entry.get("node", "")),
-            worker=str(entry.get("worker", "")),
-            message=str(entry.get("message", "")),
-            time=parse_time(entry.get("time")),
-        )
-        for entry in status.get("leftOutNodes") or ()
-    )

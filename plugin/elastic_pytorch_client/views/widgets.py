@@ -16,7 +16,6 @@ _STATES = {
     "Ready": BUSY,
     "Starting": BUSY,
     "Preparing": BUSY,
-    "Checking": BUSY,
     "Resizing": BUSY,
     "Pending": BUSY,
     "Silent": BUSY,

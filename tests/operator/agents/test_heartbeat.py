@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.model.check import CheckReport
 from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +30,6 @@ GOOD: dict[str, Any] = {
         "formedAgeSeconds": None,
     },
     "failure": None,
-    "check": {"number": 2, "matmulSeconds": 0.4, "allReduceSeconds": None, "error": "all-reduces: timed out"},
 }
 FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
 
@@ -40,7 +38,6 @@ def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
-    assert beat.check == CheckReport(2, 0.4, None, "all-reduces: timed out")
 
     assert beat.progress.commit_every_steps == 12
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
@@ -63,11 +60,6 @@ def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
 )  # fmt: skip
 def test_broken_device(told: dict[str, str], fault: str) -> None:
     assert parse_heartbeat(GOOD | told).device_fault == fault
-
-
-@pytest.mark.parametrize("check", [None, {"number": 0}])
-def test_agent_that_has_made_no_check(check: Any) -> None:
-    assert parse_heartbeat(GOOD | {"check": check}).check == CheckReport()
 
 
 def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() -> None:

@@ -1,16 +1,14 @@
 """The agents' HTTP API, on a real server: who may speak, what is answered, and when."""
 
 import time
-from dataclasses import replace
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.model.check import CheckRequest
 from elastic_pytorch_operator.model.round import Member, Round
 
-from tests.operator.agents.served import BEAT, POD, Served, begun, streaming
+from tests.operator.agents.served import BEAT, POD, Served, streaming
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 
@@ -82,32 +80,6 @@ async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_
     async with streaming(served, {**BEAT, "round": own}) as stream:
         await stream.receive("heartbeat")
         assert (await stream.receive("round"))["orderlySince"] == since
-
-
-async def test_agents_are_told_what_to_measure_of_their_own_nodes(served: Served) -> None:
-    async with begun(served) as stream:
-        check = CheckRequest(4, 1, 2, "10.0.0.2", 29501, 20)
-        served.registry.ask_for_checks("uid-lm", {POD: check, "other": replace(check, first_rank=0)})
-        assert (await stream.receive("round"))["check"] == {
-            "number": 4,
-            "firstRank": 1,
-            "worldSize": 2,
-            "store": {"address": "10.0.0.2", "port": 29501},
-            "seconds": 20,
-        }
-        served.registry.ask_for_checks("uid-lm", {POD: None})
-        assert (await stream.receive("round"))["check"] == "passed"
-        served.registry.ask_for_checks("uid-lm", {})
-        assert "check" not in await stream.receive("round")
-
-
-async def test_report_of_a_check_is_work_at_once(served: Served) -> None:
-    await served.say({**BEAT, "check": {"number": 0}})
-    served.work.clear()
-    await served.say({**BEAT, "check": {"number": 0}})
-    assert served.work == []
-    await served.say({**BEAT, "check": {"number": 1, "matmulSeconds": 0.5}})
-    assert served.work == [KEY]
 
 
 OTHER = "lm-worker-1-q2mmz"

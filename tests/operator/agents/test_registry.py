@@ -92,7 +92,7 @@ def test_set_up_is_timed_from_its_first_report_to_the_next_state() -> None:
         agent = registry.agents(JOB, {"w0"})["w0"]
         return agent.set_up_since, agent.set_up_until
 
-    beat(registry, "w0", "unchecked", 0, at=1.0)
+    beat(registry, "w0", "ready", 0, at=1.0)
     assert moments() == (None, None)
     for at in (2.0, 5.0):
         beat(registry, "w0", "preparing", 0, at=at)

@@ -278,16 +278,6 @@ def test_waits_are_told_by_what_jobs_wait_for() -> None:
     assert not [name for name in read(Metrics(), gauges_of(cache, leading=False)) if "jobs_waiting" in name]
 
 
-def test_nodes_that_jobs_leave_out_are_counted_once_in_a_namespace() -> None:
-    cache, metrics = Cache(), Metrics()
-    statuses = {
-        "a": {"state": "Running", "leftOutNodes": [{"node": "gpu-1"}, {"node": "gpu-2"}]},
-        "b": {"state": "Running", "leftOutNodes": [{"node": "gpu-2"}]},
-    }
-    cache.replace_all([a_manifest(name) | {"status": status} for name, status in statuses.items()], [], [], 0.0)
-    assert read(metrics, gauges_of(cache))["elastic_pytorch_left_out_nodes{namespace=default}"] == 2
-
-
 def test_ends_of_jobs_are_counted_by_their_reason() -> None:
     metrics = Metrics()
     for how, reason in (("Complete", "WorkersSucceeded"), ("Failed", "TooManyFailures"), ("Failed", "made up by a user")):

@@ -12,7 +12,7 @@ from elastic_pytorch_client.page.history import Departure, History
 from elastic_pytorch_client.page.node_rows import MAX_NODES, SeenJob, nodes_of
 from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, RootCause, Straggler, Worker, view_job
 from elastic_pytorch_client.reading.node_ends import NodeEnd
-from elastic_pytorch_client.reading.nodes import LeftOutNode, NodeView
+from elastic_pytorch_client.reading.nodes import NodeView
 
 from tests.plugin.page.busy_cluster import cluster_of
 from tests.plugin.recorded_cluster import job_of
@@ -60,10 +60,6 @@ def maintained(wait: timedelta) -> NodeView:
         (with_worker("Lost"), "suspect", "bad", "w-9 is lost: new workers keep away from here"),
         (with_worker("Silent"), "silent", "quiet", "w-9 has not been heard of"),
         (
-            replace(CALM, left_out_nodes=(LeftOutNode("bad", "w-9", "has failed its check", NOW),)),
-            *("left out", "bad", "left out: w-9 has failed its check, twice"),
-        ),
-        (
             replace(CALM, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
             *("slow", "busy", "rank 3 (w-9) works 1.4 times as long in a step as the median"),
         ),
@@ -102,7 +98,7 @@ def test_what_is_the_matter(found: JobView | SeenJob | NodeView, state: str, ton
         departed("ScaledDown"),
         failed(timedelta(days=2), ended=True),
         failed(None, ended=True),
-        replace(failed(None, ended=True), root_cause=None, left_out_nodes=(LeftOutNode("bad", "w", ""),)),
+        replace(failed(None, ended=True), root_cause=None, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
         replace(CALM, root_cause=RootCause("w-9", 3, 1, "", "")),
     ],
 )
@@ -130,9 +126,9 @@ def test_a_large_cluster_is_cut() -> None:
 
 
 def test_texts_have_no_commands_for_a_terminal_and_are_cut() -> None:
-    job = replace(CALM, left_out_nodes=(LeftOutNode("bad", "w", f"\x1b[31m<b>{'x' * 5000}"),))
+    job = replace(CALM, stragglers=(Straggler(3, f"\x1b[31m<b>{'x' * 5000}", "bad", "1.4", "2", "1"),))
     [finding] = shown([job])["nodes"][0]["findings"]
-    assert finding["what"].startswith("left out: w <b>xxx")
+    assert finding["what"].startswith("rank 3 (<b>xxx")
     assert len(finding["what"]) == 300
 
 

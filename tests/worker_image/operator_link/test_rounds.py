@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, parse_round
+from elastic_pytorch.operator_link.rounds import Round, RoundError, parse_round
 
 ANSWER: dict[str, Any] = {
     "round": 8,
@@ -30,30 +30,6 @@ def test_a_round_is_read() -> None:
         keeps_all_since=6,
     )
     assert parse_round(ANSWER | {"rank": None}).rank is None
-
-
-CHECK: dict[str, Any] = {
-    "number": 4,
-    "firstRank": 1,
-    "worldSize": 2,
-    "store": {"address": "10.244.1.5", "port": 29501},
-    "seconds": 20,
-}
-
-
-def test_a_check_is_read() -> None:
-    assert parse_round(ANSWER).check is None
-    assert parse_round(ANSWER | {"check": CHECK}).check == CheckRequest(4, 1, 2, "10.244.1.5", 29501, 20)
-    assert parse_round(ANSWER | {"check": "passed"}).check == "passed"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"number": 0}, {"firstRank": 2}, {"worldSize": 0}, {"store": None}, {"seconds": "20"}, {"seconds": 10**6}],
-)
-def test_what_is_no_check_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(RoundError):
-        parse_round(ANSWER | {"check": CHECK | change})
 
 
 def test_an_empty_round_needs_no_store() -> None:

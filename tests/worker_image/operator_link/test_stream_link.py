@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.operator_link.client import NodeCheck, OperatorClient
+from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.stream_link import StreamLink, start_link
 from elastic_pytorch_operator.model.observed import AgentView
@@ -71,8 +71,6 @@ async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> No
         assert (client.newest.rank, news) == (0, ["round"])
         client.tell(state="running", round=3)
         await until(lambda: (seen := view(operator)) is not None and seen.round == 3)
-        client.tell_check(NodeCheck(1, 0.5))
-        await until(lambda: (seen := view(operator)) is not None and seen.check.number == 1)
         operator.registry.ask_for_stacks(JOB, 3)
         await until(lambda: news == ["round", "dump"])
         (tmp_path / "token").write_text(operator.cluster.issue_token("default", POD))

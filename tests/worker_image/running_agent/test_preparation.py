@@ -81,48 +81,6 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
     assert len({event["pid"] for event in events.all(worker="w0")}) == 1
 
 
-def test_node_is_checked_before_each_set_up(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
-    for worker in ("w0", "w1"):
-        start(agents, "--in-process", "--world", 2, worker=worker, ELASTIC_PYTORCH_CHECK_FIRST=1)
-    operator.wait_for("unchecked", "w0", "w1")
-    operator.check(1, "w0", "w1")
-    operator.wait(lambda: all((heard := operator.last(w)) and heard.check["number"] == 1 for w in ("w0", "w1")))
-    assert events.all() == [], "no script holds the devices before the operator has judged the check"
-    operator.pass_checks("w0", "w1")
-    operator.wait_for("ready", "w0", "w1")
-    operator.pass_checks()
-    operator.declare("w0", "w1")
-    events.until_step(5, 2)
-    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
-    operator.wait_for("failed", "w1")
-    operator.declare("w0")
-    operator.wait_for("unchecked", "w1")
-    operator.check(2, "w1")
-    operator.wait(lambda: (heard := operator.last("w1")) and heard.check["number"] == 2)
-    assert len(events.all(what="set-up", worker="w1")) == 1
-    operator.pass_checks("w1")
-    operator.wait_for("ready", "w1")
-    assert operator.states("w1")[-4:] == ["failed", "unchecked", "preparing", "ready"]
-    assert "unchecked" not in operator.states("w0")[1:]
-    operator.declare("w0", "w1", orderly=True)
-    operator.wait_for("succeeded", "w0", "w1")
-    operator.end("complete")
-    assert len({event["pid"] for event in events.all(worker="w0")}) == 1, "the member goes on without a check"
-
-
-def test_program_that_does_not_prepare_waits_for_its_check_too(operator: ScriptedOperator, agents: Agents) -> None:
-    environment = ENVIRONMENT | {"ELASTIC_PYTORCH_CHECK_FIRST": 1}
-    agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **environment)
-    operator.wait_for("unchecked", "w0")
-    operator.pass_checks("w0")
-    operator.wait_for("ready", "w0")
-    assert operator.states("w0") == ["unchecked", "ready"]
-    operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
-    assert agent.wait() == 0
-
-
 @pytest.mark.parametrize(
     ("fail", "words"),
     [

@@ -45,8 +45,6 @@ def prepare_client(
         keeps_processes=keeps_processes,
         device_fault=lambda: xids.fault,
     )
-    if settings.check_first:
-        client.tell(state="unchecked")  # before the first heartbeat
     progress.on_news = client.speak
     xids.on_fault = client.speak
     watch_xids(xids)

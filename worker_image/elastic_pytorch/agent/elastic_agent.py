@@ -98,7 +98,6 @@ class ElasticAgent(LocalElasticAgent):
         self._preparation: Preparation | None = None
 
     def _initialize_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        self._rendezvous_handler.finish_check()
         if self._timeouts.prepare_seconds is None or self._rendezvous_handler.finds_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return

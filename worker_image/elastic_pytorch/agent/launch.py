@@ -114,12 +114,7 @@ def launch(
         wakeup.wait(seconds)
 
     rendezvous = OperatorRendezvous(
-        client,
-        run_id=settings.run_id,
-        store_port=store_port,
-        progress=progress,
-        wait=wait_for_round,
-        check_first=settings.check_first,
+        client, run_id=settings.run_id, store_port=store_port, progress=progress, wait=wait_for_round
     )
     timeouts = read_timeouts(settings, options, config.monitor_interval)
     spec = WorkerSpec(
@@ -146,7 +141,7 @@ def launch(
         log_line_prefix_template=config.log_line_prefix_template,
     )
     signals.install()
-    if timeouts.prepare_seconds is not None and not settings.check_first:
+    if timeouts.prepare_seconds is not None:
         client.tell(state="preparing")  # before the first heartbeat
     start_link(client)
     try:

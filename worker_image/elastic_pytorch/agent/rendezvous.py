@@ -9,9 +9,8 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousIn
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
-from elastic_pytorch.operator_link.rounds import PASSED, Round
+from elastic_pytorch.operator_link.rounds import Round
 from elastic_pytorch.operator_link.store_port import StorePort
-from elastic_pytorch.preflight.node_checks import NodeChecks
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
@@ -44,7 +43,6 @@ class OperatorRendezvous(RendezvousHandler):
         store_port: the reservation to lend when this pod leads the round.
         progress: what the workers report, for one round at a time.
         wait: waits for news, at most the given seconds; raises what ends the wait permanently.
-        check_first: the node is checked before processes are started here, unless a round lists this pod.
 
     Attributes:
         taken: the last round this agent took up; its number is 0 before the first.
@@ -60,7 +58,6 @@ class OperatorRendezvous(RendezvousHandler):
         store_port: StorePort,
         progress: ProgressReceiver,
         wait: Callable[[float], None],
-        check_first: bool = False,
     ) -> None:
         self.taken = Round(0)
         self.restart = RestartRequest()
@@ -69,8 +66,6 @@ class OperatorRendezvous(RendezvousHandler):
         self._store_port = store_port
         self._progress = progress
         self.wait = wait
-        self._check_first = check_first
-        self._node_checks = NodeChecks(client, store_port)
 
     def newer_round_known(self) -> bool:
         """Whether the operator has declared a round after the one this agent has taken up."""
@@ -81,19 +76,6 @@ class OperatorRendezvous(RendezvousHandler):
         while self._client.reported.state == "failed" and not self.newer_round_known():
             self.wait(POLL_SECONDS)
         return self._rank_in_newer_round() is not None
-
-    def finish_check(self) -> None:
-        """Waits until this pod's node has passed its check, if one is due: no process of the pod may hold its devices."""
-        if not self._check_first or self.finds_group():
-            return
-        self._client.tell(state="unchecked", round=0, rank=0, world_size=0, failure=None)
-        logger.info("waiting for the check of this node (spec.preflight)")
-        try:
-            while self._client.check != PASSED and self._rank_in_newer_round() is None:
-                self._node_checks.follow()
-                self.wait(POLL_SECONDS)
-        finally:
-            self._node_checks.stop()
 
     def newer_round_is_orderly(self) -> bool:
         """Whether all members of the round this agent has taken up are still alive, according to the newest one."""
@@ -106,13 +88,9 @@ class OperatorRendezvous(RendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         """Waits for a round, newer than the last, that lists this pod."""
         since = time.monotonic()
-        try:
-            while (rank := self._rank_in_newer_round()) is None:
-                self._say_waiting()
-                self._node_checks.follow()
-                self.wait(POLL_SECONDS)
-        finally:
-            self._node_checks.stop()
+        while (rank := self._rank_in_newer_round()) is None:
+            self._say_waiting()
+            self.wait(POLL_SECONDS)
         declared = self._client.newest
         if (rank := declared.rank) is None:  # a still newer one came just now
             return self.next_rendezvous()

@@ -36,7 +36,6 @@ class Settings:
         rest_seconds: how long workers that can join another group in their process may take to notice the loss of a peer.
         checkpoint_path: the folder to watch for checkpoints; None: none.
         prepare_seconds: how long workers may prepare before they are ready to join a group; None: they start when their group exists.
-        check_first: the operator checks the node before workers start.
         unit_replicas: how many pods a unit has.
         termination_log: the file whose content Kubernetes shows as the container's termination message.
     """
@@ -54,7 +53,6 @@ class Settings:
     rest_seconds: float = REST_SECONDS
     checkpoint_path: Path | None = None
     prepare_seconds: float | None = None
-    check_first: bool = False
     unit_replicas: int = 1
 
     @property
@@ -113,7 +111,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         preload=tuple(name.strip() for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",") if name.strip()),
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
-        check_first=bool(environ.get("ELASTIC_PYTORCH_CHECK_FIRST")),
         unit_replicas=count(UNIT_REPLICAS),
         checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
     )

@@ -66,9 +66,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     client = prepare_client(
         settings, progress, store_port, xids, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
     )
-    handler = TorchrunRendezvous(
-        client, wakeup, progress, xids, run_id=settings.run_id, store_port=store_port, check_first=settings.check_first
-    )
+    handler = TorchrunRendezvous(client, wakeup, progress, xids, run_id=settings.run_id, store_port=store_port)
     start_link(client)
     return handler
 
@@ -93,7 +91,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         xids: what the driver reports of the pod's GPUs.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads a round.
-        check_first: the node is checked before processes are started here, unless a round lists this pod.
     """
 
     def __init__(
@@ -105,11 +102,8 @@ class TorchrunRendezvous(OperatorRendezvous):
         *,
         run_id: str,
         store_port: StorePort,
-        check_first: bool = False,
     ) -> None:
-        super().__init__(
-            client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end, check_first=check_first
-        )
+        super().__init__(client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
         self._xids = xids
         self._oom_kills = OomKills()
@@ -118,7 +112,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         """Waits for a round. If torchrun calls it again while the last round is the newest, the workers have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.tell(state="failed")
-        self.finish_check()
         info = super().next_rendezvous()
         self._oom_kills.happened()  # what was killed before was not a worker of this round
         return info

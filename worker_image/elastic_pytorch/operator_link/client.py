@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
-from elastic_pytorch.operator_link.rounds import CheckRequest, Round, RoundError, Verdict
+from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict
 from elastic_pytorch.wakeup import Wakeup
 
 MAX_HEARTBEAT_SECONDS = 60.0
 LEAVE_SECONDS = 2.0  # unless the operator sends a value
 MAX_LEAVE_SECONDS = 86400.0
 
-State = Literal["unchecked", "preparing", "ready", "running", "stopping", "failed", "succeeded"]
+State = Literal["preparing", "ready", "running", "stopping", "failed", "succeeded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +33,6 @@ class ReportedState:
     restarts: int = 0
     failure: Failure | None = None
     gives_up: bool = False  # the torchrun that this agent is a part of has failed as often as its own budget allows, and ends
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCheck:
-    """What was measured of this pod's node.
-
-    Attributes:
-        number: of the check; 0: none has been made.
-        matmul_seconds: of the slowest process's matrix products; None: not measured.
-        all_reduce_seconds: of the slowest process's all-reduces; None: not measured.
-        error: what failed first; empty: nothing.
-    """
-
-    number: int = 0
-    matmul_seconds: float | None = None
-    all_reduce_seconds: float | None = None
-    error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As heartbeats have it (docs/internals/protocol.md)."""
-        if not self.number:
-            return {"number": 0}
-        return {
-            "number": self.number,
-            "matmulSeconds": self.matmul_seconds,
-            "allReduceSeconds": self.all_reduce_seconds,
-            "error": self.error,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +71,8 @@ class OperatorClient:
 
     Attributes:
         connection: the same.
-        local_world_size: the same.
         newest: the newest round that is known; its number is 0 before the first.
         verdict: how the job has ended, None while it goes on.
-        check: what is to be measured of this pod's node; None: nothing; `PASSED`: it has passed.
         leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
         leaving: set by the signal handler: from then on heartbeats report `leaving`.
         nudge: the last that is known.
@@ -128,7 +98,6 @@ class OperatorClient:
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
-        self.check: CheckRequest | Literal["passed"] | None = None
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False
         self.nudge = 0
@@ -141,10 +110,9 @@ class OperatorClient:
         self.connection = connection
         self._peer_stopped_in = 0
         self._reported = ReportedState()
-        self._checked = NodeCheck()
         self._places = NotedPlaces(-1, 0.0, ())
         self._incarnation = secrets.token_hex(8)
-        self.local_world_size = local_world_size
+        self._local_world_size = local_world_size
         self._port = port
         self._progress = progress
         self._on_news = on_news
@@ -172,11 +140,6 @@ class OperatorClient:
         """Changes what the heartbeats report, and sends one at once. From the main thread only."""
         self._reported = replace(self._reported, **changes)
         self.told += 1
-        self.speak()
-
-    def tell_check(self, check: NodeCheck) -> None:
-        """Reports what was measured of this pod's node. From any thread."""
-        self._checked = check
         self.speak()
 
     def tell_places(self, places: Sequence[Mapping[str, str]]) -> None:
@@ -236,15 +199,13 @@ class OperatorClient:
             dump = self._dump is not None and answer.dump > self._dump
             self._dump = answer.dump
             self.nudge = answer.nudge
-            other_check = answer.check != self.check
-            self.check = answer.check
             if newer:
                 self.newest = answer
             if ended:
                 self.verdict = answer.verdict
         if nudged:
             self.speak()
-        if newer or ended or other_check:
+        if newer or ended:
             self._on_news()
         if dump:
             self._on_dump()
@@ -262,12 +223,11 @@ class OperatorClient:
             "rank": reported.rank,
             "newest": self.newest.number,
             "worldSize": reported.world_size,
-            "localWorldSize": self.local_world_size,
+            "localWorldSize": self._local_world_size,
             "port": self._port(),
             "restarts": reported.restarts,
             "progress": self._progress(),
             "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
-            "check": self._checked.to_json(),
             "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
             "keepsProcesses": self._keeps_processes(),

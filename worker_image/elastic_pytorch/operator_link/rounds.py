@@ -9,11 +9,8 @@ from typing import Any, Literal
 
 MAX_MEMBERS = 100_000
 MAX_CAUSE_CHARACTERS = 1000
-MAX_PROCESSES = 2**31
-MAX_CHECK_SECONDS = 3600
 
 Verdict = Literal["complete", "failed"]
-PASSED: Literal["passed"] = "passed"  # instead of a request: the check of the node is over, and processes may be started
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
@@ -21,27 +18,6 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 
 class RoundError(ValueError):
     """An answer that is not a round; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRequest:
-    """What this agent is to measure of its node, alone or together with others.
-
-    Attributes:
-        number: of the check; each has another one.
-        first_rank: the rank of this pod's first process in the check's group.
-        world_size: how many processes the group has.
-        store_address: where rank 0 serves the group's store.
-        store_port: its port.
-        seconds: how long the check may take.
-    """
-
-    number: int
-    first_rank: int
-    world_size: int
-    store_address: str
-    store_port: int
-    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +37,6 @@ class Round:
         orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
             train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
         keeps_all_since: the oldest round since which no member has had to leave.
-        check: of this pod's node, if one is wanted; None: none is; `PASSED`: the node has passed.
     """
 
     number: int
@@ -75,7 +50,6 @@ class Round:
     dump: int = 0
     orderly_since: int = 0
     keeps_all_since: int = 0
-    check: CheckRequest | Literal["passed"] | None = None
 
 
 def parse_round(answer: object) -> Round:
@@ -108,7 +82,6 @@ def parse_round(answer: object) -> Round:
         dump=integer(fields.get("dump", 0), "dump", 0),
         orderly_since=integer(fields.get("orderlySince"), "orderlySince", 0, number),
         keeps_all_since=integer(fields.get("keepsAllSince"), "keepsAllSince", 0, number),
-        check=_check(fields.get("check")),
     )
 
 
@@ -121,24 +94,6 @@ def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise RoundError(f"{what} is not an integer from {least} to {most}")
     return value
-
-
-def _check(value: object) -> CheckRequest | Literal["passed"] | None:
-    if value is None:
-        return None
-    if value == PASSED:
-        return PASSED
-    fields = _mapping(value, "check")
-    store = _mapping(fields.get("store"), "check.store")
-    world_size = integer(fields.get("worldSize"), "check.worldSize", 1, MAX_PROCESSES)
-    return CheckRequest(
-        number=integer(fields.get("number"), "check.number", 1),
-        first_rank=integer(fields.get("firstRank"), "check.firstRank", 0, world_size - 1),
-        world_size=world_size,
-        store_address=_text(store.get("address"), "check.store.address", _ADDRESS),
-        store_port=integer(store.get("port"), "check.store.port", 1, 65535),
-        seconds=integer(fields.get("seconds"), "check.seconds", 1, MAX_CHECK_SECONDS),
-    )
 
 
 def _mapping(value: object, what: str) -> dict[str, Any]:

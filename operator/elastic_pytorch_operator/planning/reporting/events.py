@@ -12,7 +12,6 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.device_faults import DeviceFaults, leaving_faults
-from elastic_pytorch_operator.planning.preflight.preflight import LEFT_OUT_SECONDS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
@@ -141,20 +140,6 @@ def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
     return [_with_status(names.SCHEDULE_TIMEOUT, _sentence(explain_schedule_wait(job, wait)), warning=True)]
-
-
-def record_preflight(step: PreflightStep) -> list[RecordEvent]:
-    """Returns one event for each node that is left out from now on, and one for pairs of which neither node can be blamed."""
-    minutes = round(LEFT_OUT_SECONDS / 60)
-    events = [
-        RecordEvent(names.NODE_LEFT_OUT, f"Node {each.node} is left out for {minutes} minutes: {each.describe()}", warning=True)
-        for each in step.left_out
-    ]
-    if step.undecided:
-        named = _enumerate([f"{worker} {why}" for worker, why in sorted(step.undecided.items())])
-        note = f"Node checks were inconclusive, so no node is left out: {named}"
-        events.append(RecordEvent(names.NO_NODE_LEFT_OUT, note, warning=True))
-    return events
 
 
 def _allowed(job: Job) -> str:

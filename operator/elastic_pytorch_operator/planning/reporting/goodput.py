@@ -22,7 +22,6 @@ from elastic_pytorch_operator.planning.reporting.status import processes_of_a_wo
 from elastic_pytorch_operator.spec.job import Job
 
 GOODPUT = "goodput"  # the field
-SETTING_UP = (AgentState.UNCHECKED, AgentState.PREPARING)
 TINY = 1e-6  # seconds, above what sums of floats are off by
 ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
 
@@ -311,5 +310,5 @@ def _waits_for(reason: str, observed: Observed, *, interrupted: bool) -> Activit
         return Activity.WAITING_FOR_NODES
     if interrupted:
         return Activity.RECOVERING
-    setting_up = any(agent.state in SETTING_UP for agent in observed.agents.values())
+    setting_up = any(agent.state is AgentState.PREPARING for agent in observed.agents.values())
     return Activity.PREPARING if setting_up else Activity.STARTING

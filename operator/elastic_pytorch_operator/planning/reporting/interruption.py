@@ -12,7 +12,7 @@ from elastic_pytorch_operator.planning.reporting.interruption_phases import Mile
 from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
-WAITING = (AgentState.UNCHECKED, AgentState.PREPARING, AgentState.READY)
+WAITING = (AgentState.PREPARING, AgentState.READY)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
 
 

@@ -22,7 +22,6 @@ from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explai
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
-from elastic_pytorch_operator.planning.preflight.preflight import NO_CHECKS, PreflightStep
 from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
@@ -50,8 +49,6 @@ from elastic_pytorch_operator.spec.job import Job
 Status = dict[str, Any]
 MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the same
 
-MAX_LEFT_OUT = 16  # nodes that the status lists
-
 
 @dataclass(frozen=True, slots=True)
 class Findings:
@@ -71,7 +68,6 @@ class Findings:
         evacuation: which workers leave their nodes once they are replaced.
         schedule: whether the job has given its places back, or is about to.
         stragglers: the ranks that are slow.
-        preflight: which nodes are checked, and which are left out.
         torn: the workers that are ready, and wait for others of their unit.
     """
 
@@ -88,7 +84,6 @@ class Findings:
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
-    preflight: PreflightStep = NO_CHECKS
     torn: Container[str] = frozenset()
 
 
@@ -143,8 +138,6 @@ def describe_job(
         status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
-    if left_out := findings.preflight.state.nodes:
-        status["leftOutNodes"] = [node.as_status() for node in left_out.values()][-MAX_LEFT_OUT:]
     if progress := describe_progress(agents, old.get("progress") or {}, trains=trains):
         status["progress"] = progress
     status |= _interruptions(old, interruption)
@@ -218,8 +211,7 @@ def _conditions(
     preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
     pods = (*observed.pods, *observed.stores)
     told = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
-    left_out = [f"node {each.node} is left out: {each.describe()}" for each in findings.preflight.state.nodes.values()]
-    shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota), *left_out[-MAX_LEFT_OUT:])))
+    shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota))))
     running = _running(job, observed, live, size, findings, shortage)
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:
@@ -265,9 +257,6 @@ def _running(
         )
     if findings.restarting.under_way:
         return Condition(names.RUNNING, False, names.GROUP_RESTARTED, explain_restart(findings.restarting))
-    if findings.preflight.state.stage is not None:
-        text = f"{findings.preflight.text} before training starts (spec.preflight)"
-        return Condition(names.RUNNING, False, names.CHECKING_NODES, f"{text}; {shortage}" if shortage else text)
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"

@@ -118,8 +118,6 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_
         return "Running" if round_ is not None and candidate.worker in round_.ranks else left_out
     if candidate.succeeded and observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"
-    if candidate.unchecked:
-        return "Checking"
     if candidate.unheard:
         return "Silent"
     agent = observed.agents.get(candidate.worker)

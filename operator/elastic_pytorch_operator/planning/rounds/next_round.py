@@ -10,7 +10,6 @@ The rules (docs/internals/rounds.md describes them in full):
   last growth;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
-- **checked**: with `spec.preflight`, and no `spec.prepare`, a loss makes an empty round first, so that the nodes of the others are checked;
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
 - **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
@@ -31,8 +30,6 @@ from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
-
-FAULTS = (names.WORKER_LOST, names.WORKER_FAILED, names.PROGRESS_STALLED)  # a node may be at fault, also one of the others
 
 
 class Cause(NamedTuple):
@@ -70,7 +67,6 @@ class GroupPolicy:
         settle_seconds: how long to wait for more newcomers after the last that came.
         port: where a round's store is served if its first member has named no port.
         stop: why no worker is to train; None: they are.
-        preflight: after a loss all stop, and their nodes are checked.
         prepares: new processes set themselves up before they join.
         unit: how many workers, of consecutive indices, are in a group all or not at all.
     """
@@ -81,7 +77,6 @@ class GroupPolicy:
     settle_seconds: float = 0.0
     port: int = 0
     stop: Cause | None = None
-    preflight: bool = False
     prepares: bool = False
     unit: int = 1
 
@@ -95,7 +90,6 @@ def group_policy(job: Job, target: Target, stop: Cause | None) -> GroupPolicy:
         job.settle_seconds,
         job.store_port,
         stop,
-        job.checks_members,
         job.prepare_seconds > 0,
         job.unit_replicas,
     )
@@ -159,8 +153,6 @@ def next_round(
     number = max(current.number if current else 0, state.last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
-        if policy.preflight and reason in FAULTS:
-            group, cause = (), f"{cause}; the nodes are checked first"
         ranked = assign_ranks(members, group, current.store_port if current else 0, policy.unit, state.domains)
         port = (ranked[0].port if ranked else 0) or policy.port
         order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or state.finishing)

@@ -31,30 +31,27 @@ class AvoidedNodes:
     unwanted: tuple[str, ...] = ()
 
 
-def nodes_to_avoid(
-    observed: Observed, template: Manifest, doubtful: Collection[str], left_out: Collection[str]
-) -> AvoidedNodes:
+def nodes_to_avoid(observed: Observed, template: Manifest, doubtful: Collection[str]) -> AvoidedNodes:
     """Which nodes new pods keep away from.
 
-    A node that ends for certain, or has failed its check, is worse than none. A doubtful one is not, but worse than any other. One that
-    may end is as good as any while it is there: if a pod waited, an autoscaler might buy another node.
+    A node that ends for certain is worse than none. A doubtful one is not, but worse than any other. One that may end is as good as any
+    while it is there: if a pod waited, an autoscaler might buy another node.
 
     Args:
         observed: all nodes, and the job's pods.
         template: of the new pods.
         doubtful: nodes that have probably died, and those where pods have failed to start.
-        left_out: nodes that have failed their check.
     """
     marked = (node for node in observed.nodes.values() if node.end)
     ending = {node.name: node.end for node in nodes_for(marked, template["spec"]) if node.end}
     sure = {name for name, end in ending.items() if seconds_left(end, observed.time) is not None}
     soft = {name for name, end in ending.items() if end.certainty is Certainty.SOFT and not _repels(end, template)}
-    never, known = {*left_out, *sure}, {*left_out, *doubtful}
-    if doubtful and others_have_room({*never, *doubtful}, observed.nodes, observed.pods, template):
-        never |= {*doubtful}
+    never = sure
+    if doubtful and others_have_room({*sure, *doubtful}, observed.nodes, observed.pods, template):
+        never = {*sure, *doubtful}
     unwanted = {*doubtful, *soft} - never
     own = {pod.node for pod in observed.pods}
-    return AvoidedNodes(_first(never, MAX_AVOIDED, known, own), _first(unwanted, MAX_UNWANTED, known, own))
+    return AvoidedNodes(_first(never, MAX_AVOIDED, doubtful, own), _first(unwanted, MAX_UNWANTED, doubtful, own))
 
 
 def _repels(end: AnnouncedEnd, template: Manifest) -> bool:

@@ -54,7 +54,6 @@ class Candidate:
         failure: the last line of why, unless that is only the echo of another failure.
         recheck_at: when its liveness may change without any further event; None: never.
         disconnected: its agent has closed its connection, and has opened none since, so no round would reach it.
-        unchecked: it would be ready, but its node has not passed its check.
         unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
         gives_up: it is in no further round: its torchrun has failed as often as its own budget allows, or a device has failed it.
         succeeded: it has done its work.
@@ -81,7 +80,6 @@ class Candidate:
     created_at: float = 0.0
     recheck_at: float | None = None
     disconnected: bool = False
-    unchecked: bool = False
     unheard: bool = False
     gives_up: bool = False
     succeeded: bool = False

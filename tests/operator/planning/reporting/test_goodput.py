@@ -65,9 +65,6 @@ STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1,
         pytest.param(
             running("WaitingForWorkers"), group(state="preparing"), [a_pod(0)], None, "Preparing", None, id="a set-up goes on"
         ),
-        pytest.param(
-            running("CheckingNodes"), group(state="unchecked"), [a_pod(0)], None, "Preparing", None, id="nodes are checked"
-        ),
         pytest.param(running("ScheduleTimeout"), [], [], None, "WaitingForNodes", None, id="gives its places back"),
         pytest.param(running("WaitingForQuota"), [], [], None, "WaitingForQuota", None, id="waits for quota"),
         pytest.param(running("BackingOff"), [], [], None, "Recovering", None, id="backs off"),

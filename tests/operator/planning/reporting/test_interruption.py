@@ -145,7 +145,7 @@ def test_job_below_its_minimum_waits(last: str) -> None:
     assert ended.phases == pytest.approx({"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0})
 
 
-@pytest.mark.parametrize("state", ["unchecked", "preparing", "ready"])
+@pytest.mark.parametrize("state", ["preparing", "ready"])
 def test_members_that_set_themselves_up_again_have_stopped(state: str) -> None:
     empty = replace(a_round(number=2), declared_at=NOW)
     interruption = begin_interruption(BEFORE, empty, observed(), None)

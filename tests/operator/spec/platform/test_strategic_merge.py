@@ -23,7 +23,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"failurePolicy": {"maxFailures": 1}},
         {"failurePolicy": {"maxFailures": 1, "backoffLimit": 2}},
     ),
-    "null removes": ({"preflight": {"seconds": 9}, "spares": 1}, {"preflight": None}, {"spares": 1}),
+    "null removes": ({"prepare": {"timeoutSeconds": 9}, "spares": 1}, {"prepare": None}, {"spares": 1}),
     "containers by name": (
         pod(containers=[{"name": "pytorch", "image": "a", "resources": {"limits": {"cpu": 1}}}, {"name": "log", "image": "b"}]),
         pod(containers=[{"name": "new", "image": "c"}, {"name": "pytorch", "args": ["train.py"]}]),

@@ -50,7 +50,6 @@ def with_markup(job: Object) -> Object:
     status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
     status["recentInterruptions"][-1] |= {"cause": MARKUP}
     status["stragglers"][0] |= {"slowdown": MARKUP}
-    status["leftOutNodes"] = [{"node": MARKUP, "worker": MARKUP, "message": MARKUP}]
     status["progress"]["metrics"] = [{"name": MARKUP, "value": "1"}]
     cost = {"cause": MARKUP, "slowestPhase": MARKUP, "seconds": 1.0}
     faults = [{"fault": MARKUP, "interruptions": [cost], "error": MARKUP}, {"fault": MARKUP, "skipped": MARKUP}]
@@ -127,7 +126,7 @@ def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: Pag
 
 
 def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
-    troubled_nodes(cluster, NOW)
+    troubled_nodes(cluster)
     with page_at(browser, server.url) as page:
         page.locator("#rows .row").first.wait_for()
         page.keyboard.press("n")

@@ -62,7 +62,7 @@ def test_pictures(browser: Any, tmp_path: Path) -> None:
     moment, chance = [NOW - SEEN], random.Random(5)
     cluster = cluster_of(40, NOW)
     story = a_story(cluster, NOW)
-    troubled_nodes(cluster, NOW)
+    troubled_nodes(cluster)
     jobs = [copy.deepcopy(job) for job in cluster.list_jobs("team") if job["status"].get("worldSize")]
     with served(cluster, lambda: moment[0]) as server:
         with events_of_page(server) as messages:
