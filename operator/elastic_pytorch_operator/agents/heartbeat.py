@@ -18,7 +18,6 @@ MAX_LOCAL_RANKS = 4096
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 MAX_SAVE_ERROR = 200
 MAX_FRAME = 100
-MAX_DEVICE_FAULT = 150
 OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
@@ -49,7 +48,6 @@ class Heartbeat:
     places_age_seconds: float = 0.0
     gives_up: bool = False
     keeps_processes: bool = False
-    device_fault: str = ""
 
     def failure_at(self, now: float) -> Failure | None:
         """The failure, with its time on the operator's clock."""
@@ -93,7 +91,6 @@ def parse_heartbeat(body: object) -> Heartbeat:
         places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,
         keeps_processes=body.get("keepsProcesses") is True,
-        device_fault=_line(body, "deviceFault", MAX_DEVICE_FAULT),
     )
 
 

@@ -145,7 +145,6 @@ class AgentRegistry:
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
         placed = known is not None and known.places != beat.places
-        broken = known is not None and known.device_fault != beat.device_fault
         # Plans grant the others a longer silence while a whole group is silent.
         is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
         if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
@@ -173,7 +172,6 @@ class AgentRegistry:
             set_up_until=set_up_until,
             places=beat.places,
             placed_at=now - beat.places_age_seconds,
-            device_fault=beat.device_fault,
             gives_up=beat.gives_up,
             keeps_processes=beat.keeps_processes,
             steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
@@ -187,7 +185,7 @@ class AgentRegistry:
         else:
             job.failed.discard(worker)
         # Once a member has failed, each heartbeat of the others is awaited.
-        if begins or checkpointed or placed or broken or is_back or job.failed:
+        if begins or checkpointed or placed or is_back or job.failed:
             return delay_of_change(len(job.agents))
         return None
 

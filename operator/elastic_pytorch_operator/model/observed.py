@@ -200,7 +200,6 @@ class AgentView:
     keeps_processes: bool = False  # they can join another group without a restart
     places: tuple[Place, ...] = ()  # of its processes, by local rank, when it was last asked in the round; empty: not known
     placed_at: float = 0.0  # when it read them
-    device_fault: str = ""  # what has broken a device of its pod, as the driver reports it; empty: nothing
     gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
 
 

@@ -12,7 +12,6 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.reporting.events import (
     record_announcements,
-    record_device_faults,
     record_events,
     record_timeout,
 )
@@ -49,7 +48,6 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     news = find_news(memory, change.memory, change.decision.round, judged.ending)
     events = [
         *record_announcements(observed, findings.evacuation.announced),
-        *record_device_faults(observed, memory.faults, judged.workers.faults),
         *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
         *record_timeout(job, findings.schedule),

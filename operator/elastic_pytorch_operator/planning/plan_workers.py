@@ -10,7 +10,6 @@ from elastic_pytorch_operator.planning.failures.device_faults import (
     displaced_by_faults,
     doubtful_nodes,
     find_device_faults,
-    leaving_faults,
 )
 from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
@@ -70,7 +69,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
     faults = find_device_faults(memory.faults, observed)
     avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed)}
     outdated = outdated_pods(job, observed)
-    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending, leaving_faults(faults, observed))
+    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending)
     schedule = judge_schedule(job, target, observed, candidates, memory.schedule)
     displaced = {*displaced_pods(job, observed, target.quota), *displaced_by_faults(faults, observed)}
     replicas = give_back(

@@ -48,20 +48,6 @@ def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
     assert parse_heartbeat(GOOD | told).gives_up is gives_up
 
 
-@pytest.mark.parametrize(
-    ("told", "fault"),
-    [
-        ({}, ""),
-        ({"deviceFault": ""}, ""),
-        ({"deviceFault": "GPU 3 reported Xid 79: the GPU has fallen off the bus"}, "GPU 3 reported Xid 79: the GPU has fallen off the bus"),
-        ({"deviceFault": "GPU 3\nNode node-9\x1b[31m is \u2066gone"}, "GPU 3 Node node-9 [31m is  gone"),
-        ({"deviceFault": "x" * 2000}, "x" * 150),
-    ],
-)  # fmt: skip
-def test_broken_device(told: dict[str, str], fault: str) -> None:
-    assert parse_heartbeat(GOOD | told).device_fault == fault
-
-
 def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() -> None:
     beat = parse_heartbeat({**GOOD, "progress": None})
     assert (beat.started_age_seconds, beat.formed_age_seconds) == (None, None)
@@ -81,7 +67,6 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"round": -1}, "round"),
         ({"round": "7"}, "round"),
         ({"round": True}, "round"),
-        ({"deviceFault": ["GPU 3"]}, "deviceFault"),
         ({"port": 70000}, "port"),
         ({"progress": []}, "progress"),
         ({"progress": {"loss": "low"}}, "progress.loss"),

@@ -66,12 +66,6 @@ def test_places_are_planned_for_once(registry: AgentRegistry) -> None:
     assert beat(registry, "w0", places=told | {"ageSeconds": 1.5}, at=10.0) is None
 
 
-def test_broken_device_is_planned_for_once(registry: AgentRegistry) -> None:
-    assert beat(registry, "w0", deviceFault="GPU 3 is lost", at=9.0) is not None
-    assert registry.agents(JOB, {"w0"})["w0"].device_fault == "GPU 3 is lost"
-    assert beat(registry, "w0", deviceFault="GPU 3 is lost", at=10.0) is None
-
-
 def test_moments_of_a_round_are_those_of_their_first_report(registry: AgentRegistry) -> None:
     def moments() -> tuple[float | None, float | None]:
         agent = registry.agents(JOB, {"w0", "w1", "w2"})["w0"]

@@ -44,7 +44,6 @@ EVENT = st.one_of(
     st.tuples(st.just("policy refuses"), st.integers(0, 1)),
     st.tuples(st.just("writes fail"), st.integers(1, 5)),
     st.tuples(st.just("device fails"), WORKER),
-    st.tuples(st.just("device is reported"), WORKER),
     st.tuples(st.just("exit with 42"), WORKER),
     st.tuples(st.just("end with 43"), WORKER),
     st.tuples(st.just("evict"), WORKER),
@@ -114,8 +113,6 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.failing_writes = number
         case "device fails" if names:
             simulation.fail_worker(names[number % len(names)], "a device has failed", exception=DEVICE_FAULT)
-        case "device is reported" if names and (agent := simulation.agents.get(names[number % len(names)])) is not None:
-            simulation.agents[agent.worker] = replace(agent, device_fault="GPU 3 is lost")
         case "exit with 42" if names:
             simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
         case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:

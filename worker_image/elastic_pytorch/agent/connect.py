@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from elastic_pytorch.agent.settings import Settings
-from elastic_pytorch.failures.xid_events import XidEvents, watch_xids
 from elastic_pytorch.operator_link.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
@@ -16,20 +15,18 @@ def prepare_client(
     settings: Settings,
     progress: ProgressReceiver,
     store_port: StorePort,
-    xids: XidEvents,
     *,
     local_world_size: int,
     on_news: Callable[[], None],
     on_dump: Callable[[], None],
     keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
-    """Returns a client that reports the workers' progress and checkpoints, and broken devices, to the operator; it is not started yet.
+    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet.
 
     Args:
         settings: from the operator.
         progress: what the workers report.
         store_port: the port that is kept for the next store.
-        xids: what the driver reports of the pod's GPUs; they are watched from now on.
         local_world_size: processes per pod.
         on_news: see `OperatorClient`.
         on_dump: see `OperatorClient`.
@@ -43,11 +40,8 @@ def prepare_client(
         on_news=on_news,
         on_dump=on_dump,
         keeps_processes=keeps_processes,
-        device_fault=lambda: xids.fault,
     )
     progress.on_news = client.speak
-    xids.on_fault = client.speak
-    watch_xids(xids)
     if settings.checkpoint_path is not None:
         watch_for_checkpoints(settings.checkpoint_path, client, progress)
     return client

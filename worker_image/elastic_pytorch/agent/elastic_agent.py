@@ -25,7 +25,6 @@ from elastic_pytorch.agent.start_faults import start_fault
 from elastic_pytorch.failures.failure import Failure, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
-from elastic_pytorch.failures.xid_events import XidEvents
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.pod.group_variables import group_environment
@@ -57,7 +56,6 @@ class ElasticAgent(LocalElasticAgent):
         wakeup: rung on news and on signals.
         handover: brings the workers from one round to the next.
         timeouts: how long it waits for what.
-        xids: what the driver reports of the pod's GPUs.
         more: what else torch's agent takes.
 
     Attributes:
@@ -75,7 +73,6 @@ class ElasticAgent(LocalElasticAgent):
         wakeup: Wakeup,
         handover: Handover,
         timeouts: Timeouts,
-        xids: XidEvents,
         **more: Any,
     ) -> None:
         more["log_line_prefix_template"] = follow_ranks(more.get("log_line_prefix_template"), self._rank_now)
@@ -92,8 +89,7 @@ class ElasticAgent(LocalElasticAgent):
         self._processes: WorkerProcesses | None = None
         self._start_error: OSError | None = None
         self._failures = 0
-        self._xids = xids
-        self._local_failures = LocalFailures(xids=xids)
+        self._local_failures = LocalFailures()
         self._oom_kills = OomKills()
         self._preparation: Preparation | None = None
 
@@ -164,7 +160,7 @@ class ElasticAgent(LocalElasticAgent):
         since = time.monotonic()
         self._logs.tails.start_round()
         self._handover.start_round()
-        self._local_failures = LocalFailures(xids=self._xids)
+        self._local_failures = LocalFailures()
         self._oom_kills.happened()  # what was killed before was not a worker of this round
         # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
@@ -238,7 +234,7 @@ class ElasticAgent(LocalElasticAgent):
         assert self._processes is not None
         pids = self._processes.pids
         self._rendezvous(worker_group)
-        self._local_failures = LocalFailures(xids=self._xids)
+        self._local_failures = LocalFailures()
         if self._processes.exit_codes():  # they may have waited for the round for hours
             logger.info("a worker that waited is gone: all are started again")
             self._shutdown()

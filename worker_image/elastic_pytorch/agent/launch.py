@@ -25,7 +25,6 @@ from elastic_pytorch.agent.signals import HANDLED, Signals
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill
-from elastic_pytorch.failures.xid_events import XidEvents
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
@@ -77,7 +76,6 @@ def launch(
     wakeup = Wakeup()
     tails = StderrTails()
     store_port = StorePort(settings.store_port)
-    xids = XidEvents()
 
     def ask_for_stacks() -> None:
         agent.ask_for_stacks()
@@ -89,7 +87,6 @@ def launch(
         settings,
         progress,
         store_port,
-        xids,
         local_world_size=config.nproc_per_node,
         on_news=wakeup.ring,
         on_dump=ask_for_stacks,
@@ -136,7 +133,6 @@ def launch(
         signals=signals,
         wakeup=wakeup,
         timeouts=timeouts,
-        xids=xids,
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )

@@ -23,7 +23,6 @@ from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.failures.failure import Failure, bounded, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
 from elastic_pytorch.failures.oom_kills import OomKills
-from elastic_pytorch.failures.xid_events import XidEvents
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
@@ -62,11 +61,10 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
     store_port = StorePort(settings.store_port)
-    xids = XidEvents()
     client = prepare_client(
-        settings, progress, store_port, xids, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
+        settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
     )
-    handler = TorchrunRendezvous(client, wakeup, progress, xids, run_id=settings.run_id, store_port=store_port)
+    handler = TorchrunRendezvous(client, wakeup, progress, run_id=settings.run_id, store_port=store_port)
     start_link(client)
     return handler
 
@@ -88,7 +86,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         client: the connection to the operator.
         wakeup: rung on news.
         progress: what the workers report.
-        xids: what the driver reports of the pod's GPUs.
         run_id: the job's UID.
         store_port: the reservation to lend when this pod leads a round.
     """
@@ -98,14 +95,12 @@ class TorchrunRendezvous(OperatorRendezvous):
         client: OperatorClient,
         wakeup: Wakeup,
         progress: ProgressReceiver,
-        xids: XidEvents,
         *,
         run_id: str,
         store_port: StorePort,
     ) -> None:
         super().__init__(client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
         self._wakeup = wakeup
-        self._xids = xids
         self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
@@ -140,7 +135,7 @@ class TorchrunRendezvous(OperatorRendezvous):
                     traceback="".join(traceback.format_exception(error)),
                 )
             )
-        failures, oom_killed = LocalFailures(xids=self._xids), self._oom_kills.happened()
+        failures, oom_killed = LocalFailures(), self._oom_kills.happened()
         for rank, failed in error.failures.items():
             failures.add(
                 describe(

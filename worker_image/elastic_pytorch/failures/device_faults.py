@@ -3,15 +3,10 @@
 Sources:
 
 - CUDA's cudaGetErrorString for cudaErrorECCUncorrectable (214) and cudaErrorNvlinkUncorrectable (220), which NCCL and torch repeat;
-- nvmlErrorString for NVML_ERROR_GPU_IS_LOST;
-- lines `NVRM: Xid` of the kernel's driver, with the numbers of a broken device (`xids.py`).
+- nvmlErrorString for NVML_ERROR_GPU_IS_LOST, and the driver's words for Xid 79.
 
 All other errors of CUDA are left out: a device-side assert, an illegal address or a launch failure is nearly always the script's own.
 """
-
-import re
-
-from elastic_pytorch.failures.xids import OF_THE_DEVICE
 
 DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
 _FAULTS = {
@@ -20,7 +15,6 @@ _FAULTS = {
     "GPU has fallen off the bus": "the GPU has fallen off the bus",
     "GPU is lost": "the GPU is lost",
 }
-_XID = re.compile(r"NVRM: Xid \([^)\n]{1,40}\): (\d{1,4}),")
 
 
 def find_fault(words: str) -> str:
@@ -29,7 +23,4 @@ def find_fault(words: str) -> str:
     Args:
         words: the message and the last lines of a worker that has failed.
     """
-    for found in _XID.finditer(words):
-        if (number := int(found[1])) in OF_THE_DEVICE:
-            return f"Xid {number}, {OF_THE_DEVICE[number]}"
     return next((fault for phrase, fault in _FAULTS.items() if phrase in words), "")

@@ -118,7 +118,9 @@ def describe(
     known = exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else ""
     failure = bounded(Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback))
     if fault := find_fault(f"{failure.message}\n{failure.traceback}"):
-        return framed(replace(failure, exception=DEVICE_FAULT), before=f"a device has failed ({fault}): ")
+        before = f"a device has failed ({fault}): "
+        message = before + _head(failure.message, MAX_MESSAGE_BYTES - len(before))
+        return replace(failure, exception=DEVICE_FAULT, message=message)
     return failure
 
 
@@ -126,12 +128,6 @@ def bounded(failure: Failure) -> Failure:
     """A failure whose texts are as short as those that `describe` makes."""
     message, traceback = _head(failure.message, MAX_MESSAGE_BYTES), _tail(failure.traceback, MAX_TRACEBACK_BYTES)
     return replace(failure, message=message, traceback=traceback)
-
-
-def framed(failure: Failure, *, before: str = "", after: str = "") -> Failure:
-    """A failure with words before and after its message, of which the end goes if it becomes too long."""
-    room = MAX_MESSAGE_BYTES - len(before.encode()) - len(after.encode())
-    return replace(failure, message=f"{before}{_head(failure.message, room)}{after}")
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:

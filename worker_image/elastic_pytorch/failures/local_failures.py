@@ -6,7 +6,6 @@ from collections.abc import Callable
 from elastic_pytorch.failures.device_faults import DEVICE_FAULT
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.peer_errors import is_echo
-from elastic_pytorch.failures.xid_events import XidEvents
 
 ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that causes it
 
@@ -16,12 +15,10 @@ class LocalFailures:
 
     Args:
         clock: monotonic seconds.
-        xids: what the driver reports of the pod's GPUs.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, xids: XidEvents | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._xids = xids or XidEvents()
         self._found: dict[int, Failure] = {}
         self._until: float | None = None
 
@@ -41,12 +38,8 @@ class LocalFailures:
         return None if self._until is None else max(0.0, self._until - self._clock())
 
     def in_order(self) -> list[Failure]:
-        """Returns the cause first: the earliest failure that is not the echo of a peer's, or the earliest if all are.
-
-        The cause says what the driver has reported before it.
-        """
-        found = sorted(self._found.values(), key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank))
-        return [self._xids.explain(cause, echo=_is_echo(cause)) for cause in found[:1]] + found[1:]
+        """Returns the cause first: the earliest failure that is not the echo of a peer's, or the earliest if all are."""
+        return sorted(self._found.values(), key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank))
 
 
 def _is_echo(failure: Failure) -> bool:

@@ -67,7 +67,6 @@ class OperatorClient:
         on_news: called from the thread that talks to the operator when there is a newer round or a verdict.
         on_dump: called from the same thread when the operator wants the workers' stacks.
         keeps_processes: whether the workers can join another group without a restart.
-        device_fault: returns what has broken a device of this pod, for people; empty: nothing.
 
     Attributes:
         connection: the same.
@@ -94,7 +93,6 @@ class OperatorClient:
         on_news: Callable[[], None],
         on_dump: Callable[[], None],
         keeps_processes: Callable[[], bool] = lambda: False,
-        device_fault: Callable[[], str] = str,
     ) -> None:
         self.newest = Round(0)
         self.verdict: Verdict | None = None
@@ -118,7 +116,6 @@ class OperatorClient:
         self._on_news = on_news
         self._on_dump = on_dump
         self._keeps_processes = keeps_processes
-        self._device_fault = device_fault
         self._dump: int | None = None
         self._lock = threading.Lock()
 
@@ -231,5 +228,4 @@ class OperatorClient:
             "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
             "keepsProcesses": self._keeps_processes(),
-            "deviceFault": self._device_fault(),
         }

@@ -2,20 +2,16 @@
 
 A process that starts again in the same container has the same device. An agent says so once: what follows from it is remembered here. A
 new leader does not know it before the device fails another worker.
-
-An agent may also pass on what the driver says of a device while its processes still train. Its worker then leaves when its replacement is
-ready. An agent speaks of its own pod alone, and may lie: that moves its own pod, and keeps its own job's pods away from the node.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.model.failure import Fault, has_device_fault
-from elastic_pytorch_operator.model.observed import AgentState, Observed, PodView
+from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure
 
-AVOID_SECONDS = 1800.0  # as long as a node that has failed its check; who repairs it takes minutes to hours
-MOST_REPORTED = 4  # nodes in that time: a script that upsets each device that it gets would have its pods moved without end
+AVOID_SECONDS = 1800.0  # who repairs a device takes minutes to hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +22,11 @@ class DeviceFaults:
         nodes: where a device has failed a worker, and since when, in monotonic seconds.
         workers: those workers, while their pods are there.
         again: those of them on whose node a device had failed another worker before.
-        reported: nodes of a device that an agent has reported as broken, and since when, in monotonic seconds.
     """
 
     nodes: Mapping[str, float] = field(default_factory=dict)
     workers: frozenset[str] = frozenset()
     again: frozenset[str] = frozenset()
-    reported: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_DEVICE_FAULTS = DeviceFaults()
@@ -52,27 +46,7 @@ def find_device_faults(known: DeviceFaults, observed: Observed) -> DeviceFaults:
     nodes |= {pod.node: observed.now for name in failed if (pod := observed.pods_by_name[name]).node}
     there = observed.pods_by_name.keys()
     workers = frozenset(there & {*known.workers, *failed})
-    return DeviceFaults(nodes, workers, frozenset(there & {*known.again, *again}), _reported(known, observed))
-
-
-def _reported(known: DeviceFaults, observed: Observed) -> Mapping[str, float]:
-    reported = {node: since for node, since in known.reported.items() if observed.now <= since + AVOID_SECONDS}
-    for pod in observed.pods:
-        if pod.node and pod.node not in reported and _fault(pod, observed) and len(reported) < MOST_REPORTED:
-            reported[pod.node] = observed.now
-    return reported
-
-
-def _fault(pod: PodView, observed: Observed) -> str:
-    """What has broken a device of a pod, as its agent says; empty: nothing."""
-    agent = observed.agents.get(pod.name)
-    return "" if agent is None or pod.ended else agent.device_fault
-
-
-def leaving_faults(faults: DeviceFaults, observed: Observed) -> Mapping[str, str]:
-    """The workers that are to leave a device that is reported as broken, and why, to follow their names in a sentence."""
-    told = {pod.name: (pod.node, _fault(pod, observed)) for pod in observed.pods if pod.node in faults.reported}
-    return {worker: f"leaves node {node}, where {fault}" for worker, (node, fault) in told.items() if fault}
+    return DeviceFaults(nodes, workers, frozenset(there & {*known.again, *again}))
 
 
 def judge_again(faults: DeviceFaults, failure: RoundFailure) -> RoundFailure:
@@ -92,5 +66,5 @@ def displaced_by_faults(faults: DeviceFaults, observed: Observed) -> frozenset[s
 
 
 def doubtful_nodes(faults: DeviceFaults, observed: Observed) -> frozenset[str]:
-    """The nodes that new pods keep away from if others have room: a device has failed there, is broken or unhealthy."""
-    return frozenset({*faults.nodes, *faults.reported}) | {pod.node for pod in observed.pods if pod.unhealthy and not pod.ended}
+    """The nodes that new pods keep away from if others have room: a device has failed there, or is unhealthy."""
+    return frozenset(faults.nodes) | {pod.node for pod in observed.pods if pod.unhealthy and not pod.ended}

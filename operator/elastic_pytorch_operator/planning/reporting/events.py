@@ -11,7 +11,6 @@ from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
-from elastic_pytorch_operator.planning.failures.device_faults import DeviceFaults, leaving_faults
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
@@ -127,12 +126,6 @@ def record_announcements(observed: Observed, announced: Iterable[str]) -> list[R
         note = f"Node {name} {announcement(observed.nodes[name])}. On it: {workers}"
         events.append(RecordEvent(names.NODE_ENDING, note))
     return events
-
-
-def record_device_faults(observed: Observed, before: DeviceFaults, now: DeviceFaults) -> list[RecordEvent]:
-    """Returns the events of workers that are to leave a node where an agent has just reported a broken device."""
-    known, told = leaving_faults(before, observed), leaving_faults(now, observed)
-    return [RecordEvent(names.NODE_ENDING, f"{worker} {why}") for worker, why in told.items() if worker not in known]
 
 
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:

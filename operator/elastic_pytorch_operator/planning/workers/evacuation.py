@@ -4,13 +4,12 @@ If those do not become ready in time, the workers leave before the node ends: th
 an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many, and goes.
 
 A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there still do.
-The same holds for a worker whose own device is unhealthy or broken (failures/device_faults.py).
+The same holds for a worker whose own device is unhealthy, as its kubelet says.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from elastic_pytorch_operator.api.times import earliest, seconds_between
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS, AnnouncedEnd, Certainty
@@ -57,12 +56,7 @@ NO_EVACUATION = Evacuation()
 
 
 def plan_evacuation(
-    job: Job,
-    target: Target,
-    observed: Observed,
-    candidates: Collection[Candidate],
-    known: Mapping[str, float],
-    others: Mapping[str, str] = MappingProxyType({}),
+    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], known: Mapping[str, float]
 ) -> Evacuation:
     """Decides which workers leave their nodes.
 
@@ -72,10 +66,9 @@ def plan_evacuation(
         observed: the job's pods, their nodes, and its round.
         candidates: the workers, assessed.
         known: `Evacuation.ending` of the plan before.
-        others: workers that have a broken device, and why they leave, to follow their names in a sentence.
     """
     ending, rechecks = _ending_nodes(job, observed, known)
-    if not ending and not others and not any(pod.unhealthy for pod in observed.pods):
+    if not ending and not any(pod.unhealthy for pod in observed.pods):
         return Evacuation(recheck_at=earliest(*rechecks))
     announced = sorted(ending.keys() - known.keys())
     checkpoint_wait_seconds = min(job.checkpoint_wait_seconds, NOTICE_SECONDS / 2)
@@ -91,9 +84,6 @@ def plan_evacuation(
             leaves_at[pod.name] = ending[pod.node] - checkpoint_wait_seconds
         elif pod.unhealthy:
             why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
-            leaves_at[pod.name] = math.inf
-        elif pod.name in others:
-            why[pod.name] = others[pod.name]
             leaves_at[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
             stay.add(candidate.index)
