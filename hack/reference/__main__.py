@@ -28,10 +28,10 @@ def pages() -> dict[Path, str]:
     intro = (ROOT / "hack" / "reference" / "chart-readme.md").read_text()
     resource = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
     definition = yaml.safe_load(resource)
-    templates = dict(template_resources.resources(definition))
+    templates = template_resources.resource(definition)
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
-        **{folder / name: text for folder in (ROOT / "crds", CHART / "files") for name, text in templates.items()},
+        **{folder / template_resources.FILE: templates for folder in (ROOT / "crds", CHART / "files")},
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),

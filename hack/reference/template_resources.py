@@ -1,10 +1,10 @@
-"""The resource definitions of templates, made from that of jobs: the same fields, without what is each job's own.
+"""The resource definition of templates, made from that of jobs: the same fields, without what is each job's own.
 
 A template and a job are judged by the same types and bounds. What a job's rules say about several fields holds for the two together:
 the operator checks it when it reads the template. Descriptions stand in the definition of jobs alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -14,11 +14,13 @@ from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES
 Schema = Mapping[str, Any]
 
 HEAD = "# Made from elasticpytorchjobs.yaml by `make docs`. The fields are described there.\n"
-KINDS = {
-    names.TEMPLATE_KIND: ("Namespaced", "epjt", "A template for the ElasticPyTorchJobs of its namespace"),
-    names.CLUSTER_TEMPLATE_KIND: ("Cluster", "cepjt", "A template for the ElasticPyTorchJobs of all namespaces"),
-}
-ABOUT = "which name it in `spec.templateRef`. A change concerns jobs that are created or resumed after it."
+KIND = names.TEMPLATE_KIND
+PLURAL = f"{KIND.lower()}s"
+FILE = f"{PLURAL}.yaml"
+ABOUT = (
+    "A template for the ElasticPyTorchJobs of all namespaces, which name it in `spec.templateRef`. "
+    "A change concerns jobs that are created or resumed after it."
+)
 SPEC = "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes the fields."
 NAMED = {
     "rule": "self.exists(container, container.name == 'pytorch')",
@@ -33,41 +35,39 @@ INCOMPLETE = ("required", "x-kubernetes-validations")
 LEFT_OUT = ("description", "default")
 
 
-def resources(definition: Schema) -> Iterator[tuple[str, str]]:
-    """The name of the file, and the text, of the definition of each kind of templates."""
+def resource(definition: Schema) -> str:
+    """The text of the definition of templates."""
     (version,) = definition["spec"]["versions"]
-    for kind, (scope, short, about) in KINDS.items():
-        plural = f"{kind.lower()}s"
-        spec = _part(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
-        spec["properties"] = {name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES}
-        containers = spec["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
-        containers["x-kubernetes-validations"] = [
-            NAMED, *(rule for rule in containers["x-kubernetes-validations"] if "size() <= 1" not in rule["rule"])
-        ]  # fmt: skip
-        schema = {
-            "description": f"{about}, {ABOUT}",
-            "type": "object",
-            "required": ["spec"],
-            "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
-                "metadata": {"type": "object"},
-                "spec": {"description": SPEC, **spec},
-            },
-        }
-        served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": COLUMNS}
-        resource = {
-            "apiVersion": definition["apiVersion"],
-            "kind": definition["kind"],
-            "metadata": {"name": f"{plural}.{names.GROUP}"},
-            "spec": {
-                "group": names.GROUP,
-                "scope": scope,
-                "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(), "shortNames": [short]},
-                "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-            },
-        }  # fmt: skip
-        yield f"{plural}.yaml", HEAD + yaml.dump(resource, Dumper=_Plain, sort_keys=False, width=120)
+    spec = _part(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
+    spec["properties"] = {name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES}
+    containers = spec["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
+    containers["x-kubernetes-validations"] = [
+        NAMED, *(rule for rule in containers["x-kubernetes-validations"] if "size() <= 1" not in rule["rule"])
+    ]  # fmt: skip
+    schema = {
+        "description": ABOUT,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": {"description": SPEC, **spec},
+        },
+    }
+    served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": COLUMNS}
+    found = {
+        "apiVersion": definition["apiVersion"],
+        "kind": definition["kind"],
+        "metadata": {"name": f"{PLURAL}.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Cluster",
+            "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower(), "shortNames": ["cepjt"]},
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }  # fmt: skip
+    return HEAD + yaml.dump(found, Dumper=_Plain, sort_keys=False, width=120)
 
 
 class _Plain(yaml.SafeDumper):

@@ -66,7 +66,6 @@ def test_default_values_render_these_objects() -> None:
         ("ClusterRoleBinding", "elastic-pytorch-operator-token-keys"),
         ("CustomResourceDefinition", "clusterelasticpytorchjobtemplates.elasticpytorch.dev"),
         ("CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev"),
-        ("CustomResourceDefinition", "elasticpytorchjobtemplates.elasticpytorch.dev"),
         ("Deployment", "elastic-pytorch-operator"),
         ("EndpointSlice", "elastic-pytorch-operator-ipv4"),
         ("EndpointSlice", "elastic-pytorch-operator-ipv6"),

@@ -10,7 +10,6 @@ from tests.chart.chart_rendering import Object, needs_helm, only, pod_of, render
 JOBS = {
     ("elasticpytorch.dev", "elasticpytorchjobs"): ["delete", "list", "watch"],
     ("elasticpytorch.dev", "elasticpytorchjobs/status"): ["patch"],
-    ("elasticpytorch.dev", "elasticpytorchjobtemplates"): ["get"],
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers"): ["update"],
     ("", "pods"): ["create", "delete", "list", "watch"],
     ("", "services"): ["create", "get"],

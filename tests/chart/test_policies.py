@@ -7,7 +7,7 @@ import pytest
 from tests.chart.chart_rendering import needs_helm, only, render, template
 
 NAME = "elastic-pytorch-operator"
-TEMPLATES = ["elasticpytorchjobtemplates", "clusterelasticpytorchjobtemplates"]
+TEMPLATES = "clusterelasticpytorchjobtemplates"
 REQUEST = ('policies.imageRegistries.registries=["a.example.com","b.example.com/ml"]',)
 ON_REQUEST = {
     "queue-required": ("kueue.enabled=true", "policies.queueChanges.enabled=false", "policies.queueRequired.enabled=true"),
@@ -50,7 +50,7 @@ def test_other_policies_are_made_on_request(name: str) -> None:
     assert rule["resources"] == [
         "elasticpytorchjobs",
         *(["elasticpytorchjobs/scale"] if scaled else []),
-        *(TEMPLATES if templates else []),
+        *([TEMPLATES] if templates else []),
     ]
     assert binding(name, *ON_REQUEST[name]) == {"policyName": f"{NAME}-{name}", "validationActions": ["Deny"]}
 
@@ -61,7 +61,7 @@ def test_no_policy_is_about_what_the_operator_writes() -> None:
     rules = [rule for spec in policies(*settings).values() for rule in spec["matchConstraints"]["resourceRules"]]
     assert len(rules) == 1 + len(ON_REQUEST)
     resources = {resource for rule in rules for resource in rule["resources"]}
-    assert resources == {"elasticpytorchjobs", "elasticpytorchjobs/scale", *TEMPLATES}
+    assert resources == {"elasticpytorchjobs", "elasticpytorchjobs/scale", TEMPLATES}
     assert {operation for rule in rules for operation in rule["operations"]} == {"CREATE", "UPDATE"}
 
 

@@ -272,7 +272,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert set(PROPERTIES["status.stragglers[]"]["properties"]) == {
         *("rank", "worker", "localRank", "node", "slowdown", "workSeconds", "medianSeconds"),
     }
-    assert set(PROPERTIES["status.template"]["properties"]) == {"kind", "name", "generation", "spec"}
+    assert set(PROPERTIES["status.template"]["properties"]) == {"name", "generation", "spec"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {
         *("name", "index", "rank", "node", "processes", "state", "preparingSince"),
     }

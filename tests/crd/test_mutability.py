@@ -70,7 +70,7 @@ OTHER_VALUES: dict[str, Any] = {
     "torchrun": {"startMethod": "fork"},
     "cleanPodPolicy": "All",
     "template": {"spec": {"containers": [{"name": "pytorch", "image": "other"}]}},
-    "templateRef": {"kind": "ClusterElasticPyTorchJobTemplate", "name": "gpu"},
+    "templateRef": {"name": "gpu"},
 }
 KEPT = {"template": {**OTHER_VALUES["templateRef"], "spec": {"template": {"spec": {"nodeSelector": {"pool": "gpu"}}}}}}
 NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds", "scheduling.unitTopology")

@@ -85,12 +85,11 @@ class FakeCluster(ObjectStore):
                     self._remove(kind, place, child)
 
     def apply_template(self, manifest: Manifest) -> None:
-        """`kubectl apply` of a template, of its namespace or of the cluster."""
+        """`kubectl apply` of a template."""
         metadata = manifest["metadata"]
-        namespace = metadata.get("namespace", "default") if manifest["kind"] == names.TEMPLATE_KIND else ""
-        known = self._objects.get((manifest["kind"], namespace, metadata["name"]))
+        known = self._objects.get((names.TEMPLATE_KIND, "", metadata["name"]))
         generation = known["metadata"]["generation"] + 1 if known else 1
-        self._put(manifest["kind"], namespace, {**copied(manifest), "metadata": {**metadata, "generation": generation}})
+        self._put(names.TEMPLATE_KIND, "", {**copied(manifest), "metadata": {**metadata, "generation": generation}})
 
     def remove_claim(self, name: str, namespace: str = "default") -> None:
         """`kubectl delete persistentvolumeclaim`."""
@@ -212,9 +211,9 @@ class FakeCluster(ObjectStore):
         left = self._objects.get(("Pod", namespace, name))
         return copied(left)
 
-    async def get_template(self, kind: str, namespace: str, name: str) -> Manifest:
+    async def get_template(self, name: str) -> Manifest:
         self._called("get_template")
-        return copied(self._get(kind, namespace if kind == names.TEMPLATE_KIND else "", name))
+        return copied(self._get(names.TEMPLATE_KIND, "", name))
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         self._called("delete_job")

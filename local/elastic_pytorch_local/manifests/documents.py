@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob, reading
-from elastic_pytorch_operator.spec.platform.job_template import KINDS, PATH, keep, over, read_template_ref
+from elastic_pytorch_operator.spec.platform.job_template import PATH, keep, over, read_template_name, titled
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
 from elastic_pytorch_local.manifests.known_names import suggest
@@ -75,7 +75,7 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
         _metadata(document, document["kind"]).setdefault("namespace", namespace)
-    templates = [document for document in found if document["kind"] in KINDS]
+    templates = [document for document in found if document["kind"] == names.TEMPLATE_KIND]
     others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config, *templates)]
     return Documents(_with_template(job, templates), config, others)
 
@@ -83,14 +83,14 @@ def read_documents(paths: Sequence[Path]) -> Documents:
 def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A job with all that its template has; as it is if it names none."""
     spec = job.get("spec")
-    if not isinstance(spec, dict) or (ref := read_template_ref(spec)) is None:
+    if not isinstance(spec, dict) or (name := read_template_name(spec)) is None:
         return job
-    found = next((each for each in templates if (each["kind"], _metadata(each, each["kind"])["name"]) == ref), None)
+    found = next((each for each in templates if _metadata(each, each["kind"])["name"] == name), None)
     if found is None:
-        raise InvalidJob(PATH, f"no file holds {ref}: give its file, too")
+        raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
     with reading("spec"):
-        merged = over(keep(ref, found)["spec"], spec)
-    return {**job, "spec": {name: value for name, value in merged.items() if name != "templateRef"}}
+        merged = over(keep(found)["spec"], spec)
+    return {**job, "spec": {field: value for field, value in merged.items() if field != "templateRef"}}
 
 
 def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:

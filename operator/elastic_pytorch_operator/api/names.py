@@ -7,8 +7,7 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "ElasticPyTorchJob"
 PLURAL: Final = "elasticpytorchjobs"
-TEMPLATE_KIND: Final = "ElasticPyTorchJobTemplate"
-CLUSTER_TEMPLATE_KIND: Final = "ClusterElasticPyTorchJobTemplate"
+TEMPLATE_KIND: Final = "ClusterElasticPyTorchJobTemplate"
 
 OPERATOR: Final = "elastic-pytorch-operator"
 BACKEND_OPERATOR: Final = "operator"  # spec.rendezvous.backend

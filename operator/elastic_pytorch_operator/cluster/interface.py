@@ -149,8 +149,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def get_template(self, kind: str, namespace: str, name: str) -> Manifest:
-        """An ElasticPyTorchJobTemplate of a namespace, or a ClusterElasticPyTorchJobTemplate."""
+    async def get_template(self, name: str) -> Manifest:
+        """A ClusterElasticPyTorchJobTemplate."""
         ...
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:

@@ -129,9 +129,8 @@ class KubernetesCluster:
             options["gracePeriodSeconds"] = grace_seconds
         return await self._delete(f"/api/v1/namespaces/{namespace}/pods/{name}", options)
 
-    async def get_template(self, kind: str, namespace: str, name: str) -> Manifest:
-        place = _place(namespace) if kind == names.TEMPLATE_KIND else ""
-        return await self._request("GET", f"{JOBS_PATH}{place}/{kind.lower()}s/{name}")
+    async def get_template(self, name: str) -> Manifest:
+        return await self._request("GET", f"{JOBS_PATH}/{names.TEMPLATE_KIND.lower()}s/{name}")
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}

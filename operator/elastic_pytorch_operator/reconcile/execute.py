@@ -201,7 +201,7 @@ class Executor:
         first gets it into its status.
         """
         if isinstance(problem, TemplateUnread):
-            return self._templates.read(manifest, problem.ref)
+            return self._templates.read(manifest, problem.name)
         metadata, known_status = manifest["metadata"], manifest.get("status") or {}
         managed_by = (manifest.get("spec") or {}).get("managedBy")
         if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):

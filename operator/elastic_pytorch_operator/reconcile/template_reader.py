@@ -14,8 +14,8 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import parse_job, parse_key
-from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateRef, keep, resumes
+from elastic_pytorch_operator.spec.job import parse_job
+from elastic_pytorch_operator.spec.platform.job_template import FIELD, keep, resumes, titled
 
 MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
@@ -46,29 +46,31 @@ class TemplateReader:
         self._write_status = write_status
         self._time_of_day = time_of_day
 
-    def read(self, manifest: Manifest, ref: TemplateRef) -> JobWrite | None:
+    def read(self, manifest: Manifest, name: str) -> JobWrite | None:
         """The write that brings a template into the status of a job; None: the job is another controller's, or is being deleted."""
         if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get("managedBy") not in (None, "", names.MANAGER):
             return None
-        key, send = f"template {ref}", partial(self._read, manifest, ref)  # of another template, no failure is known
+        key, send = f"template {name}", partial(self._read, manifest, name)  # of another template, no failure is known
         return JobWrite(Lane.TEMPLATE, key, key, send, urgent=False, refused_seconds=MISSING_SECONDS)
 
-    async def _read(self, manifest: Manifest, ref: TemplateRef) -> None:
+    async def _read(self, manifest: Manifest, name: str) -> None:
         status = manifest.get("status") or {}
         try:
-            found = await self._cluster.get_template(ref.kind, parse_key(manifest).namespace, ref.name)
+            found = await self._cluster.get_template(name)
             # Other pods may be made from it, so that the API server is asked about them again: this generation has not been seen yet.
-            status = {name: value for name, value in status.items() if name != "observedGeneration"} | {FIELD: keep(ref, found)}
+            status = {field: value for field, value in status.items() if field != "observedGeneration"} | {FIELD: keep(found)}
             if resumes(manifest):
-                resumed = Condition(names.SUSPENDED, True, names.JOB_RESUMED, f"the job resumes with {ref} as it is now")
+                resumed = Condition(
+                    names.SUSPENDED, True, names.JOB_RESUMED, f"the job resumes with {titled(name)} as it is now"
+                )
                 status["conditions"] = self._with(manifest, resumed)
             parse_job({**manifest, "status": status}, self._cache.defaults)
         except ClusterError as error:
             if error.judgement is Judgement.TROUBLE and error.code != 404:
                 raise
-            await self._report(manifest, f"{ref} cannot be read, and is looked for again: {error}")
+            await self._report(manifest, f"{titled(name)} cannot be read, and is looked for again: {error}")
         except InvalidJob as problem:
-            await self._report(manifest, f"{ref} makes no valid job, and is looked for again: {problem}")
+            await self._report(manifest, f"{titled(name)} makes no valid job, and is looked for again: {problem}")
         else:
             await self._write_status(manifest, status)
 

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
-from elastic_pytorch_operator.spec.platform.job_template import TemplateRef, naming, read_template_ref, whole_spec
+from elastic_pytorch_operator.spec.platform.job_template import naming, read_template_name, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
 from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
@@ -63,7 +63,7 @@ class Job:
         keep_claims: whether those stay when the job is deleted.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
-        template_ref: the template that its spec is merged over; None: its spec is whole.
+        template_name: of the template that its spec is merged over; None: its spec is whole.
     """
 
     key: JobKey
@@ -106,7 +106,7 @@ class Job:
     deleting: bool = False
     queue: Queue | None = None
     version: str = ""
-    template_ref: TemplateRef | None = None
+    template_name: str | None = None
 
     @property
     def ours(self) -> bool:
@@ -197,12 +197,12 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
     check_depth(spec, "spec")
-    ref = read_template_ref(spec)
-    with naming(ref):
-        return _read_job(key, manifest, whole_spec(manifest, ref), ref, defaults)
+    name = read_template_name(spec)
+    with naming(name):
+        return _read_job(key, manifest, whole_spec(manifest, name), name, defaults)
 
 
-def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef | None, defaults: JobDefaults) -> Job:
+def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, template_name: str | None, defaults: JobDefaults) -> Job:
     """Reads a job whose spec is merged over its template."""
     metadata, template = manifest["metadata"], spec.get("template")
     if not isinstance(template, Mapping):
@@ -257,7 +257,7 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, ref: TemplateRef 
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=queue,
         version=str(metadata.get("resourceVersion", "")),
-        template_ref=ref,
+        template_name=template_name,
     )
 
 
@@ -290,7 +290,7 @@ def _spec_of_ended(manifest: Manifest) -> Manifest:
         return {}
     try:
         with reading("spec"):
-            return whole_spec(manifest, read_template_ref(spec))
+            return whole_spec(manifest, read_template_name(spec))
     except InvalidJob:
         return spec
 

@@ -51,7 +51,7 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
     "WaitingForQuota": "It passes when the queue has quota. What it is used for:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}",
     "Evicted": "The workers save and stop, and the job waits in its queue.",
     "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
-    "TemplateMissing": "The operator looks for it every 30 s. The templates there are:\n  kubectl get epjt,cepjt -n {namespace}",
+    "TemplateMissing": "The operator looks for it every 30 s. The templates there are:\n  kubectl get cepjt",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
 

@@ -17,4 +17,4 @@ def kept_template(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The template that a job's status keeps; None: the job names none, or another one that the operator has not read yet."""
     named: Mapping[str, Any] = (manifest.get("spec") or {}).get("templateRef") or {}
     kept: Mapping[str, Any] = (manifest.get("status") or {}).get("template") or {}
-    return kept if named and all(kept.get(field) == named.get(field) for field in ("kind", "name")) else None
+    return kept if named and kept.get("name") == named.get("name") else None

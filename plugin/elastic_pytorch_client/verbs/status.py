@@ -67,8 +67,8 @@ def effective(manifest: Mapping[str, Any]) -> dict[str, Any]:
     kept = kept_template(manifest) or {}
     if named and not kept:
         why = f"`kubectl epj why {about['name']}` says why"
-        raise NotFound(f"the operator has not read {named.get('kind')} {named.get('name')} yet: {why}")
-    template = {"template": {name: kept[name] for name in ("kind", "name", "generation") if name in kept}} if named else {}
+        raise NotFound(f"the operator has not read the template {named.get('name')} yet: {why}")
+    template = {"template": {name: kept[name] for name in ("name", "generation") if name in kept}} if named else {}
     return {"namespace": about.get("namespace", "default"), "job": about["name"], **template, "spec": whole_spec(manifest)}
 
 

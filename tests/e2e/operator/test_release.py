@@ -62,7 +62,7 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
         upgrade('logLevel="DEBUG"', f'watchNamespaces=["{job.namespace}"]')
         confined = operators()
         job.start_again_in(outside.namespace, replicas=1)
-        ask_for_templates(job.namespace)
+        ask_for_template(job.namespace)
         job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
         job.until_world(3)
         assert (outside.status, outside.pods()) == ({}, []), "one job is looked after, the other one is not"
@@ -87,15 +87,14 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
     assert_permissions_are_exact(began, gone, confined)
 
 
-def ask_for_templates(namespace: str) -> None:
-    """Has the operator look for a template of each kind; there is none."""
-    for kind in ("ElasticPyTorchJobTemplate", "ClusterElasticPyTorchJobTemplate"):
-        asking = JobUnderTest(f"asks-{kind.lower()[:7]}", namespace)
-        spec = {"replicas": 1, "suspend": True, "templateRef": {"kind": kind, "name": "none"}}
-        manifest = {"apiVersion": "elasticpytorch.dev/v1alpha1", "kind": "ElasticPyTorchJob", "spec": spec}
-        manifest["metadata"] = {"name": asking.name}
-        run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
-        asking.until(lambda status: "TemplateMissing" in str(status), f"{kind} to be looked for")
+def ask_for_template(namespace: str) -> None:
+    """Has the operator look for a template; there is none."""
+    asking = JobUnderTest("asks", namespace)
+    spec = {"replicas": 1, "suspend": True, "templateRef": {"name": "none"}}
+    manifest = {"apiVersion": "elasticpytorch.dev/v1alpha1", "kind": "ElasticPyTorchJob", "spec": spec}
+    manifest["metadata"] = {"name": asking.name}
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
+    asking.until(lambda status: "TemplateMissing" in str(status), "a template to be looked for")
 
 
 def assert_permissions_are_exact(began: datetime, gone: datetime, confined: set[str]) -> None:

@@ -75,7 +75,7 @@ def test_merged_keys_may_be_replaced(tmp_path: Path) -> None:
 def test_job_is_merged_over_the_template_that_another_file_holds(tmp_path: Path) -> None:
     (template,) = [path for path in TEMPLATES if path.stem == "cpu"]
     spec: dict[str, Any] = {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}}}
-    spec["templateRef"] = {"kind": "ClusterElasticPyTorchJobTemplate", "name": "cpu"}
+    spec["templateRef"] = {"name": "cpu"}
     own = yaml.safe_dump({**yaml.safe_load(JOB), "spec": spec})
     found = read(tmp_path, own, template.read_text())
     (container,) = found.job["spec"]["template"]["spec"]["containers"]

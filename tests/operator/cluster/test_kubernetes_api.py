@@ -289,14 +289,7 @@ async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served:
         assert error.value.code == 404
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"),
-    [
-        ("ElasticPyTorchJobTemplate", "namespaces/team/elasticpytorchjobtemplates"),
-        ("ClusterElasticPyTorchJobTemplate", "clusterelasticpytorchjobtemplates"),
-    ],
-)
-async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster], kind: str, place: str) -> None:
+async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
-    await cluster.get_template(kind, "team", "gpu-8")
-    assert server.asked == [("GET", f"/apis/elasticpytorch.dev/v1alpha1/{place}/gpu-8")]
+    await cluster.get_template("gpu-8")
+    assert server.asked == [("GET", "/apis/elasticpytorch.dev/v1alpha1/clusterelasticpytorchjobtemplates/gpu-8")]

@@ -9,17 +9,17 @@ from elastic_pytorch_operator.reconcile import template_reader
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import Running
 
-KIND, CLUSTER_KIND = "ElasticPyTorchJobTemplate", "ClusterElasticPyTorchJobTemplate"
+KIND = "ClusterElasticPyTorchJobTemplate"
 
 
-def a_template(image: str = "torch", kind: str = CLUSTER_KIND, **spec: Any) -> dict[str, Any]:
+def a_template(image: str = "torch", **spec: Any) -> dict[str, Any]:
     pod = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
-    return {"kind": kind, "metadata": {"name": "gpu"}, "spec": {"template": pod, **spec}}
+    return {"kind": KIND, "metadata": {"name": "gpu"}, "spec": {"template": pod, **spec}}
 
 
-def a_short_job(kind: str = CLUSTER_KIND, **spec: Any) -> dict[str, Any]:
+def a_short_job(template: str = "gpu", **spec: Any) -> dict[str, Any]:
     own = {"spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}}
-    return a_manifest(templateRef={"kind": kind, "name": "gpu"}, template=own, **spec)
+    return a_manifest(templateRef={"name": template}, template=own, **spec)
 
 
 def images(running: Running) -> list[str]:
@@ -40,12 +40,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_reader, "MISSING_SECONDS", 0.1)
 
 
-@pytest.mark.parametrize("kind", [KIND, CLUSTER_KIND])
-async def test_pods_are_made_from_the_template_and_the_status_keeps_it(running: Running, kind: str) -> None:
-    running.cluster.apply_template(a_template(kind=kind))
-    running.cluster.apply_job(a_short_job(kind))
+async def test_pods_are_made_from_the_template_and_the_status_keeps_it(running: Running) -> None:
+    running.cluster.apply_template(a_template())
+    running.cluster.apply_job(a_short_job())
     await running.until(lambda: images(running) == ["torch"] * 3)
-    assert kept(running) == {"kind": kind, "name": "gpu", "generation": 1, "spec": a_template()["spec"]}
+    assert kept(running) == {"name": "gpu", "generation": 1, "spec": a_template()["spec"]}
     assert running.cluster.pods()[0]["spec"]["containers"][0]["args"] == ["train.py"]
     await running.until(lambda: "WaitingForWorkers" in running.condition("Running"))
     assert kept(running)["generation"] == 1, "the status that a plan writes keeps it"
@@ -71,7 +70,7 @@ async def test_resumed_job_has_the_template_as_it_is_then(running: Running) -> N
     running.cluster.apply_template(a_template("newer"))
     running.cluster.apply_job(a_short_job(suspend=False))
     await running.until(lambda: images(running) == ["newer"] * 3)
-    assert kept(running) == {"kind": CLUSTER_KIND, "name": "gpu", "generation": 2, "spec": a_template("newer")["spec"]}
+    assert kept(running) == {"name": "gpu", "generation": 2, "spec": a_template("newer")["spec"]}
     await running.until(lambda: running.condition("Suspended").startswith("JobResumed: the job is not suspended"))
     assert running.events("JobResumed")
     assert reads(running) == 2
@@ -80,7 +79,7 @@ async def test_resumed_job_has_the_template_as_it_is_then(running: Running) -> N
 @pytest.mark.usefixtures("impatient")
 async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_there(running: Running) -> None:
     running.cluster.apply_job(a_short_job())
-    words = f'TemplateMissing: {CLUSTER_KIND} gpu cannot be read, and is looked for again: {CLUSTER_KIND} "gpu" not found'
+    words = f'TemplateMissing: {KIND} gpu cannot be read, and is looked for again: {KIND} "gpu" not found'
     await running.until(lambda: running.condition("Running") == words)
     written = running.cluster.calls.count("patch_job_status")
     read = reads(running)
@@ -92,12 +91,12 @@ async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_th
 
 
 async def test_suspended_job_without_its_template_is_suspended_and_may_name_another(running: Running) -> None:
-    running.cluster.apply_job(a_short_job(KIND, suspend=True))
+    running.cluster.apply_job(a_short_job("other", suspend=True))
     await running.until(lambda: running.condition("Suspended").startswith("JobSuspended"))
     assert running.condition("Running").startswith("TemplateMissing")
     running.cluster.apply_template(a_template())
     running.cluster.apply_job(a_short_job(suspend=True))
-    await running.until(lambda: kept(running).get("kind") == CLUSTER_KIND)
+    await running.until(lambda: kept(running).get("name") == "gpu")
     await running.until(lambda: running.condition("Running").startswith("JobSuspended"))
 
 
@@ -107,7 +106,7 @@ async def test_job_waits_for_a_template_with_which_it_is_valid(running: Running)
     running.cluster.apply_job(a_short_job(progressDeadlineSeconds=60))
     await running.until(lambda: running.condition("Running").startswith("TemplateMissing"))
     assert "must be operator if progressDeadlineSeconds is set" in running.condition("Running")
-    assert f"(with {CLUSTER_KIND} gpu)" in running.condition("Running")
+    assert f"(with {KIND} gpu)" in running.condition("Running")
     assert not running.condition("Failed")
     running.cluster.apply_template(a_template())
     await running.until(lambda: len(images(running)) == 3)

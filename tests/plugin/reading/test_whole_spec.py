@@ -15,7 +15,7 @@ from elastic_pytorch_operator.spec.platform import strategic_merge as of_the_ope
 from tests.plugin.recorded_cluster import RecordedCluster, recorded
 
 Epj = Callable[..., tuple[int, str]]
-REF = {"kind": "ClusterElasticPyTorchJobTemplate", "name": "gpu"}
+REF = {"name": "gpu"}
 TEMPLATE = {"failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "spares": 2, "rendezvous": {"backend": "operator"}}
 
 
@@ -37,9 +37,8 @@ def test_view_has_the_values_of_the_template() -> None:
     assert (job.max_failures, job.backoff_limit, job.spares) == (1, 20, 2)
 
 
-@pytest.mark.parametrize("changes", [{"name": "other"}, {"kind": "ElasticPyTorchJobTemplate"}])
-def test_template_that_the_job_does_not_name_any_more_is_none(changes: dict[str, str]) -> None:
-    job = a_job(**changes)
+def test_template_that_the_job_does_not_name_any_more_is_none() -> None:
+    job = a_job(name="other")
     assert whole_spec(job) == job["spec"]
 
 
@@ -60,7 +59,7 @@ def test_template_that_has_not_been_read_is_named(epj: Epj, capsys: pytest.Captu
     (name,) = cluster._jobs
     cluster._jobs[name] = a_job(name="other")
     assert epj(cluster, "status", name, "--effective")[0] == 1
-    assert f"the operator has not read {REF['kind']} gpu yet" in capsys.readouterr().err
+    assert "the operator has not read the template gpu yet" in capsys.readouterr().err
 
 
 def test_job_without_a_template_is_its_own_spec(epj: Epj) -> None:

@@ -128,7 +128,7 @@ def describe_job(
     }
     if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
-    if job.template_ref is not None:
+    if job.template_name is not None:
         status["template"] = old["template"]
     if job.spares:
         status["readySpares"] = ready_spares

@@ -7,7 +7,7 @@ template concerns no job that runs. It is read again only when the job is resume
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
@@ -17,7 +17,6 @@ from elastic_pytorch_operator.spec.platform.strategic_merge import merge
 
 PATH = "spec.templateRef"
 CONTAINERS = "spec.template.spec.containers"
-KINDS = (names.TEMPLATE_KIND, names.CLUSTER_TEMPLATE_KIND)
 FIELD = "template"  # of the status
 MAX_BYTES = 32_768  # of a template's spec: each version of a job's status stores it
 # A job's own alone: the API server checks a change of scale by them, and claims outlive each reading of a template.
@@ -27,34 +26,24 @@ NOT_OF_TEMPLATES = (
 )
 
 
-class TemplateRef(NamedTuple):
-    """Names a template.
-
-    Attributes:
-        kind: of the job's namespace, or of the cluster.
-        name: of the template.
-    """
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
 class TemplateUnread(InvalidJob):
     """A job whose template is to be read before it is known what the job is.
 
     Attributes:
-        ref: the template.
+        name: of the template.
     """
 
-    def __init__(self, ref: TemplateRef) -> None:
-        super().__init__(PATH, f"{ref} has not been read yet")
-        self.ref = ref
+    def __init__(self, name: str) -> None:
+        super().__init__(PATH, f"{titled(name)} has not been read yet")
+        self.name = name
 
 
-def read_template_ref(spec: Manifest) -> TemplateRef | None:
+def titled(name: str) -> str:
+    """A template's kind and name, for messages."""
+    return f"{names.TEMPLATE_KIND} {name}"
+
+
+def read_template_name(spec: Manifest) -> str | None:
     """Which template a job names; None: none.
 
     Raises:
@@ -64,29 +53,27 @@ def read_template_ref(spec: Manifest) -> TemplateRef | None:
     if found is None:
         return None
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
-        raise InvalidJob(PATH, "must be an object with kind and name")
-    if found.get("kind") not in KINDS:
-        raise InvalidJob(f"{PATH}.kind", f"must be one of {', '.join(KINDS)}, not {found.get('kind')!r}")
-    return TemplateRef(found["kind"], found["name"])
+        raise InvalidJob(PATH, "must be an object with the name of a template")
+    return found["name"]  # type: ignore[no-any-return]
 
 
-def whole_spec(manifest: Manifest, ref: TemplateRef | None) -> Manifest:
+def whole_spec(manifest: Manifest, name: str | None) -> Manifest:
     """A job's spec over that of its template.
 
     Args:
         manifest: of the job, with its status.
-        ref: the template; None: it has none.
+        name: of the template; None: it has none.
 
     Raises:
         TemplateUnread: the template is to be read first.
         InvalidJob: the two cannot be merged.
     """
     spec = manifest["spec"]
-    if ref is None:
+    if name is None:
         return spec  # type: ignore[no-any-return]
     kept = kept_template(manifest)
-    if kept is None or (kept.get("kind"), kept.get("name")) != ref or resumes(manifest):
-        raise TemplateUnread(ref)
+    if kept is None or kept.get("name") != name or resumes(manifest):
+        raise TemplateUnread(name)
     return over(kept["spec"], spec)
 
 
@@ -119,35 +106,35 @@ def resumes(manifest: Manifest) -> bool:
     return (find_condition(status, names.SUSPENDED) or {}).get("reason") != names.JOB_RESUMED
 
 
-def keep(ref: TemplateRef, template: Manifest) -> dict[str, Any]:
+def keep(template: Manifest) -> dict[str, Any]:
     """What a job's status keeps of a template.
 
     Raises:
         InvalidJob: no job can use it.
     """
-    spec = template.get("spec") or {}
+    metadata, spec = template["metadata"], template.get("spec") or {}
+    title = titled(metadata["name"])
     if not isinstance(spec, Mapping):
-        raise InvalidJob(PATH, f"the spec of {ref} must be an object")
+        raise InvalidJob(PATH, f"the spec of {title} must be an object")
     if found := [name for name in NOT_OF_TEMPLATES if spec.get(name) is not None]:
-        raise InvalidJob(PATH, f"{ref} must not have spec.{found[0]}, which is each job's own")
+        raise InvalidJob(PATH, f"{title} must not have spec.{found[0]}, which is each job's own")
     check_depth(spec, "spec")
     size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
     if size > MAX_BYTES:
-        raise InvalidJob(PATH, f"the spec of {ref} must have at most {MAX_BYTES} bytes as JSON, not {size}")
-    generation = template["metadata"].get("generation", 1)
-    return {"kind": ref.kind, "name": ref.name, "generation": generation, "spec": spec}
+        raise InvalidJob(PATH, f"the spec of {title} must have at most {MAX_BYTES} bytes as JSON, not {size}")
+    return {"name": metadata["name"], "generation": metadata.get("generation", 1), "spec": spec}
 
 
 @contextmanager
-def naming(ref: TemplateRef | None) -> Iterator[None]:
+def naming(name: str | None) -> Iterator[None]:
     """Adds the name of the template to what is wrong with a job that has one."""
     try:
         yield
     except TemplateUnread:
         raise
     except InvalidJob as problem:
-        if ref is not None:
-            problem.args = (f"{problem} (with {ref})",)
+        if name is not None:
+            problem.args = (f"{problem} (with {titled(name)})",)
         raise
 
 

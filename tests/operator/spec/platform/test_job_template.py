@@ -5,19 +5,20 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_ended, parse_job
-from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateRef, TemplateUnread, keep
+from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateUnread, keep
 
 from tests.operator.builders import a_manifest
 
-REF = TemplateRef("ClusterElasticPyTorchJobTemplate", "gpu-8")
+NAME = "gpu-8"
+TITLE = f"ClusterElasticPyTorchJobTemplate {NAME}"
 POD = {"template": {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], "nodeSelector": {"pool": "gpu"}}}}
 CONTAINER: dict[str, Any] = {"name": "pytorch", "args": ["train.py"]}
 
 
 def job_of(kept: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     """A job with a template, which its status keeps unless it is None."""
-    own = {"template": {"spec": {"containers": [CONTAINER]}}, "templateRef": REF._asdict(), **spec}
-    template = {} if kept is None else {"template": keep(REF, {"metadata": {"generation": 3}, "spec": kept})}
+    own = {"template": {"spec": {"containers": [CONTAINER]}}, "templateRef": {"name": NAME}, **spec}
+    template = {} if kept is None else {"template": keep({"metadata": {"name": NAME, "generation": 3}, "spec": kept})}
     return {**a_manifest(**own), "status": {**template, **(status or {})}}
 
 
@@ -30,7 +31,7 @@ def test_job_has_what_its_template_has_and_its_own_values_win() -> None:
     job = parse_job(job_of(template, failurePolicy={"maxFailures": 1}))
     assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.spares) == (1, 20, 60, 2)
     assert job.template == {"spec": {"nodeSelector": {"pool": "gpu"}, "containers": [{**CONTAINER, "image": "torch"}]}}
-    assert job.template_ref == REF
+    assert job.template_name == NAME
 
 
 def test_job_may_leave_its_pods_to_the_template() -> None:
@@ -48,10 +49,9 @@ def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None
 UNREAD: dict[str, dict[str, Any]] = {
     "a new job": job_of(),
     "a job that is created suspended": job_of(suspend=True),
-    "another template than is kept": job_of(POD, templateRef={"kind": REF.kind, "name": "gpu-1"}),
-    "a kind of the same name": job_of(POD, templateRef={"kind": "ElasticPyTorchJobTemplate", "name": REF.name}),
+    "another template than is kept": job_of(POD, templateRef={"name": "gpu-1"}),
     "a job that resumes": job_of(POD, suspended()),
-    "a status of nothing": job_of(None, {"template": {"kind": REF.kind, "name": REF.name}}),
+    "a status of nothing": job_of(None, {"template": {"name": NAME}}),
 }
 READ: dict[str, dict[str, Any]] = {
     "a job that runs": job_of(POD, suspended(False)),
@@ -65,7 +65,7 @@ READ: dict[str, dict[str, Any]] = {
 def test_template_is_read_when_a_job_is_new_or_resumes(manifest: dict[str, Any]) -> None:
     with pytest.raises(TemplateUnread) as error:
         parse_job(manifest)
-    assert error.value.ref == tuple(manifest["spec"]["templateRef"].values())
+    assert error.value.name == manifest["spec"]["templateRef"]["name"]
 
 
 @pytest.mark.parametrize("manifest", READ.values(), ids=list(READ))
@@ -76,16 +76,11 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("template", "spec", "words"),
     [
-        (POD, {"templateRef": "gpu-8"}, "spec.templateRef: must be an object with kind and name"),
-        (
-            POD,
-            {"templateRef": {"kind": "Job", "name": "a"}},
-            "spec.templateRef.kind: must be one of ElasticPyTorchJobTemplate, ",
-        ),
+        (POD, {"templateRef": NAME}, "spec.templateRef: must be an object with the name of a template"),
         (
             {**POD, "failurePolicy": {"maxFailures": "many"}},
             {},
-            f"spec.failurePolicy.maxFailures: must be a whole number, not 'many' (with {REF})",
+            f"spec.failurePolicy.maxFailures: must be a whole number, not 'many' (with {TITLE})",
         ),
         (
             {**POD, "rendezvous": {"backend": "c10d"}},
@@ -101,7 +96,7 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
             {**POD, "scheduling": {"extraWorkers": {}}},
             {"minReplicas": None, "maxReplicas": None},
             f"spec.scheduling.extraWorkers: may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic "
-            f"(with {REF})",
+            f"(with {TITLE})",
         ),
         ({}, {"template": {"spec": {}}}, "spec.template.spec.containers: needs a container (with "),
     ],
@@ -115,19 +110,19 @@ def test_whole_is_checked_and_the_template_is_named(template: dict[str, Any], sp
 @pytest.mark.parametrize("name", NOT_OF_TEMPLATES)
 def test_what_is_each_jobs_own_is_in_no_template(name: str) -> None:
     with pytest.raises(InvalidJob, match=rf"gpu-8 must not have spec\.{name}, which is each job's own"):
-        keep(REF, {"metadata": {}, "spec": {name: 1}})
+        keep({"metadata": {"name": NAME}, "spec": {name: 1}})
 
 
 def test_kept_template_is_small() -> None:
     spec = {"template": {"metadata": {"annotations": {"a": "é" * (MAX_BYTES // 2)}}}}
     with pytest.raises(InvalidJob, match=f"must have at most {MAX_BYTES} bytes as JSON, not 3"):
-        keep(REF, {"metadata": {}, "spec": spec})
+        keep({"metadata": {"name": NAME}, "spec": spec})
 
 
 @pytest.mark.parametrize("spec", [{"a": "b"}, {}, None])
 def test_kept_template_says_which_it_is(spec: dict[str, Any] | None) -> None:
-    template = {"metadata": {"generation": 7}} | ({} if spec is None else {"spec": spec})
-    assert keep(REF, template) == {**REF._asdict(), "generation": 7, "spec": spec or {}}
+    template = {"metadata": {"name": NAME, "generation": 7}} | ({} if spec is None else {"spec": spec})
+    assert keep(template) == {"name": NAME, "generation": 7, "spec": spec or {}}
 
 
 def test_ended_job_that_cannot_be_read_is_removed_as_its_template_says() -> None:
