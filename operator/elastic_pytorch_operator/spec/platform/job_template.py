@@ -13,7 +13,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth
-from elastic_pytorch_operator.spec.platform.strategic_merge import merge
+from elastic_pytorch_operator.spec.platform.strategic_merge import APPENDED, merge
+from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
 
 PATH = "spec.templateRef"
 CONTAINERS = "spec.template.spec.containers"
@@ -84,6 +85,9 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
         InvalidJob: they cannot be merged.
     """
     _check_training_container(spec)
+    for path in APPENDED:  # each item of the one is compared with each of the other
+        for part in (template, spec):
+            _check_count(part, path)
     merged = merge(template, spec)
     check_depth(merged, "spec")
     return merged
@@ -136,6 +140,14 @@ def naming(name: str | None) -> Iterator[None]:
         if name is not None:
             problem.args = (f"{problem} (with {titled(name)})",)
         raise
+
+
+def _check_count(spec: Manifest, path: str) -> None:
+    found: Any = spec
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if isinstance(found, list) and len(found) > MAX_TOLERATIONS:
+        raise InvalidJob(f"spec.{path}", f"must have at most {MAX_TOLERATIONS} entries")
 
 
 def _check_training_container(spec: Manifest) -> None:

@@ -1,11 +1,12 @@
 """A job with `templateRef` is its own spec over the template that its status keeps, or says what is wrong with the two together."""
 
+import time
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_ended, parse_job
-from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateUnread, keep
+from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateUnread, keep, over
 
 from tests.operator.builders import a_manifest
 
@@ -111,6 +112,18 @@ def test_whole_is_checked_and_the_template_is_named(template: dict[str, Any], sp
 def test_what_is_each_jobs_own_is_in_no_template(name: str) -> None:
     with pytest.raises(InvalidJob, match=rf"gpu-8 must not have spec\.{name}, which is each job's own"):
         keep({"metadata": {"name": NAME}, "spec": {name: 1}})
+
+
+@pytest.mark.parametrize("path", [("template", "spec"), ("scheduling", "extraWorkers")], ids=".".join)
+def test_tolerations_are_counted_before_each_is_compared_with_all_of_the_template(path: tuple[str, str]) -> None:
+    outer, inner = path
+    many = {outer: {inner: {"tolerations": [{"key": str(number)} for number in range(100_000)]}}}
+    few = {outer: {inner: {"tolerations": [{"key": f"a{number}"} for number in range(2_500)]}}}
+    for above, below in ((many, {}), ({}, many), (many, few)):
+        began = time.thread_time()
+        with pytest.raises(InvalidJob, match=rf"spec\.{outer}\.{inner}\.tolerations: must have at most 200 entries"):
+            over(below, above)
+        assert time.thread_time() - began < 1.0, "a hundred million comparisons take minutes"
 
 
 def test_kept_template_is_small() -> None:
