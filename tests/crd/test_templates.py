@@ -54,7 +54,7 @@ def test_values_that_no_job_could_have_are_refused() -> None:
         {"failurePolicy": {"onPodLoss": "Restart"}},
         {"failurePolicy": {"rules": [{"onExitCodes": {"operator": "In", "values": [1]}}]}},
         {"template": {"spec": {"containers": []}}},
-        {"spares": "two"},
+        {"activeDeadlineSeconds": "two"},
     ]
     assert_none(str(spec) for spec in wrong if admits(spec))
 

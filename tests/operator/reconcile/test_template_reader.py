@@ -55,7 +55,7 @@ async def test_changed_template_changes_no_pod_of_a_running_job(running: Running
     running.cluster.apply_template(a_template())
     running.cluster.apply_job(a_short_job())
     await running.until(lambda: len(images(running)) == 3)
-    running.cluster.apply_template(a_template("newer", spares=3))
+    running.cluster.apply_template(a_template("newer", prepare={}))
     running.cluster.scale_job("lm", 4)
     await running.until(lambda: len(images(running)) == 4)
     assert set(images(running)) == {"torch"}

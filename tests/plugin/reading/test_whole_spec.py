@@ -16,13 +16,12 @@ from tests.plugin.recorded_cluster import RecordedCluster, recorded
 
 Epj = Callable[..., tuple[int, str]]
 REF = {"name": "gpu"}
-TEMPLATE = {"failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "spares": 2, "rendezvous": {"backend": "operator"}}
+TEMPLATE = {"failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "rendezvous": {"backend": "operator"}}
 
 
 def a_job(**changes: Any) -> dict[str, Any]:
     job: dict[str, Any] = json.loads(json.dumps(recorded("young")["job"]))
     job["spec"] |= {"templateRef": REF, "failurePolicy": {"maxFailures": 1}}
-    job["spec"].pop("spares", None)
     job["status"]["template"] = {**REF, "generation": 4, "spec": TEMPLATE, **changes}
     return job
 
@@ -34,7 +33,7 @@ def test_both_packages_have_one_module() -> None:
 
 def test_view_has_the_values_of_the_template() -> None:
     job = view_job(a_job())
-    assert (job.max_failures, job.backoff_limit, job.spares) == (1, 20, 2)
+    assert (job.max_failures, job.backoff_limit) == (1, 20)
 
 
 def test_template_that_the_job_does_not_name_any_more_is_none() -> None:

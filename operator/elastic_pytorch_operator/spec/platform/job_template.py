@@ -22,7 +22,7 @@ FIELD = "template"  # of the status
 MAX_BYTES = 32_768  # of a template's spec: each version of a job's status stores it
 # A job's own alone: the API server checks a change of scale by them, and claims outlive each reading of a template.
 NOT_OF_TEMPLATES = (
-    *("replicas", "minReplicas", "maxReplicas", "suspend", "managedBy", "templateRef"),
+    *("replicas", "minReplicas", "maxReplicas", "spares", "suspend", "managedBy", "templateRef"),
     *("sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
 )
 

@@ -28,9 +28,9 @@ def suspended(true: bool = True, reason: str = "JobSuspended") -> dict[str, Any]
 
 
 def test_job_has_what_its_template_has_and_its_own_values_win() -> None:
-    template = {**POD, "failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "ttlSecondsAfterFinished": 60, "spares": 2}
+    template = {**POD, "failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "ttlSecondsAfterFinished": 60, "prepare": {}}
     job = parse_job(job_of(template, failurePolicy={"maxFailures": 1}))
-    assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.spares) == (1, 20, 60, 2)
+    assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.prepare_seconds) == (1, 20, 60, 1800)
     assert job.template == {"spec": {"nodeSelector": {"pool": "gpu"}, "containers": [{**CONTAINER, "image": "torch"}]}}
     assert job.template_name == NAME
 
