@@ -80,7 +80,7 @@ class Play:
     async def _resumed(
         self, title: str, round_: int, acted_at: float, what: str, workers: int | None = None
     ) -> InterruptionRow:
-        """Waits until a later group trains, by the status or by the log, and notes what both tell of it.
+        """Waits until a later group trains, by the status or by the log, and notes what both tell.
 
         Args:
             title: what has happened.
