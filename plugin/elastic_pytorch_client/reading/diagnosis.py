@@ -311,8 +311,7 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
             f"See why:\n  kubectl describe node {hit[0]}",
         )
     if job.failures and not job.ended:
-        cause = job.root_cause
-        do = f"Read what happened:\n  kubectl epj status {job.name}"
+        cause, do = job.root_cause, f"Read what happened:\n  kubectl epj status {job.name}"
         if cause is not None and cause.hang and cause.node:
             do += f"\n{_move(job, cause.worker, cause.node)}"
         yield Finding(
