@@ -24,25 +24,26 @@ MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
 MARK = re.compile(r"pytest\.mark\.(\w+)")
 
 
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker of pytest-xdist inherits the environment
+    # What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.
+    # Here, as other modules note what the environment of the tests is when they are imported.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
+    # after that of multiprocessing, which is imported later
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares the process for what tests start.
 
     Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too.
-    What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.
     """
     gc.set_threshold(50_000)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist inherits the environment
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
-        atexit.register(
-            shutil.rmtree, tempfile.tempdir, ignore_errors=True
-        )  # after that of multiprocessing, which is imported later
+    # A pytest that a test starts does not inherit the variable.
     runs_tests = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
-    if runs_tests and (
-        path := os.environ.pop(recorded_times.VARIABLE, "")
-    ):  # which a pytest that a test starts does not inherit
+    if runs_tests and (path := os.environ.pop(recorded_times.VARIABLE, "")):
         config.pluginmanager.register(recorded_times.TimesRecorder(Path(path)))
 
 

@@ -16,7 +16,7 @@ from elastic_pytorch.stopping.stacks import children
 from tests.paths import ROOT
 from tests.waiting import WAIT_SECONDS, until
 from tests.worker_image.one_gpu import one_gpu
-from tests.worker_image.warm_python import ForkedProcess, warm_python
+from tests.worker_image.warm_python import ONE_THREAD, ForkedProcess, warm_python
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
@@ -29,7 +29,7 @@ NOT_INHERITED = (
 
 
 class Agent:
-    """An agent process and what it leaves behind.
+    """An agent process and what it leaves behind; a variable that is None is not set.
 
     Attributes:
         worker: its name, w0, w1…
@@ -50,7 +50,8 @@ class Agent:
         token = directory / f"{worker}.token"
         token.write_text(worker + "\n")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        environ = inherited | {
+        told = inherited | {
+            **ONE_THREAD,
             "ELASTIC_PYTORCH_OPERATOR_URL": url,
             "ELASTIC_PYTORCH_TOKEN_FILE": str(token),
             "ELASTIC_PYTORCH_JOB": "job",
@@ -62,8 +63,9 @@ class Agent:
             **one_gpu(worker),
             "EVENTS": str(directory / "events"),
             "WORKER": worker,
-            **{name: str(value) for name, value in environment.items()},
+            **environment,
         }
+        environ = {name: str(value) for name, value in told.items() if value is not None}
         words = [str(argument) for argument in arguments]
         warm = None if command else warm_python(environ, worker)
         self.process: subprocess.Popen[bytes] | ForkedProcess
@@ -107,15 +109,21 @@ def descendants(pid: int) -> list[int]:
 
 
 class Events:
-    """What the scripts of a test write, line by line, to one file."""
+    """What the scripts of a test write, line by line, to one file, of which each line is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._events: list[dict[str, Any]] = []
+        self._place = 0
         path.touch()
 
     def all(self, **wanted: Any) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return [event for event in lines if all(event.get(key) == value for key, value in wanted.items())]
+        with self.path.open("rb") as file:
+            file.seek(self._place)
+            lines, newline, _ = file.read().rpartition(b"\n")
+        self._place += len(lines + newline)
+        self._events += map(json.loads, lines.splitlines())
+        return [event for event in self._events if all(event.get(key) == value for key, value in wanted.items())]
 
     def wait(self, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:
         until(lambda: len(self.all(**wanted)) >= count, lambda: f"{count} of {wanted}; the last are {self.all()[-5:]}")

@@ -5,6 +5,7 @@ before the fork. Workers with an even and with an odd number come from two proce
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -24,7 +25,7 @@ from tests.paths import ROOT
 MODULES = ("torch.distributed.run", "torch._dynamo", "torch.nn.parallel", "torch.utils.data.distributed", "numpy.random")
 MAX_MESSAGE_BYTES = 1 << 20
 # What tests say to an agent, and neither Python nor torch reads when it is imported.
-READ_LATER = ("ELASTIC_PYTORCH_", "EVENTS", "MODE", "SCRIPTS", "WORKER", "USE_LIBUV", "NCCL_", "GLOO_", "PYTEST_")
+READ_LATER = ("ELASTIC_PYTORCH_", "PET_", "EVENTS", "MODE", "SCRIPTS", "WORKER", "USE_LIBUV", "NCCL_", "GLOO_", "PYTEST_")
 # Read by numpy and torch when they are imported: this is for agents that are told the same.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 INHERITED = dict(os.environ)
@@ -169,6 +170,8 @@ def main() -> None:
     for name in MODULES:
         with contextlib.suppress(ImportError):  # not every torch comes with numpy
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # an agent that searched these objects for garbage, at its end at the latest, would copy all of their memory: a second
     _become_agent(_serve(socket.socket(fileno=int(sys.argv[1]))))
 
 

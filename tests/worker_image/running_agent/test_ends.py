@@ -1,6 +1,7 @@
 """How agents end: with the job, and without it."""
 
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ def test_a_job_completes_when_the_operator_says_so(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
     finish = tmp_path / "finish"
-    both = [agents(w, SCRIPTS / "train.py", "--finish", finish, OMP_NUM_THREADS=1) for w in ("w0", "w1")]
+    both = [agents(w, SCRIPTS / "train.py", "--finish", finish) for w in ("w0", "w1")]
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.wait(2, what="step", step=3)
@@ -48,8 +49,8 @@ def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: S
 
 
 def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Events) -> None:
-    leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save", OMP_NUM_THREADS=1)
-    staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save", OMP_NUM_THREADS=1)
+    leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
+    staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.wait(2, what="step", step=2)
@@ -75,7 +76,7 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
 
 def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Start) -> None:
     waiting = agents("w0", SCRIPTS / "train.py")
-    importing = agents("w1", SCRIPTS / "train.py")
+    importing = agents("w1", SCRIPTS / "train.py", command=[sys.executable, "-m", "elastic_pytorch.agent"])
     operator.wait(lambda: handles_sigterm(importing.process.pid))
     importing.signal()
     assert importing.wait() == 143

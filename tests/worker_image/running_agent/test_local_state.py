@@ -69,9 +69,7 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
         return progress.failed_saves, progress.save_error
 
     folder, away = tmp_path / "folder", tmp_path / "away"
-    agent = agents(
-        "w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6, OMP_NUM_THREADS=1
-    )
+    agent = agents("w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait(lambda: list(folder.glob("*.elastic")))
@@ -103,7 +101,7 @@ def test_a_state_in_object_storage_outlives_all_pods(
 ) -> None:
     """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
     arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]
-    agent = agents("w0", SCRIPTS / "stateful.py", *arguments, OMP_NUM_THREADS=1)
+    agent = agents("w0", SCRIPTS / "stateful.py", *arguments)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait(lambda: any(version.step >= 3 for version, _ in by_name(bucket.url)))
@@ -112,7 +110,7 @@ def test_a_state_in_object_storage_outlives_all_pods(
     last = by_name(bucket.url)[0].version
     assert all(call not in agent.text() for call in ("no checkpoint", "Traceback"))
 
-    agents("w1", SCRIPTS / "stateful.py", *arguments, OMP_NUM_THREADS=1)
+    agents("w1", SCRIPTS / "stateful.py", *arguments)
     operator.wait_for("ready", "w1")
     operator.declare("w1")
     operator.wait(lambda: by_name(bucket.url)[0].version.generation == 2)

@@ -39,6 +39,7 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
             "-m",
             "elastic_pytorch.agent",
         ],
+        OMP_NUM_THREADS=None,
     )
     cold = agents(
         "w1", "--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn", SCRIPTS / "env.py", 1, "a b"
@@ -96,7 +97,7 @@ def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Star
 
 
 def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Start, events: Events) -> None:
-    agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2)
+    agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2, OMP_NUM_THREADS=None)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait_for("succeeded", "w0")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 Agents = Callable[..., Agent]
 needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
-ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
+ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
 
 
 EPOCHS, BATCH = 6, 12

@@ -44,7 +44,7 @@ def test_process_that_ends_while_it_is_looked_at_has_no_children() -> None:
 def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
-    waiting, sleeping = (agents(worker, SCRIPTS / "stuck.py", OMP_NUM_THREADS=1) for worker in ("w0", "w1"))
+    waiting, sleeping = (agents(worker, SCRIPTS / "stuck.py") for worker in ("w0", "w1"))
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.wait(what="waits"), events.wait(what="stuck")
@@ -66,7 +66,7 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
 def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     workers = ("w0", "w1", "w2")
     for worker in workers:
-        agents(worker, SCRIPTS / "hang_places.py", "loader", OMP_NUM_THREADS=1)
+        agents(worker, SCRIPTS / "hang_places.py", "loader")
     operator.wait_for("ready", *workers)
     operator.declare(*workers)
     pids = {event["RANK"]: event["pid"] for event in events.wait(3, what="hangs")}
