@@ -16,14 +16,7 @@ import pytest
 from elastic_pytorch.stopping.stacks import children
 
 from tests.worker_image.agents import SCRIPTS, Agent, Events
-from tests.worker_image.running_agent.test_state_changes import (
-    BACKENDS,
-    check_samples,
-    computed_twice,
-    finish,
-    start,
-    until_step,
-)
+from tests.worker_image.running_agent.test_state_changes import BACKENDS
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -33,7 +26,7 @@ HANDLERS = pytest.mark.parametrize("handler", [pytest.param("none", marks=pytest
 # Lightning's later one may also hold up an orderly stop, as ranks come to its collective at different places of the step.
 HANDLERS_IN_A_LOSS = pytest.mark.parametrize(
     "handler",
-    ["none", pytest.param("flag", marks=pytest.mark.long), "lightning", pytest.param("lightning-2.6", marks=pytest.mark.long)],
+    ["lightning", *(pytest.param(handler, marks=pytest.mark.long) for handler in ("none", "flag", "lightning-2.6"))],
 )
 
 Steps = list[dict[str, Any]]
@@ -93,7 +86,6 @@ class Group:
         settings: dict[str, Any] = {
             "MODE": self.directory / "mode",
             "USE_LIBUV": 0,
-            "OMP_NUM_THREADS": 1,
             "ELASTIC_PYTORCH_GRACE_SECONDS": 600,
         }
         self.agents[worker] = Agent(worker, self.operator.url, self.directory, SCRIPTS / "on_backend.py", **settings)
@@ -145,7 +137,7 @@ def test_survivors_of_a_loss_go_on_at_once(
     group.done()
 
 
-@pytest.mark.parametrize("lose", [kill_process, kill_pod])
+@pytest.mark.parametrize("lose", [kill_process, pytest.param(kill_pod, marks=pytest.mark.long)])
 def test_survivors_that_nccl_aborts_tell_why(group: Group, lose: Callable[[Group, Steps], tuple[str, ...]]) -> None:
     steps = group.begin("nccl_like", "flag", *WORKERS, NCCL_LIKE_NOTICES="1")
     left = lose(group, steps)
@@ -184,22 +176,3 @@ def test_ranks_that_leave_one_by_one_in_an_orderly_change_do_not_wait_for_each_o
     group.begin(backend, "alone", *WORKERS)
     group.go_on("w0", "w1", orderly=True)
     group.done()
-
-
-@BACKENDS
-def test_the_library_loses_nothing_in_a_drain_and_a_step_at_most_with_a_pod(
-    operator: ScriptedOperator, events: Events, agents: Callable[..., Agent], backend: str
-) -> None:
-    _, lost, leaving = start(agents, operator, 3, "--backend", backend)
-    until_step(events, 5, 3)
-    leaving.signal()
-    operator.wait_for("leaving", "w2")
-    operator.declare("w0", "w1", orderly=True)
-    assert leaving.wait() == 143
-    until_step(events, 30, 2)
-    assert computed_twice(events) == 0
-    lost.kill()
-    operator.declare("w0")
-    finish(operator, events, "w0")
-    check_samples(events)
-    assert computed_twice(events) <= 1

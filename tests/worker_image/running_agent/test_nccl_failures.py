@@ -27,7 +27,7 @@ import torch.distributed as dist
 from elastic_pytorch import in_process
 
 def train():
-    dist.init_process_group("nccl_like", timeout=datetime.timedelta(seconds=float(os.environ["TIMEOUT"])))
+    dist.init_process_group("nccl_like", timeout=datetime.timedelta(seconds=float(os.environ["NCCL_LIKE_TIMEOUT"])))
     for step in range(2):
         if step == 1 and dist.get_rank() == 1:
             time.sleep(600)
@@ -52,7 +52,7 @@ def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Pat
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(*arguments: str, timeout: int = 600, error: str = "", start_method: str = "forkserver") -> Failure:
-        environment = {"SCRIPTS": SCRIPTS, "TIMEOUT": timeout, "NCCL_LIKE_ERROR": error}
+        environment = {"SCRIPTS": SCRIPTS, "NCCL_LIKE_TIMEOUT": timeout, "NCCL_LIKE_ERROR": error}
         return run_until_failure(operator, agents, *arguments, start_method=start_method, **environment)
 
     return run

@@ -13,7 +13,7 @@ from tests.worker_image.running_agent.test_state_changes import (
     finish,
     lineage,
     start,
-    until_step,
+    train_on,
 )
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.scripts.own_orders import SAMPLES, of_all_sizes, with_repeats
@@ -53,7 +53,7 @@ def undisturbed(directory: Path, own: str) -> list[float]:
 @pytest.mark.parametrize(
     ("own", "option"),
     [
-        ("order", ()),
+        pytest.param("order", (), marks=pytest.mark.long),
         ("batches", ("--in-process",)),
         pytest.param("batches", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]),
     ],
@@ -63,17 +63,22 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
+    tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     own: str,
     option: tuple[str, ...],
 ) -> None:
     expected = [(epoch, sorted(batch)) for epoch in range(2) for batch in batches_of(own, epoch)]
     within = len(batches_of(own, 0))
-    start(agents, operator, 3, *OPTIONS[own], "--step-seconds", 0.1, "--fast-after", within, *option)
-    until_step(events, 3, 3)
+    slow = tmp_path / "slow"
+    slow.touch()
+    start(agents, operator, 3, *OPTIONS[own], "--slow", slow, "--step-seconds", 0.5, *option)
+    train_on(events, 3)
     operator.declare("w0", "w2", orderly=True)
-    until_step(events, 8, 2)
+    train_on(events, 2)
     operator.declare("w0", "w1", "w2", orderly=True)
+    train_on(events, 3)
+    slow.unlink()
     parameters = finish(operator, events, "w0", "w1", "w2")
     steps = lineage(events)
     assert sorted(steps) == list(range(1, len(expected) + 1))
@@ -86,12 +91,3 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     worlds = [len(steps[step]) for step in range(1, within + 1)]
     assert [worlds[0], min(worlds), worlds[-1]] == [3, 2, 3], "the group changed within the first epoch"
     assert parameters == pytest.approx(undisturbed(tmp_path_factory.mktemp("undisturbed"), own), abs=1e-4)
-
-
-def test_an_order_that_nothing_seeds_is_refused_before_a_step(
-    operator: ScriptedOperator, events: Events, agents: Agents
-) -> None:
-    started = start(agents, operator, 2, *COMMON, "--own", "unseeded", "--batch-size", BATCH)
-    operator.wait_for("failed", "w0")
-    assert "ranks 0 and 1 have different orders for epoch 0: 200 samples" in "".join(agent.text() for agent in started)
-    assert events.all(what="step") == []

@@ -18,14 +18,7 @@ def of_all_sizes(epoch: int) -> list[list[int]]:
     return [samples[begin:end] for begin, end in pairwise([0, *ends])]
 
 
-def unseeded(_: int) -> list[int]:
-    import random
-
-    return random.sample(range(SAMPLES), SAMPLES)
-
-
 OWN: dict[str, dict[str, Callable[[int], Any]]] = {
     "order": {"order": with_repeats},
     "batches": {"batches": of_all_sizes},
-    "unseeded": {"order": unseeded},
 }

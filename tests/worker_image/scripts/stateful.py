@@ -29,7 +29,7 @@ parser.add_argument("--dropout", type=float, default=0.1)
 parser.add_argument("--double", action="store_true", help="64-bit numbers: what the order of sums changes stays small for long")
 parser.add_argument("--loader-workers", type=int, default=0)
 parser.add_argument("--step-seconds", type=float, default=0.02)
-parser.add_argument("--fast-after", type=int, default=1 << 30, help="the step after which a step takes no such time")
+parser.add_argument("--slow", help="the steps take that time only while this file is there")
 parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
 parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
@@ -168,7 +168,7 @@ def train() -> nn.Module:
                 parts.put_together()
             optimizer.zero_grad()
             taken = []
-            time.sleep(options.step_seconds if state.step < options.fast_after else 0)
+            time.sleep(0 if options.slow and not Path(options.slow).exists() else options.step_seconds)
             state.commit(loss=loss)
     if not sharded:
         dist.destroy_process_group()
