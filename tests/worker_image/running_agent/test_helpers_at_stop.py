@@ -23,27 +23,29 @@ def has_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long), "program", "shell"])
 def test_helper_lives_until_the_script_has_saved(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
+    """However the script was started: warm, cold, as a program, and below a shell."""
     shell = tmp_path / "run.sh"
     shell.write_text(f"#!/bin/sh\ntrap : TERM\n{sys.executable} {HELPER}\n")
     shell.chmod(0o755)
     ways = {
-        "warm": [HELPER],
-        "cold": ["--start-method=spawn", HELPER],
-        "program": ["--no-python", sys.executable, HELPER],
-        "shell": ["--no-python", shell],
+        "w0": [HELPER],
+        "w1": ["--start-method=spawn", HELPER],
+        "w2": ["--no-python", sys.executable, HELPER],
+        "w3": ["--no-python", shell],
     }
-    agents("w0", *ways[start], OMP_NUM_THREADS=1)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    [begun] = events.wait(what="start")
+    for worker, way in ways.items():
+        agents(worker, *way)
+    operator.wait_for("ready", *ways)
+    operator.declare(*ways)
+    begun = events.wait(4, what="start")
     operator.declare(orderly=True)
-    [saved] = events.wait(what="saved")
-    assert saved["helper_lives"]
-    until(lambda: has_gone(begun["helper"]), "the helper's end, once the script has ended")
+    saved = events.wait(4, what="saved")
+    assert {event["worker"]: event["helper_lives"] for event in saved} == dict.fromkeys(ways, True)
+    for event in begun:
+        until(lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended")
 
 
 def test_whole_group_of_a_program_without_a_handler_is_stopped(
@@ -53,7 +55,7 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
     child = tmp_path / "child"
     shell.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n")
     shell.chmod(0o755)
-    agents("w0", "--no-python", shell, OMP_NUM_THREADS=1)
+    agents("w0", "--no-python", shell)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     until(child.exists, "the shell's child")

@@ -82,11 +82,16 @@ def test_image_file_does_what_this_module_does() -> None:
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
-def test_agent_starts_from_its_folder_and_scripts_find_the_package(
-    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path, start_method: str
+def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_find_the_package(
+    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path, tmp_path: Path, start_method: str
 ) -> None:
-    own = {"PYTHONPATH": "/image/has/this", "PET_START_METHOD": start_method}
-    agent = agents("w0", script, command=[sys.executable, str(folder)], **own)
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
+    own = {"PYTHONPATH": "/image/has/this", "PET_START_METHOD": start_method, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    agent = agents("w0", script, command=[*without_torch, str(folder)], **own)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait_for("succeeded", "w0")
@@ -113,20 +118,6 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     assert told.progress["checkpoints"] == 0, "it watches the folder, too"
     operator.end("complete")
     assert agent.wait() == 0
-
-
-def test_python_is_taken_where_python3_has_no_torch(
-    operator: ScriptedOperator, agents: Start, folder: Path, script: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
-    agent = agents("w0", script, command=[*without_torch, str(folder)], PATH=f"{python.parent}:{os.environ['PATH']}")
-    operator.wait_for("ready", "w0")
-    agent.signal()
-    assert agent.wait() == 143
 
 
 def test_old_python_is_named_in_the_termination_message(agents: Start, folder: Path, script: Path, tmp_path: Path) -> None:

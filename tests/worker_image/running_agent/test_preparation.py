@@ -16,8 +16,10 @@ pytestmark = pytest.mark.process
 SCRIPT = SCRIPTS / "prepares.py"
 STEPS = 300
 Agents = Callable[..., Agent]
-ENVIRONMENT = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_PREPARE_SECONDS": 600}
-IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["plain", "in process"])
+ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_PREPARE_SECONDS": 600}
+IN_PROCESS = pytest.mark.parametrize(
+    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["plain", "in process"]
+)
 
 
 def start(agents: Agents, *options: Any, worker: str = "w0", **environment: Any) -> Agent:
@@ -53,11 +55,11 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     assert steps == list(range(1, done["step"] + 1)), "no step is lost"
 
 
-def test_killed_process_is_set_up_again_while_the_others_go_on(
+def test_killed_process_is_set_up_again_after_a_check_of_its_node_while_the_others_go_on(
     operator: ScriptedOperator, events: Events, agents: Agents
 ) -> None:
     for worker in ("w0", "w1"):
-        start(agents, "--in-process", "--world", 2, worker=worker)
+        start(agents, "--in-process", "--world", 2, "--steps", 60, worker=worker)
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     events.until_step(5, 2)
@@ -75,27 +77,27 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
     operator.end("complete")
     steps = [event["step"] for event in events.all(what="step", worker="w0")]
     [done] = events.wait(what="done", worker="w0")
-    assert done["step"] >= STEPS
+    assert done["step"] >= 60
     assert sorted(set(steps)) == list(range(1, done["step"] + 1))
     assert len(steps) <= done["step"] + 1
     assert len({event["pid"] for event in events.all(worker="w0")}) == 1
 
 
-@pytest.mark.parametrize(
-    ("fail", "words"),
-    [
-        ("raise", "RuntimeError: the data set is not there"),
-        ("exit", "7"),
-        ("leave", "local rank 0 has ended its process with exit code 0 before it had joined a group"),
-    ],
-)
-def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents: Agents, fail: str, words: str) -> None:
-    agent = start(agents, "--fail", fail)
-    assert agent.wait() == 1
-    heard = operator.last("w0")
-    assert heard is not None
-    assert (heard.state, heard.round) == ("failed", 0)
-    assert words in agent.termination_log.read_text()
+FAILURES = {  # how a set-up fails, and words of the message
+    "raise": "RuntimeError: the data set is not there",
+    "exit": "7",
+    "leave": "local rank 0 has ended its process with exit code 0 before it had joined a group",
+}
+
+
+def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents: Agents) -> None:
+    started = {start(agents, "--fail", fail, worker=f"w{i}"): words for i, (fail, words) in enumerate(FAILURES.items())}
+    for agent, words in started.items():
+        assert agent.wait() == 1
+        heard = operator.last(agent.worker)
+        assert heard is not None
+        assert (heard.state, heard.round) == ("failed", 0)
+        assert words in agent.termination_log.read_text()
 
 
 def test_set_up_that_takes_too_long_is_told_with_its_stack(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
@@ -118,8 +120,15 @@ def test_prepared_worker_that_dies_before_it_has_a_group_ends_its_pod(
     assert "SIGKILL" in agent.termination_log.read_text()
 
 
-@pytest.mark.parametrize("state", ["preparing", "ready"])
-@IN_PROCESS
+@pytest.mark.parametrize(
+    ("option", "state"),
+    [
+        ((), "preparing"),
+        (("--in-process",), "ready"),
+        pytest.param((), "ready", marks=pytest.mark.long),
+        pytest.param(("--in-process",), "preparing", marks=pytest.mark.long),
+    ],
+)
 def test_leaving_ends_a_worker_without_a_group(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...], state: str
 ) -> None:
@@ -141,14 +150,3 @@ def test_script_that_needs_nothing_of_its_group_is_a_part_of_it(
     operator.end("complete")
     assert agent.wait() == 0
     assert "RANK" not in event
-
-
-def test_other_programs_start_when_their_group_exists(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
-    agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT)
-    operator.wait_for("ready", "w0")
-    assert operator.states("w0") == ["ready"]
-    operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
-    assert agent.wait() == 0
-    assert "this program starts when its group exists" in agent.text()

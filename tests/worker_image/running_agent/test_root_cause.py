@@ -2,12 +2,13 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tests.worker_image.agents import Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -95,41 +96,39 @@ CASES: dict[str, tuple[str, int, str, str]] = {
 SHOWN_BY_MAKE_TEST = ("an exception", "an exit with a text", "a crash")
 
 
-@pytest.fixture(params=["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
-def failed(request: pytest.FixtureRequest, operator: ScriptedOperator, agents: Start, tmp_path: Path) -> Callable[..., Any]:
-    def run(source: str) -> dict[str, Any]:
-        script = tmp_path / "script.py"
-        if source:
-            script.write_text(textwrap.dedent(source))
-        agent = agents("w0", f"--start-method={request.param}", script, OMP_NUM_THREADS=1)
-        operator.wait_for("ready", "w0")
-        operator.declare("w0")
-        operator.wait_for("failed", "w0")
-        heard = operator.last("w0")
-        assert heard is not None
-        operator.end("failed")
-        assert agent.wait() == 1
-        failure: dict[str, Any] = heard.failure
-        assert agent.termination_log.read_text().startswith(failure["message"])
-        assert failure["traceback"].strip() in agent.text().replace("[rank0]: ", ""), "the log has all of it, too"
-        return failure
-
-    return run
-
-
 @pytest.mark.parametrize(
-    ("source", "exit_code", "message", "traceback"),
+    ("start_method", "cases"),
     [
-        pytest.param(*case, id=name, marks=[] if name in SHOWN_BY_MAKE_TEST else pytest.mark.long)
-        for name, case in CASES.items()
+        pytest.param("forkserver", SHOWN_BY_MAKE_TEST, id="forkserver"),
+        pytest.param("forkserver", CASES, id="all, forkserver", marks=pytest.mark.long),
+        pytest.param("spawn", CASES, id="all, spawn", marks=pytest.mark.long),
     ],
 )
 def test_failure_says_what_to_do_something_about(
-    failed: Callable[..., Any], source: str, exit_code: int, message: str, traceback: str
+    operator: ScriptedOperator, agents: Start, tmp_path: Path, start_method: str, cases: Iterable[str]
 ) -> None:
-    failure = failed(source)
-    assert failure["exitCode"] == exit_code
-    assert re.search(message, failure["message"]), failure
-    assert re.search(traceback, failure["traceback"]), failure
-    if exit_code == 1 and "exit" not in source:
-        assert failure["exception"] == failure["message"].partition(":")[0]
+    script = tmp_path / "script.py"
+    agent = agents("w0", f"--start-method={start_method}", script)
+    operator.wait_for("ready", "w0")
+    told: dict[str, Any] = {"message": ""}
+    for case in cases:
+        source, exit_code, message, traceback = CASES[case]
+        script.unlink(missing_ok=True)
+        if source:
+            script.write_text(textwrap.dedent(source))
+        number = operator.declare("w0")
+        operator.wait_for("failed", "w0", number=number)
+        heard = operator.last("w0")
+        assert heard is not None
+        told = heard.failure
+        assert told["exitCode"] == exit_code, (case, told)
+        assert re.search(message, told["message"]), (case, told)
+        assert re.search(traceback, told["traceback"]), (case, told)
+        if exit_code == 1 and "exit" not in source:
+            assert told["exception"] == told["message"].partition(":")[0]
+        until(
+            lambda traceback=told["traceback"]: traceback.strip() in agent.text().replace("[rank0]: ", ""), "the log of it all"
+        )
+    operator.end("failed")
+    assert agent.wait() == 1
+    assert agent.termination_log.read_text().startswith(told["message"])

@@ -18,87 +18,77 @@ pytestmark = pytest.mark.process
 
 Start = Callable[..., Agent]
 HANGS = SCRIPTS / "hangs.py"
-LONG = {"OMP_NUM_THREADS": 1, "ELASTIC_PYTORCH_GRACE_SECONDS": 600}
+LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
 
 
-@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
-@pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.long), "shell"])
-def test_a_handler_that_cannot_run_is_not_waited_for_after_a_loss(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, start: str, place: str
+@pytest.mark.parametrize(
+    ("start_method", "hangs", "waits", "handler"),
+    [
+        ("forkserver", "mutex", "queue", "save-in-c"),
+        pytest.param("forkserver", "computation", "python", "save-in-c", marks=pytest.mark.long),
+        pytest.param("spawn", "mutex", "queue", "save", marks=pytest.mark.long),
+        pytest.param("spawn", "computation", "python", "save", marks=pytest.mark.long),
+    ],
+)
+def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_waited_for(
+    operator: ScriptedOperator,
+    agents: Start,
+    events: Events,
+    tmp_path: Path,
+    start_method: str,
+    hangs: str,
+    waits: str,
+    handler: str,
 ) -> None:
     shell = tmp_path / "shell"
     shell.write_text(f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\nexit 5\n')
     shell.chmod(0o755)
-    how = {"warm": [HANGS], "cold": ["--start-method=spawn", HANGS], "shell": ["--no-python", shell]}[start]
-    agent = agents("w0", *how, "--in", place, **LONG)
-    _begin(operator, events)
-    operator.declare("w0")
-    events.wait(2, what="start")
-    assert not events.all(what="told")
-    assert "cannot run its handler after the loss of a peer" in agent.text()
-    if start == "shell":
-        assert "the trap has run" in agent.out.read_text()
+    python = (f"--start-method={start_method}", HANGS)
+    cannot_run = agents("w0", *python, "--in", hangs, **LONG)
+    below_a_shell = agents("w1", "--no-python", shell, "--in", hangs, **LONG)
+    agents("w2", *python, "--in", waits, "--handler", handler, **LONG)
+    agents("w3", *python, "--in", hangs, "--handler", "flag", "--until-told", **LONG)
+    goes_on = agents("w4", *python, "--in", waits, "--handler", "flag", **LONG)
+    _begin(operator, events, "w0", "w1", "w2", "w3", "w4")
+    operator.declare("w0", "w1", "w2", "w3", "w4")
+    (told,) = events.wait(what="told", worker="w4")
+    time.sleep(4)
+    os.kill(told["pid"], 0)
+    for worker in ("w0", "w1", "w2", "w3"):
+        events.wait(2, what="start", worker=worker)
+    for agent in (cannot_run, below_a_shell):
+        assert not events.all(what="told", worker=agent.worker)
+        assert "cannot run its handler after the loss of a peer" in agent.text()
+    assert "the trap has run" in below_a_shell.out.read_text()
+    assert events.all(what="saved", worker="w2")
+    assert events.all(what="told", worker="w3")
+    assert len(events.all(what="start", worker="w4")) == 1 and "cannot run" not in goes_on.text()
 
 
+@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
 def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Start, events: Events, place: str
 ) -> None:
-    agents("w0", HANGS, "--in", "mutex", **LONG)
-    _begin(operator, events)
+    """By a newer round, by a peer that has stopped its workers, or after a drain."""
+    agent = agents("w0", HANGS, "--in", place, **LONG)
+    _begin(operator, events, "w0")
     operator.declare("w0", orderly=True)
     operator.wait_for("stopping", "w0")
     time.sleep(4)
     assert len(events.all(what="start")) == 1 and operator.last("w0").state == "stopping"  # type: ignore[union-attr]
-    operator.declare("w0")
+    number = operator.declare("w0")
     events.wait(2, what="start")
-
-
-@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
-def test_an_orderly_stop_ends_once_a_peer_has_stopped_its_workers(
-    operator: ScriptedOperator, agents: Start, events: Events, place: str
-) -> None:
-    agents("w0", HANGS, "--in", place, **LONG)
-    _begin(operator, events)
+    operator.wait_for("running", "w0", number=number)
+    time.sleep(0.5)
     operator.declare("w0", orderly=True)
     operator.wait_for("stopping", "w0")
-    operator.left_rounds.add(1)
-    events.wait(2, what="start")
-
-
-@pytest.mark.parametrize("handler", [pytest.param("save", marks=pytest.mark.long), "save-in-c"])
-@pytest.mark.parametrize("place", [pytest.param("python", marks=pytest.mark.long), "queue"])
-def test_a_handler_that_runs_has_its_time_after_a_loss(
-    operator: ScriptedOperator, agents: Start, events: Events, place: str, handler: str
-) -> None:
-    agents("w0", HANGS, "--in", place, "--handler", handler, **LONG)
-    _begin(operator, events)
+    operator.left_rounds.add(number)
+    events.wait(3, what="start")
+    time.sleep(0.5)
+    agent.signal(signal.SIGTERM)
+    operator.wait_for("leaving", "w0")
     operator.declare("w0")
-    events.wait(what="saved")
-    events.wait(2, what="start")
-
-
-@pytest.mark.parametrize("place", [pytest.param("python", marks=pytest.mark.long), "queue"])
-def test_a_script_that_goes_on_after_its_handler_has_its_time(
-    operator: ScriptedOperator, agents: Start, events: Events, place: str
-) -> None:
-    agent = agents("w0", HANGS, "--in", place, "--handler", "flag", **LONG)
-    _begin(operator, events)
-    operator.declare("w0")
-    (told,) = events.wait(what="told")
-    time.sleep(4)
-    os.kill(told["pid"], 0)
-    assert len(events.all(what="start")) == 1 and "cannot run" not in agent.text()
-
-
-@pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
-def test_a_script_that_hangs_after_its_handler_is_not_waited_for(
-    operator: ScriptedOperator, agents: Start, events: Events, place: str
-) -> None:
-    agents("w0", HANGS, "--in", place, "--handler", "flag", "--until-told", **LONG)
-    _begin(operator, events)
-    operator.declare("w0")
-    events.wait(what="told")
-    events.wait(2, what="start")
+    assert agent.wait() == 143
 
 
 def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
@@ -113,17 +103,6 @@ def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
         file.unlink()
     operator.declare("w0", orderly=True)  # no member is lost
     events.wait(4, what="start")
-
-
-def test_a_pod_that_is_drained_while_a_peer_is_lost_ends_soon(
-    operator: ScriptedOperator, agents: Start, events: Events
-) -> None:
-    agent = agents("w0", HANGS, "--in", "mutex", **LONG)
-    _begin(operator, events)
-    agent.signal(signal.SIGTERM)
-    operator.wait_for("leaving", "w0")
-    operator.declare("w0", after=operator.round["round"])
-    assert agent.wait() == 143
 
 
 def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost(
@@ -149,7 +128,7 @@ def test_a_worker_that_outlives_sigkill_ends_its_agent(
 ) -> None:
     how = ["--start-method=spawn"] if start == "cold" else []
     agent = agents("w0", *how, HANGS, "--in", "python", ELASTIC_PYTORCH_GRACE_SECONDS=1)
-    _begin(operator, events)
+    _begin(operator, events, "w0")
     (worker,) = events.all(what="start")
     with kept_from_its_parent(worker["pid"]):
         operator.declare("w0")
@@ -172,8 +151,8 @@ def kept_from_its_parent(pid: int) -> Iterator[None]:
             tracer.kill()
 
 
-def _begin(operator: ScriptedOperator, events: Events) -> None:
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    events.wait(what="start")
-    time.sleep(0.5)  # from the event to where it hangs
+def _begin(operator: ScriptedOperator, events: Events, *workers: str) -> None:
+    operator.wait_for("ready", *workers)
+    operator.declare(*workers)
+    events.wait(len(workers), what="start")
+    time.sleep(0.5)  # from the event to where they hang
