@@ -26,7 +26,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_training_process_is_killed(
     start_method: str, operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ def run(operator: ScriptedOperator, agent: Agent) -> None:
     assert agent.wait() == 0
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_output_goes_where_the_options_say(
     operator: ScriptedOperator, agents: Start, speak: Path, tmp_path: Path, start_method: str
 ) -> None:

@@ -64,7 +64,7 @@ def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents
     )
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_limit_of_open_files(operator: ScriptedOperator, agents: Start, tmp_path: Path, start_method: str) -> None:
     """Reached in the process that starts the workers: the agent itself, or the one that it forks them from."""
     script, go = tmp_path / "train.py", tmp_path / "go"

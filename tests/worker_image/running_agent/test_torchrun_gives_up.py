@@ -39,9 +39,13 @@ def told_by(operator: ScriptedOperator, agents: Start, shell: str) -> tuple[Hear
     ("source", "told"),
     [
         (RAISES, {"message": "ValueError: nan in step 10", "exception": "ValueError", "exitCode": 1}),
-        (HOOKED, {"message": "exited with code 1", "exitCode": 1}),
-        (FORKS, {"message": "exited with code 3", "exitCode": 3}),
-        ("import os\nos.kill(os.getpid(), 11)\n", {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11}),
+        pytest.param(HOOKED, {"message": "exited with code 1", "exitCode": 1}, marks=pytest.mark.long),
+        pytest.param(FORKS, {"message": "exited with code 3", "exitCode": 3}, marks=pytest.mark.long),
+        pytest.param(
+            "import os\nos.kill(os.getpid(), 11)\n",
+            {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11},
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["raises", "own hook", "child raises", "crashes"],
 )
