@@ -50,12 +50,18 @@ def as_worker(mode: str, target: str, *arguments: str) -> list[str]:
     return ["-c", start, mode, target, *arguments]
 
 
-def both(directory: Path, source: str, *arguments: str, **environment: str) -> tuple[Outcome, Outcome]:
+def script_of(directory: Path, source: str) -> str:
     (directory / "sub").mkdir(exist_ok=True)
     (directory / "sub" / "script.py").write_text(textwrap.dedent(source))
-    there = run(directory, ["sub/script.py", *arguments], **environment)
-    here = run(directory, as_worker("script", "sub/script.py", *arguments), **environment)
-    return there, here
+    return "sub/script.py"
+
+
+def in_a_worker(directory: Path, source: str, *arguments: str) -> Outcome:
+    return run(directory, as_worker("script", script_of(directory, source), *arguments))
+
+
+def both(directory: Path, source: str, *arguments: str) -> tuple[Outcome, Outcome]:
+    return run(directory, [script_of(directory, source), *arguments]), in_a_worker(directory, source, *arguments)
 
 
 def without_addresses(text: str) -> str:
@@ -248,7 +254,7 @@ def test_a_directory_runs_as_under_python(tmp_path: Path) -> None:
 
 
 def test_an_exception_is_recorded_as_record_does(tmp_path: Path) -> None:
-    _, here = both(tmp_path, "raise ValueError('boom at step 5')")
+    here = in_a_worker(tmp_path, "raise ValueError('boom at step 5')")
     assert here.error["message"]["message"] == "ValueError: boom at step 5"
     assert here.error["message"]["extraInfo"]["py_callstack"] == here.err
     assert int(here.error["message"]["extraInfo"]["timestamp"]) > 0
@@ -266,12 +272,12 @@ def test_an_exception_is_recorded_as_record_does(tmp_path: Path) -> None:
     ],
 )
 def test_root_cause_is_recorded_whatever_the_hook_does(tmp_path: Path, source: str, message: str) -> None:
-    assert both(tmp_path, source)[1].error["message"]["message"] == message
+    assert in_a_worker(tmp_path, source).error["message"]["message"] == message
 
 
 @pytest.mark.parametrize("character", ["x", "\\udcff", "\\0", "ä"])
 def test_record_of_an_exception_of_megabytes_can_be_read(tmp_path: Path, character: str) -> None:
-    both(tmp_path, f"raise ValueError('boom ' + '{character}' * 2_000_000)")
+    in_a_worker(tmp_path, f"raise ValueError('boom ' + '{character}' * 2_000_000)")
     error_file = tmp_path / "error.json"
     found = describe(local_rank=0, rank=0, pid=1, exit_code=1, error_file=str(error_file))
     assert found.exception == "ValueError"
@@ -281,19 +287,19 @@ def test_record_of_an_exception_of_megabytes_can_be_read(tmp_path: Path, charact
 
 def test_what_the_script_has_recorded_stands(tmp_path: Path) -> None:
     source = "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('{\"message\": \"mine\"}'); 1 / 0"
-    assert both(tmp_path, source)[1].error == {"message": "mine"}
+    assert in_a_worker(tmp_path, source).error == {"message": "mine"}
 
 
 def test_the_text_of_an_exit_is_recorded(tmp_path: Path) -> None:
-    assert both(tmp_path, "raise SystemExit('no data')")[1].error["message"]["message"] == "SystemExit: no data"
+    assert in_a_worker(tmp_path, "raise SystemExit('no data')").error["message"]["message"] == "SystemExit: no data"
 
 
 def test_an_exit_without_error_records_nothing(tmp_path: Path) -> None:
-    assert both(tmp_path, "raise SystemExit(3)")[1].error is None
+    assert in_a_worker(tmp_path, "raise SystemExit(3)").error is None
 
 
 def test_an_interrupt_ends_with_130(tmp_path: Path) -> None:
-    here = both(tmp_path, "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)")[1]
+    here = in_a_worker(tmp_path, "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)")
     assert here.code == 130
     assert "KeyboardInterrupt" in here.err
 
