@@ -25,7 +25,19 @@ from tests.paths import ROOT
 MODULES = ("torch.distributed.run", "torch._dynamo", "torch.nn.parallel", "torch.utils.data.distributed", "numpy.random")
 MAX_MESSAGE_BYTES = 1 << 20
 # What tests say to an agent, and neither Python nor torch reads when it is imported.
-READ_LATER = ("ELASTIC_PYTORCH_", "PET_", "EVENTS", "MODE", "SCRIPTS", "WORKER", "USE_LIBUV", "NCCL_", "GLOO_", "PYTEST_")
+READ_LATER = (
+    "ELASTIC_PYTORCH_",
+    "PET_",
+    "TORCHELASTIC_LOG_",
+    "EVENTS",
+    "MODE",
+    "SCRIPTS",
+    "WORKER",
+    "USE_LIBUV",
+    "NCCL_",
+    "GLOO_",
+    "PYTEST_",
+)
 # Read by numpy and torch when they are imported: this is for agents that are told the same.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 INHERITED = dict(os.environ)

@@ -27,7 +27,7 @@ sys.stderr.write(f"err of {rank}\\n")
 """
 
 RANK = """
-import os, time, torch
+import os, sys, time, torch
 import torch.distributed as dist
 import elastic_pytorch as elastic
 
@@ -38,7 +38,7 @@ def train():
     dist.init_process_group("gloo")
     state.restore()
     print(f"of {dist.get_rank()} of {dist.get_world_size()}", flush=True)
-    while not os.path.exists(os.environ["FINISH"]):
+    while not os.path.exists(sys.argv[1]):
         time.sleep(0.02)
         state.commit()
 
@@ -96,7 +96,7 @@ def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
     (tmp_path / "rank.py").write_text(RANK)
     for worker in ("w0", "w1"):
         options = {"PET_TEE": "1", "PET_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} $rank $${rank} ${local_rank}> "}
-        agents(worker, tmp_path / "rank.py", **options, ELASTIC_PYTORCH_REST_SECONDS=60, FINISH=tmp_path / "finish")
+        agents(worker, tmp_path / "rank.py", tmp_path / "finish", **options, ELASTIC_PYTORCH_REST_SECONDS=60)
     operator.wait_for("ready", "w0", "w1")
     for members in (("w0", "w1"), ("w1",)):
         number = operator.declare(*members, orderly=True)
