@@ -20,6 +20,8 @@ from tests.worker_image.warm_python import ONE_THREAD, ForkedProcess, warm_pytho
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
+NEW_AGENT = [sys.executable, "-m", "elastic_pytorch.agent"]  # one that imports torch itself, with /proc/PID/environ of its own
+
 NOT_INHERITED = (
     "PET_",
     "ELASTIC_PYTORCH_",
@@ -74,7 +76,7 @@ class Agent:
                 self.process = warm.start(words, environ, directory, out.fileno(), err.fileno())
                 return
             self.process = subprocess.Popen(
-                [*(command or [sys.executable, "-m", "elastic_pytorch.agent"]), *words],
+                [*(command or NEW_AGENT), *words],
                 env=environ,
                 cwd=directory,
                 stdin=subprocess.DEVNULL,

@@ -1,14 +1,13 @@
 """How agents end: with the job, and without it."""
 
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -76,7 +75,7 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
 
 def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Start) -> None:
     waiting = agents("w0", SCRIPTS / "train.py")
-    importing = agents("w1", SCRIPTS / "train.py", command=[sys.executable, "-m", "elastic_pytorch.agent"])
+    importing = agents("w1", SCRIPTS / "train.py", command=NEW_AGENT)
     operator.wait(lambda: handles_sigterm(importing.process.pid))
     importing.signal()
     assert importing.wait() == 143

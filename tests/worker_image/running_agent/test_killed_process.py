@@ -11,7 +11,7 @@ import pytest
 from elastic_pytorch_client.training_processes import container_command
 
 from tests.waiting import until
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import NEW_AGENT, Agent
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,7 @@ def test_training_process_is_killed(
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     name = {"ELASTIC_PYTORCH_WORKER": f"w0-{uuid.uuid4().hex}"}  # other tests on this machine have workers, too
-    agents("w0", f"--start-method={start_method}", tmp_path / "script.py", **name)
+    agents("w0", f"--start-method={start_method}", tmp_path / "script.py", command=NEW_AGENT, **name)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     until((tmp_path / "pid").exists)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import elastic_pytorch as elastic
@@ -12,7 +13,7 @@ from torch.optim import AdamW
 
 from tests.torch_features import FSDP2, FSDP2_REASON
 from tests.worker_image.agents import SCRIPTS, Agent, Events
-from tests.worker_image.running_agent.test_state_changes import lineage
+from tests.worker_image.running_agent.test_state_changes import lineage, train_on
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, texts, whole_loss
 
@@ -23,14 +24,13 @@ needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
 ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
 
 
-EPOCHS, BATCH = 6, 12
+EPOCHS, BATCH = 4, 12
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
-def start(
-    agents: Agents, *workers: str, script: str = "units.py", step_seconds: float = 0.05, options: Sequence[str] = ()
-) -> list[Agent]:
-    arguments = ("--epochs", EPOCHS, "--step-seconds", step_seconds, *options)
+def start(agents: Agents, slow: Path, *workers: str, script: str = "units.py", options: Sequence[str] = ()) -> list[Agent]:
+    slow.touch()
+    arguments = ("--epochs", EPOCHS, "--slow", slow, "--step-seconds", 0.3, *options)
     return [agents(worker, SCRIPTS / script, *arguments, **ENVIRONMENT) for worker in workers]
 
 
@@ -70,63 +70,59 @@ def plain_training(loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of
 
 
 def change_units(
-    operator: ScriptedOperator, events: Events, agents: Agents, script: str, *options: str
-) -> dict[str, list[float]]:
-    """Trains with three units, two, and three again in another order; returns the parameters of each worker."""
-    start(agents, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
+    operator: ScriptedOperator, events: Events, agents: Agents, slow: Path, script: str, *options: str
+) -> list[Agent]:
+    """Trains with three units, two, and three again in another order; returns the agents, by number."""
+    started = start(agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
     operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
     operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
-    events.until_step(5, 6)
+    train_on(events, 6)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
-    events.until_step(20, 4)
+    train_on(events, 4)
     operator.declare("w2", "w3", "w0", "w1", "w4", "w5", orderly=True)
-    done = finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
+    train_on(events, 6, 6)  # until there are copies of its own shards
     computed = Counter(event["step"] for event in events.all(what="step", worker="w0"))
     assert set(computed.values()) == {1}, "every step was computed once"
-    return done
+    return started
 
 
 @needs_fsdp2
 @pytest.mark.parametrize(
     "options", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["started again", "in_process"]
 )
-def test_tensor_parallel_units_train_what_one_process_does(
-    options: tuple[str, ...], operator: ScriptedOperator, events: Events, agents: Agents
+def test_tensor_parallel_units_train_what_one_process_does_and_the_shards_of_a_lost_one_are_in_another(
+    options: tuple[str, ...], operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
 ) -> None:
-    parameters = plain_training()
-    assert all(each == parameters for each in change_units(operator, events, agents, "units.py", *options).values())
+    slow = tmp_path / "slow"
+    _, _, lost, *_ = change_units(operator, events, agents, slow, "units.py", *options)
     processes = {(event["worker"], event["pid"]) for event in events.all(what="step")}
     assert len(processes) == (6 if options else 6 + 6 + 4), "in_process keeps them"
+    lost.kill()
+    operator.declare("w0", "w1", "w4", "w5")  # a lost pod takes its unit along
+    events.wait(4, what="restored", worker="w0")
+    start(agents, slow, "w6", options=options)
+    train_on(events, 4)
+    operator.wait_for("ready", "w3", "w6")
+    operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
+    slow.unlink()
+    parameters = plain_training()
+    assert all(each == parameters for each in finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3").values())
+    first, *later = [event["step"] for event in events.all(what="restored", worker="w0")]
+    assert first == 0
+    assert len(later) == 4 and all(step > 0 for step in later), "the state was in the memory of the units that are left"
 
 
 @needs_fsdp2
-def test_pipelines_train_what_one_process_does(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
-    done = change_units(operator, events, agents, "pipeline.py")
+def test_pipelines_train_what_one_process_does(
+    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow"
+    change_units(operator, events, agents, slow, "pipeline.py")
+    slow.unlink()
+    done = finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")
     parameters = plain_training(lambda model, inputs, targets: whole_loss(model(inputs), targets))
     for first, second in (("w2", "w3"), ("w0", "w1"), ("w4", "w5")):
         assert done[first] + done[second] == parameters
-
-
-@needs_fsdp2
-def test_a_lost_pod_takes_its_unit_along_and_its_shards_are_in_another_one(
-    operator: ScriptedOperator, events: Events, agents: Agents
-) -> None:
-    lost, *_ = start(agents, "w2", "w3", "w0", "w1", "w4", "w5", step_seconds=0.15)
-    operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
-    operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
-    events.until_step(20, 6)
-    lost.kill()
-    operator.declare("w0", "w1", "w4", "w5")
-    events.wait(2, what="restored", worker="w0")
-    start(agents, "w6", step_seconds=0.15)
-    events.until_step(40, 4)
-    operator.wait_for("ready", "w3", "w6")
-    operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
-    parameters = plain_training()
-    assert all(each == parameters for each in finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3").values())
-    first, after_loss, _ = events.all(what="restored", worker="w0")
-    assert first["step"] == 0
-    assert after_loss["step"] > 0, "the state was in the memory of the units that are left"
 
 
 def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, events: Events, agents: Agents) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from pathlib import Path
 
 import elastic_pytorch as elastic
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--step-seconds", type=float, default=0.05)
+parser.add_argument("--slow", help="the steps take that time only while this file is there")
 parser.add_argument("--in-process", action="store_true")
 options = parser.parse_args()
 
@@ -36,7 +38,7 @@ def train() -> None:
         step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
         samples = which[: step.samples].tolist()
         event("step", step=state.step, epoch=step.epoch, samples=samples, generation=generation, **unit)
-        time.sleep(options.step_seconds)
+        time.sleep(0 if options.slow and not Path(options.slow).exists() else options.step_seconds)
     event("done", parameters=[number for each in model.parameters() for number in each.full_tensor().flatten().tolist()])
     dist.destroy_process_group()
 

@@ -17,7 +17,7 @@ from elastic_pytorch_client.training_processes import container_command
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -91,7 +91,7 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
     worker = f"w{os.getpid()}"  # no other test's
-    agent = agents(worker, "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone")
+    agent = agents(worker, "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=NEW_AGENT)
     operator.wait_for("ready", worker)
     operator.declare(worker)
     stuck = events.wait(2, what="stuck")
