@@ -55,7 +55,7 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     assert steps == list(range(1, done["step"] + 1)), "no step is lost"
 
 
-def test_killed_process_is_set_up_again_after_a_check_of_its_node_while_the_others_go_on(
+def test_killed_process_is_set_up_again_while_the_others_go_on(
     operator: ScriptedOperator, events: Events, agents: Agents
 ) -> None:
     for worker in ("w0", "w1"):
@@ -81,6 +81,16 @@ def test_killed_process_is_set_up_again_after_a_check_of_its_node_while_the_othe
     assert sorted(set(steps)) == list(range(1, done["step"] + 1))
     assert len(steps) <= done["step"] + 1
     assert len({event["pid"] for event in events.all(worker="w0")}) == 1
+
+
+def test_program_that_does_not_prepare_starts_when_its_group_exists(operator: ScriptedOperator, agents: Agents) -> None:
+    agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait_for("succeeded", "w0")
+    operator.end("complete")
+    assert agent.wait() == 0
+    assert "this program starts when its group exists" in agent.text()
 
 
 FAILURES = {  # how a set-up fails, and words of the message
