@@ -49,7 +49,7 @@ test-times: venv ## Wall and CPU seconds of the last `make test`, by folder and 
 	@$(PYTHON) hack/test_times.py $(ARGS)
 
 growth: venv ## Bytes, fields and seconds beside the last landed figures (ARGS: --land writes them)
-	@PYTHONPATH=hack $(PYTHON) hack/growth.py $(ARGS)
+	@PYTHONPATH=hack/reference $(PYTHON) hack/growth.py $(ARGS)
 
 test-all: ## What `make test` runs, then every long test (docs/evidence/long-tests.md)
 	@$(MAKE) --no-print-directory test

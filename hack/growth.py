@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from reference.field_table import fields
+from field_table import fields
 
 TABLE = Path("hack/growth.tsv")
 CRD = Path("crds/elasticpytorchjobs.yaml")

@@ -25,7 +25,7 @@ class Requirement:
     """
 
     def __init__(self, manifest: Manifest) -> None:
-        self.key = manifest.get("key")
+        self.key: str = manifest.get("key") or ""
         self._operator = manifest.get("operator")
         values = [value for value in manifest.get("values") or () if isinstance(value, str)]
         self._values = frozenset(values)
