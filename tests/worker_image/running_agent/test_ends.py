@@ -74,16 +74,14 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
 
 
 def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Start) -> None:
-    waiting = agents("w0", SCRIPTS / "train.py")
+    waiting = agents("w0", SCRIPTS / "train.py", ELASTIC_PYTORCH_GRACE_SECONDS=600)  # longer than this waits
     importing = agents("w1", SCRIPTS / "train.py", command=NEW_AGENT)
     operator.wait(lambda: handles_sigterm(importing.process.pid))
     importing.signal()
     assert importing.wait() == 143
     operator.wait_for("ready", "w0")
-    before = time.monotonic()
     waiting.signal()
     assert waiting.wait() == 143
-    assert time.monotonic() - before < 10
     assert operator.states("w0") == ["ready", "leaving"]
 
 
