@@ -62,9 +62,10 @@ class Resource:
         items: list[dict[str, Any]] = answer.body["items"]
         return items
 
-    def patch(self, name: str, change: dict[str, Any], subresource: str = "") -> Answer:
+    def patch(self, name: str, change: dict[str, Any], subresource: str = "", *, dry_run: bool = False) -> Answer:
         """Merges a change into an object, or into a subresource of it, such as `status`."""
-        return self._request("PATCH", f"/{name}/{subresource}".rstrip("/"), change)
+        query = {"dryRun": "All"} if dry_run else None
+        return self._request("PATCH", f"/{name}/{subresource}".rstrip("/"), change, query)
 
     def delete(self, name: str) -> Answer:
         """Deletes an object, and what it owns after it."""

@@ -204,22 +204,25 @@ def make_quota(namespace: str, pods: int) -> None:
     until(lambda: run_kubectl(*used).stdout, "the quota to be counted")
 
 
-@pytest.mark.parametrize(
-    "spec", [{}, {"suspend": True}, {"rendezvous": {"backend": "c10d"}}], ids=["runs", "suspended", "stock"]
-)
-def test_misspelt_field_fails_the_job_before_any_pod_is_made(start_job: StartJob, spec: dict[str, Any]) -> None:
+def test_misspelt_field_fails_a_job_of_each_sort_before_any_pod_is_made(start_job: StartJob) -> None:
     container = {
         "name": "pytorch",
         "image": "elastic-pytorch-worker:dev",
         "args": ["train.py"],
         "resource": {"limits": {"nvidia.com/gpu": 1}},
     }
-    job = start_job(template={"spec": {"containers": [container]}}, **spec)
-    job.until(lambda status: status.get("state") == "Failed", "the failure", 60)
-    failed = job.condition("Failed")
-    assert failed["reason"] == "InvalidTemplate"
-    assert 'unknown field "spec.containers[0].resource"' in failed["message"]
-    assert job.pods() == []
+    sorts: dict[str, dict[str, Any]] = {
+        "runs": {},
+        "suspended": {"suspend": True},
+        "stock": {"rendezvous": {"backend": "c10d"}},
+    }
+    jobs = [start_job(name=name, template={"spec": {"containers": [container]}}, **spec) for name, spec in sorts.items()]
+    for job in jobs:
+        job.until(lambda status: status.get("state") == "Failed", f"the failure of {job.name}", 60)
+        failed = job.condition("Failed")
+        assert failed["reason"] == "InvalidTemplate"
+        assert 'unknown field "spec.containers[0].resource"' in failed["message"]
+        assert job.pods() == []
 
 
 @pytest.mark.long
