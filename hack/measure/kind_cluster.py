@@ -13,6 +13,7 @@ REPORTS = FILES / "logs" / "e2e"
 CONTROL_PLANE = "elastic-pytorch-control-plane"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
+MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
 
 
 def example(file: Path, *, steps: int) -> dict[str, Any]:
@@ -27,19 +28,42 @@ def example(file: Path, *, steps: int) -> dict[str, Any]:
     return manifest
 
 
-def report(namespace: str) -> None:
-    """Keeps what is needed to understand a failure, and says where."""
-    folder = REPORTS / namespace
+def report(namespace: str, name: str = "", since: str = "") -> str:
+    """Keeps what is needed to understand a failure; returns where that is, the pods, and the last events.
+
+    Args:
+        namespace: of the job.
+        name: of the folder; empty: the namespace's.
+        since: when it began, as RFC 3339 has it, for the operators' logs; empty: their last lines.
+    """
+    folder = REPORTS / (name or namespace)
     folder.mkdir(parents=True, exist_ok=True)
-    logs_of = ["logs", "--prefix", "-l"]
+    here, logs = ["-n", namespace], ["logs", "--prefix", "--all-containers", "--ignore-errors"]
+    pods = _kubectl(*here, "get", "pods", "-o", "name").split()
     wanted = {
-        "objects.yaml": ["-n", namespace, "get", "epj,pods,services,events", "-o", "yaml"],
-        "describe.txt": ["-n", namespace, "describe", "epj,pods"],
-        "workers.log": ["-n", namespace, *logs_of, "elasticpytorch.dev/role=worker", "--tail=-1", "--ignore-errors"],
-        "operator.log": ["-n", OPERATOR_NAMESPACE, *logs_of, OPERATORS, "--tail=500"],
-        "nodes.txt": ["get", "nodes", "-o", "wide"],
+        "pods.txt": ["get", "pods", "-A", "-o", "wide"],
+        "events.txt": [*here, "get", "events", "--sort-by=.lastTimestamp"],
+        "objects.yaml": [*here, "get", "epj,pods,services,persistentvolumeclaims", "-o", "yaml"],
+        "describe.txt": [*here, "describe", "epj,pods"],
+        "nodes.txt": ["describe", "nodes"],
+        "operator.log": [
+            *("-n", OPERATOR_NAMESPACE, *logs, "-l", OPERATORS),
+            *([f"--since-time={since}", "--tail=-1"] if since else ["--tail=500"]),
+        ],
     }
-    for file, command in wanted.items():
-        done = subprocess.run([KUBECTL, "--kubeconfig", KUBECONFIG, *command], capture_output=True, check=False)
-        (folder / file).write_bytes(done.stdout + done.stderr)
-    print(f"\nwhat the cluster looked like is in {folder.relative_to(ROOT)}")
+    for pod in pods[:MOST_PODS]:
+        wanted[f"{pod.removeprefix('pod/')}.log"] = [*here, *logs, pod]
+        wanted[f"{pod.removeprefix('pod/')}.previous.log"] = [*here, *logs, "--previous", pod]
+    found = {file: _kubectl(*command) for file, command in wanted.items()}
+    for file, text in found.items():
+        (folder / file).write_text(text)
+    here_are = [line for line in found["pods.txt"].splitlines() if line.startswith(("NAMESPACE ", f"{namespace} "))]
+    last = [line[:WIDTH] for line in (*here_are, *found["events.txt"].splitlines()[-MOST_EVENTS:])]
+    return "\n".join([f"what the cluster looked like is in {folder.relative_to(ROOT)}", *last])
+
+
+def _kubectl(*arguments: str) -> str:
+    """What kubectl says, errors among it."""
+    command = [KUBECTL, "--kubeconfig", KUBECONFIG, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    return done.stdout + done.stderr

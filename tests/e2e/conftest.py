@@ -1,40 +1,61 @@
-"""A namespace for each test, kubectl in it, and on failure what is needed to understand it."""
+"""A namespace for each test, jobs in it, and on failure what is needed to understand it."""
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from measure.kind_cluster import report
+from measure.kind_cluster import OPERATOR_NAMESPACE, report
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.paths import ROOT
 
 SETTLE_SECONDS = 30
+BEGAN = pytest.StashKey[str]()
+
+open_namespaces: list[str] = []  # of the tests of this process
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remembers since when the operators' logs tell of a test."""
+    item.stash[BEGAN] = datetime.now(UTC).isoformat()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keeps the story of a test that fails, or whose fixtures do, while its namespaces are still there."""
+    told = yield
+    if told.failed:
+        test = re.sub(r"[^\w.-]+", "-", f"{item.path.stem}-{item.name}")[:120]
+        for namespace in open_namespaces or [OPERATOR_NAMESPACE]:
+            text = report(namespace, f"{test}-{told.when}/{namespace}", item.stash.get(BEGAN, ""))
+            told.sections.append((namespace, text))
+    return told
 
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own, removed after it; its story is kept if the test has failed."""
-    yield from made_namespace(request.session, request.node.name.split("[")[0])
+    """A namespace of the test's own, removed after it."""
+    yield from made_namespace(request.node.name.split("[")[0])
 
 
 @pytest.fixture(scope="module")
 def shared_namespace(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for the tests of a module that leave nothing behind, removed after the last one."""
-    yield from made_namespace(request.session, request.module.__name__.rpartition(".")[2])
+    """A namespace for the tests of a module, removed after the last one."""
+    yield from made_namespace(request.module.__name__.rpartition(".")[2])
 
 
-def made_namespace(session: pytest.Session, what: str) -> Iterator[str]:
-    """Creates a namespace named after a test or a module; deletes it, and keeps its story if a test has failed meanwhile."""
+def made_namespace(what: str) -> Iterator[str]:
+    """Creates a namespace named after a test or a module, and deletes it in the end."""
     name = f"e2e-{what.removeprefix('test_').replace('_', '-')[:40]}-{os.urandom(2).hex()}"
     run_kubectl("create", "namespace", name)
-    failed_before = session.testsfailed
+    open_namespaces.append(name)
     yield name
-    if session.testsfailed > failed_before:
-        report(name)
+    open_namespaces.remove(name)
     run_kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -46,7 +67,12 @@ def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def start_job(namespace: str) -> StartJob:
-    """Applies an example with changes, perhaps with another script in its place or other pods; returns the job."""
+    """Starts jobs in the test's own namespace: see `starter`."""
+    return starter(namespace)
+
+
+def starter(namespace: str) -> StartJob:
+    """What applies an example with changes, perhaps with another script in its place or other pods, and returns the job."""
 
     def start(
         example: str = "all-reduce",
