@@ -80,7 +80,7 @@ def test_templates_that_no_job_could_use_are_refused() -> None:
         for kind in kinds
         for spec, _ in REFUSED
     ]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    text = "\n---\n".join(map(json.dumps, items))
     done = run_kubectl("apply", "--dry-run=server", "-f", "-", input=text, check=False)
     assert done.stdout == "", "none is accepted"
     for _, words in REFUSED:
