@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests on the kind cluster: first those that each keep to a namespace of their own, side by side; then those that disturb
-# nodes, operators or the API server, one after the other. Arguments go to pytest.
+# The tests on the kind cluster: first those that each keep to a namespace of their own, one module beside
+# another; then those that break nodes, operators or the API server, one after the other. Arguments go to pytest.
 set -euo pipefail
 
 NO_TESTS_COLLECTED=5
@@ -19,7 +19,7 @@ run_tests() {
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export RECORD_TIMES=.cluster/times/e2e.tsv
 rm -f "$RECORD_TIMES"
-run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist worksteal "$@"
+run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist loadfile "$@"
 run_tests -m "e2e and not long and serial" "$@"
 ((ran)) || exit "$NO_TESTS_COLLECTED"
 exit "$failed"

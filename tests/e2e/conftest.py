@@ -10,14 +10,31 @@ from typing import Any
 
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE, report
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.paths import ROOT
 
 SETTLE_SECONDS = 30
 BEGAN = pytest.StashKey[str]()
+# Some of their tests cordon a node, and others need the room of each node.
+CORDONS = ("/test_drill.py", "/test_faults.py", "/test_lifecycle.py")
 
 open_namespaces: list[str] = []  # of the tests of this process
+
+
+class ModulesSideBySide(LoadFileScheduling):
+    """The tests of a module run one after the other, as they share a namespace or a job; so do those of some modules."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = str(super()._split_scope(nodeid))
+        return "cordons" if module.endswith(CORDONS) else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModulesSideBySide | None:
+    """For `--dist loadfile`."""
+    return ModulesSideBySide(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -69,6 +86,12 @@ def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 def start_job(namespace: str) -> StartJob:
     """Starts jobs in the test's own namespace: see `starter`."""
     return starter(namespace)
+
+
+@pytest.fixture(scope="module")
+def start_shared_job(shared_namespace: str) -> StartJob:
+    """Starts jobs that the tests of a module share: see `starter`."""
+    return starter(shared_namespace)
 
 
 def starter(namespace: str) -> StartJob:

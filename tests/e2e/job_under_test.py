@@ -135,13 +135,28 @@ class JobUnderTest:
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
         return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
 
-    def until_stepping(self, pod: str, world: int, seconds: float = 60.0) -> None:
-        """Waits until rank 0's log tells of a step with a world size."""
+    def until_stepping(self, pod: str, world: int, seconds: float = 60.0, *, after: int = 0) -> None:
+        """Waits until rank 0's log tells of a step with a world size, behind some lines that it had already."""
         until(
-            lambda: any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)),
+            lambda: any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)[after:]),
             f"a step of {pod} with a world of {world}",
             PATIENCE * seconds,
         )
 
 
 StartJob = Callable[..., JobUnderTest]
+
+
+def start_whole(start_job: StartJob, **options: Any) -> JobUnderTest:
+    """A job whose wanted workers train: a new one, or the one that an earlier test of the module has left in some state.
+
+    What tests have changed of its spec is as it was, but for fields that it did not have.
+    """
+    job = start_job(**options)
+    if job.status.get("state") in ("Complete", "Failed"):
+        job.kubectl("delete", "epj", job.name)
+        job = start_job(**options)
+    workers = job.get()["spec"]["replicas"]
+    job.until_world(workers)
+    job.until_stepping(job.members()[0], workers)
+    return job

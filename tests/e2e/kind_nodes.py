@@ -1,8 +1,10 @@
 """Nodes of the kind cluster, which are Docker containers, and what can happen to them; each fault is undone at the end."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from measure.kind_cluster import CONTROL_PLANE
 
@@ -12,6 +14,13 @@ from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 def docker(*arguments: str) -> None:
     """Runs a docker command; raises if it fails."""
     subprocess.run(["docker", *arguments], check=True, capture_output=True, timeout=60)
+
+
+def kill_container(pod: dict[str, Any], name: str = "pytorch") -> None:
+    """Kills all processes of a container of a pod at once: none of them gets to say goodbye, and the pod's others run on."""
+    [container] = [status for status in pod["status"]["containerStatuses"] if status["name"] == name]
+    task = container["containerID"].removeprefix("containerd://")
+    docker("exec", pod["spec"]["nodeName"], "ctr", "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", task)
 
 
 def wait_until_ready(node: str) -> None:
@@ -64,6 +73,41 @@ def cordoned(*nodes: str) -> Iterator[None]:
         yield
     finally:
         run_kubectl("uncordon", *nodes)
+
+
+@contextmanager
+def tainted(node: str, key: str, effect: str) -> Iterator[None]:
+    """A node with a taint."""
+    run_kubectl("taint", "node", node, f"{key}=now:{effect}", "--overwrite")
+    try:
+        yield
+    finally:
+        run_kubectl("taint", "node", node, f"{key}:{effect}-", check=False)
+
+
+@contextmanager
+def labelled(node: str, key: str, value: str) -> Iterator[None]:
+    """A node with a label."""
+    run_kubectl("label", "node", node, f"{key}={value}", "--overwrite")
+    try:
+        yield
+    finally:
+        run_kubectl("label", "node", node, f"{key}-")
+
+
+@contextmanager
+def reporting(node: str, kind: str) -> Iterator[None]:
+    """A node with a condition that is True."""
+    _set_condition(node, {"type": kind, "status": "True", "reason": "HardwareFailure", "message": "[DCGM_FR_FAULTY_MEMORY]"})
+    try:
+        yield
+    finally:
+        _set_condition(node, {"type": kind, "$patch": "delete"})
+
+
+def _set_condition(node: str, condition: dict[str, str]) -> None:
+    patch = json.dumps({"status": {"conditions": [condition]}})
+    run_kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
 
 
 def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
