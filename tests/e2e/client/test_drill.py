@@ -11,7 +11,7 @@ from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.client.test_plugin import epj
 from tests.e2e.job_under_test import StartJob, run_kubectl
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = pytest.mark.e2e
 
 # It stops at once, unless the file is there: then as a script that saves for five seconds.
 SCRIPT = """

@@ -11,7 +11,7 @@ from tests.e2e.audit_log import requests_between
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import may, operators, restored, roles_of_the_release, uninstall, upgrade
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = pytest.mark.e2e
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
@@ -49,6 +49,7 @@ def test_nothing_of_the_release_needs_more_than_restricted_pods_may() -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
+@pytest.mark.serial
 def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJob, outside: JobUnderTest) -> None:
     began = datetime.now(UTC)
     # A claim that no pod mounts, for the pods have a volume of its template's name: that it is never bound holds nothing up.

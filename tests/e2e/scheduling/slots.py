@@ -5,15 +5,16 @@ import json
 from tests.e2e.job_under_test import run_kubectl
 from tests.waiting import until
 
-SLOT, PATH = "example.com/slot", "/status/capacity/example.com~1slot"
+SLOT = "example.com/slot"
 
 
 def give_slots(nodes: list[str], slots: int) -> None:
-    """Has nodes advertise slots, as an administrator may do by hand, and waits until the scheduler counts them."""
-    operation = {"op": "add", "path": PATH, "value": str(slots)}
+    """Has nodes advertise slots, as an administrator may do by hand; the kubelet would say what is allocatable ten seconds later."""
+    paths = [f"/status/{field}/{SLOT.replace('/', '~1')}" for field in ("capacity", "allocatable")]
+    operations = json.dumps([{"op": "add", "path": path, "value": str(slots)} for path in paths])
     for node in nodes:
-        run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation]))
-    until(lambda: all(allocatable_slots(node) == slots for node in nodes), "the kubelets to take the slots up")
+        run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", operations)
+    until(lambda: all(allocatable_slots(node) == slots for node in nodes), "the slots to be allocatable")
 
 
 def allocatable_slots(node: str) -> int:

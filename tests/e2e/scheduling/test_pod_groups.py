@@ -11,7 +11,7 @@ from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until_
 from tests.e2e.release import restored, upgrade
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = pytest.mark.e2e
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 # What this operator writes of the published schemas.
@@ -79,6 +79,7 @@ def test_job_without_permission_starts_no_pod_and_says_what_to_set(start_job: St
     assert not job.pods()
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("permitted")
 @pytest.mark.parametrize(
     ("name", "missing"),
@@ -94,8 +95,9 @@ def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_jo
     assert not job.pods()
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "Volcano" else pytest.mark.long) for name in NAMES])
 def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) -> None:
     gang = GANG_SCHEDULERS[name]
     job = start_job(args=ENDLESS, replicas=3, minReplicas=2, scheduling=scheduling(name))
@@ -119,6 +121,7 @@ def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) 
 
 
 @pytest.mark.long
+@pytest.mark.serial
 @pytest.mark.usefixtures("installed")
 def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_job: StartJob) -> None:
     def use_the_clusters_scheduler(pod: dict[str, Any]) -> None:

@@ -1,5 +1,9 @@
-"""Nodes die, freeze, are drained, fill up and come back; the control plane goes away for a while."""
+"""Nodes announce their end, report faults, are drained, die, freeze and come back; the control plane goes away for a while.
 
+The tests share a job of the training library: it loses no step when a node goes in an orderly way, and one at most when it dies.
+"""
+
+import json
 import re
 import time
 from collections.abc import Callable
@@ -9,91 +13,231 @@ from itertools import pairwise
 import pytest
 from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.kind_nodes import cordoned, frozen, killed, worker_node_without_the_operator
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, start_whole
+from tests.e2e.kind_nodes import cordoned, frozen, killed, labelled, reporting, tainted, worker_node_without_the_operator
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+ENDLESS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+PLAIN = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+SPOT = "aws-node-termination-handler/spot-itn"
+XID = "nvidia.com/gpu-xid-error"
+MEMORY = "GpuMemWatch"
+CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+MAINTENANCE = "cloud.google.com/active-node-maintenance"
 
 
-def step_times(job: JobUnderTest, pod: str) -> list[float]:
-    """When rank 0 took its steps, seconds since the epoch."""
-    return [float(m[1]) for line in job.logs(pod) if line.startswith("STEP") and (m := re.search(r"time=([\d.]+)", line))]
-
-
-def start_whole(start_job: StartJob, **spec: object) -> JobUnderTest:
-    job = start_job(args=ENDLESS, **spec)
-    job.until_world(3)
-    job.until_stepping(job.members()[0], 3)
+@pytest.fixture
+def job(start_shared_job: StartJob) -> JobUnderTest:
+    """Three workers that train, each on a node of its own: those who have left a node share another one."""
+    job = start_whole(start_shared_job, file="elastic.yaml", args=ENDLESS)
+    while guests := [pod for pod in job.members()[1:] if list(nodes_of(job).values()).count(nodes_of(job)[pod]) > 1]:
+        job.kubectl("delete", "pod", guests[-1], "--wait=false")
+        until_replaced(job, guests[-1])
     return job
 
 
-@pytest.mark.parametrize("fault", [killed, pytest.param(frozen, marks=pytest.mark.long)])
-def test_lost_node_is_survived_and_its_worker_replaced(
-    start_job: StartJob, fault: Callable[[str], AbstractContextManager[None]]
-) -> None:
-    job = start_whole(start_job)
-    leader = job.members()[0]
-    node, lost = worker_node_without_the_operator(job)
-    with fault(node):
-        since = time.time()
-        job.until(lambda status: status["round"] > 1, "a round without it", 30)
-        job.until(lambda status: status["worldSize"] == 3, "the old size again", 60)
-        assert lost not in job.members()
-        after = [at for at in step_times(job, leader) if at > since]
-        gap = max(b - a for a, b in pairwise([since, *after, time.time()]))
-        assert gap < 20, f"training stood still for {gap:.1f} s"
-    time.sleep(5)
-    status = job.status
-    assert (status["worldSize"], status["failures"]) == (3, 0)
-    assert lost not in job.members(), "what comes back from a lost node finds no place"
-    assert status["round"] <= 4
-    until(lambda: lost not in [pod["metadata"]["name"] for pod in job.pods()], "the lost pod to go once its node is back")
+def nodes_of(job: JobUnderTest) -> dict[str, str]:
+    """The node of each member."""
+    members = set(job.members())
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods() if pod["metadata"]["name"] in members}
 
 
-def test_drained_node_costs_no_failure(start_job: StartJob) -> None:
-    job = start_whole(start_job)
+def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int, float]]:
+    """Number, world size and time of the steps that a pod has told of as rank 0."""
+    found = [re.match(r"STEP (\d+) world=(\d+) time=([\d.]+)", line) for line in job.logs(pod)]
+    return [(int(m[1]), int(m[2]), float(m[3])) for m in found if m]
+
+
+def until_more_steps(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, float]]:
+    """Waits until rank 0 has told of some steps more; returns all."""
+    wanted = len(steps(job, pod)) + count
+    until(lambda: len(steps(job, pod)) >= wanted, lambda: f"{wanted} steps; the last are {steps(job, pod)[-3:]}")
+    return steps(job, pod)
+
+
+def numbers(found: list[tuple[int, int, float]]) -> list[int]:
+    return [number for number, _, _ in found]
+
+
+def in_turn(found: list[tuple[int, int, float]]) -> bool:
+    """Whether each step was computed once, and none is left out."""
+    return all(after == before + 1 for before, after in pairwise(numbers(found)))
+
+
+def processes(job: JobUnderTest, pod: str) -> int:
+    """How often the training of a pod has been started."""
+    return sum("workers started in" in line for line in job.logs(pod))
+
+
+def events(job: JobUnderTest, reason: str, worker: str) -> list[str]:
+    """The messages of events that tell of a worker."""
+    found = json.loads(job.kubectl("get", "events", "--field-selector", f"reason={reason}", "-o", "json"))["items"]
+    return [event["message"] for event in found if worker in event["message"]]
+
+
+def until_replaced(job: JobUnderTest, worker: str) -> None:
+    job.until(lambda status: status["worldSize"] == 3 and worker not in job.members(), "another in its place", 120)
+
+
+def assert_left_without_a_loss(job: JobUnderTest, leader: str, since: int, started: int) -> list[tuple[int, int, float]]:
+    """Each step was computed once, by processes that have lived through it all; returns the steps since the first ones."""
+    found = until_more_steps(job, leader, 20)[since - 1 :]
+    assert in_turn(found), found
+    assert processes(job, leader) == started
+    assert job.status["failures"] == 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (SPOT, f"Node {{}} announces its end by taint {SPOT}"),
+        pytest.param(XID, f"Node {{}} reports a fault by taint {XID}", marks=pytest.mark.long),
+    ],
+    ids=["spot notice", "NVSentinel"],
+)
+def test_taint_costs_no_step_no_worker_its_process_and_one_round(job: JobUnderTest, key: str, words: str) -> None:
+    first, leader = job.status["round"], job.members()[0]
+    since, started = len(steps(job, leader)), processes(job, leader)
+    node, leaving = worker_node_without_the_operator(job)
+    with tainted(node, key, "NoSchedule"):
+        until_replaced(job, leaving)
+        found = assert_left_without_a_loss(job, leader, since, started)
+        assert job.status["round"] == first + 1, "one round: the replacement was ready before the worker left"
+        assert all(pod["spec"]["nodeName"] != node for pod in job.pods() if not pod["metadata"].get("deletionTimestamp"))
+    assert {world for _, world, _ in found} == {3}, "no worker was missing"
+    [note] = events(job, "NodeEnding", leaving)
+    assert words.format(node) in note
+    assert any(key in note for note in events(job, "WorkerLeaving", leaving))
+
+
+def test_announcement_that_is_withdrawn_changes_nothing(job: JobUnderTest) -> None:
+    first, members = job.status["round"], job.members()
+    node, worker = worker_node_without_the_operator(job)
+    with tainted(node, CANDIDATE, "PreferNoSchedule"):
+        time.sleep(3)  # nothing is to happen
+    assert (job.status["round"], job.members()) == (first, members)
+    # No room for a replacement: it waits, and is gone when it is not needed any more.
+    with cordoned(*others_than(node)):
+        with tainted(node, "karpenter.sh/disrupted", "NoSchedule"):
+            job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
+            why = job.condition("Resizing")["message"]
+            assert f"{worker} leaves node {node}" in why
+            assert "karpenter.sh/disrupted" in why
+            until(lambda: len(job.pods()) == 4, "a replacement")
+        until(lambda: len(job.pods()) == 3, "the replacement to go")
+        assert (job.status["round"], job.members()) == (first, members)
+
+
+def others_than(node: str) -> list[str]:
+    names = run_kubectl("get", "nodes", "-o", "name").stdout.split()
+    return [name.removeprefix("node/") for name in names if name != f"node/{node}"]
+
+
+def test_worker_stays_on_a_node_with_a_condition_until_there_is_room_elsewhere(job: JobUnderTest) -> None:
+    first, members = job.status["round"], job.members()
+    node, leaving = worker_node_without_the_operator(job)
+    with cordoned(*(others := others_than(node))), reporting(node, MEMORY):
+        until(lambda: len(job.pods()) == 4, "a replacement")
+        job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
+        why = job.condition("Resizing")["message"]
+        assert f"{leaving} leaves node {node}, which reports a fault by condition {MEMORY}" in why
+        time.sleep(3)  # nothing is to happen
+        assert (job.status["round"], job.members()) == (first, members)
+        run_kubectl("uncordon", *others)
+        until_replaced(job, leaving)
+        assert job.status["failures"] == 0
+        assert all(pod["spec"].get("nodeName") != node for pod in job.pods() if pod["metadata"]["name"] in job.members())
+
+
+def test_drained_node_costs_no_step_and_no_failure(job: JobUnderTest) -> None:
     leader = job.members()[0]
+    since, started, told = len(steps(job, leader)), processes(job, leader), len(job.logs(leader))
     node, drained = worker_node_without_the_operator(job)
     try:
         selector = f"--pod-selector=elasticpytorch.dev/job-name={job.name}"
         run_kubectl("drain", node, selector, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
-        job.until(lambda status: status["worldSize"] == 3 and status["round"] > 1, "the old size again", 60)
-        assert drained not in job.members()
-        assert job.status["failures"] == 0
-        reasons = [line for line in job.logs(leader) if "WorkerLeaving" in line]
-        assert len(reasons) == 1, "the group was formed anew because the worker was leaving"
+        until_replaced(job, drained)
     finally:
         run_kubectl("uncordon", node)
+    found = assert_left_without_a_loss(job, leader, since, started)
+    assert {world for _, world, _ in found} == {2, 3}
+    reasons = [line for line in job.logs(leader)[told:] if "WorkerLeaving" in line]
+    assert len(reasons) == 1, "the group was formed anew because the worker was leaving"
 
 
-def test_trains_with_what_fits_and_grows_when_there_is_room(start_job: StartJob) -> None:
-    # More than half a node's processors each: one worker a node.
-    resources = {"requests": {"cpu": "1100m"}}
-    with cordoned("elastic-pytorch-worker3"):
-        job = start_job(args=ENDLESS, resources=resources, replicas=4, minReplicas=2, resizePolicy={"settleSeconds": 1})
-        status = job.until_world(2)
-        job.until(lambda _: "Insufficient cpu" in job.condition("Degraded").get("message", ""), "the reason")
-        assert job.condition("Degraded")["status"] == "True"
-        assert status["state"] == "Resizing"
-    job.until_world(3)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
-    job.until_world(2)
-    job.until(lambda _: len([p for p in job.pods() if p["status"]["phase"] == "Pending"]) == 0, "no Pending pod")
-    assert job.status["failures"] == 0
-
-
-def test_api_server_away_is_not_noticed_by_training(start_job: StartJob) -> None:
-    job = start_whole(start_job)
-    leader = job.members()[0]
+def test_api_server_away_is_not_noticed_by_training(job: JobUnderTest) -> None:
+    first, leader = job.status["round"], job.members()[0]
     since = time.time()
     with frozen(CONTROL_PLANE):
         time.sleep(25)
-    steps = [at for at in step_times(job, leader) if at > since]
-    assert len(steps) > 100
-    assert max(b - a for a, b in pairwise(steps)) < 3
-    assert job.status["round"] == 1
+    found = [at for _, _, at in steps(job, leader) if at > since]
+    assert len(found) > 100
+    assert max(b - a for a, b in pairwise(found)) < 3
+    assert job.status["round"] == first
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     job.until_world(2, 60)
+
+
+@pytest.mark.parametrize("fault", [killed, pytest.param(frozen, marks=pytest.mark.long)])
+def test_lost_node_costs_a_step_at_most_and_its_worker_is_replaced(
+    job: JobUnderTest, fault: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    lose_a_node(job, fault)
+
+
+def lose_a_node(job: JobUnderTest, fault: Callable[[str], AbstractContextManager[None]], redone: int = 1) -> None:
+    """Loses a node and checks what comes of it; redone: how many steps that may cost."""
+    first, leader = job.status["round"], job.members()[0]
+    behind = len(steps(job, leader))
+    node, lost = worker_node_without_the_operator(job)
+    with fault(node):
+        since = time.time()
+        job.until(lambda status: status["round"] > first, "a round without it", 30)
+        job.until(lambda status: status["worldSize"] == 3, "the old size again", 60)
+        assert lost not in job.members()
+        after = [at for _, _, at in steps(job, leader) if at > since]
+        gap = max(b - a for a, b in pairwise([since, *after, time.time()]))
+        assert gap < 20, f"training stood still for {gap:.1f} s"
+        found = until_more_steps(job, leader, 20)[behind - 1 :]
+    until(lambda: lost not in [pod["metadata"]["name"] for pod in job.pods()], "the lost pod to go once its node is back")
+    status = job.status
+    assert (status["worldSize"], status["failures"]) == (3, 0)
+    assert lost not in job.members(), "what comes back from a lost node finds no place"
+    assert status["round"] <= first + 3
+    done = numbers(found)
+    assert len(done) - len(set(done)) <= redone
+    assert sorted(set(done)) == list(range(min(done), max(done) + 1)), "and none is left out"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [killed, frozen])
+def test_lost_node_is_survived_by_a_plain_script(
+    start_job: StartJob, fault: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    lose_a_node(start_whole(start_job, args=PLAIN), fault, redone=30)
+
+
+@pytest.mark.long
+def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) -> None:
+    job = start_whole(start_job, args=PLAIN)
+    node, leaving = worker_node_without_the_operator(job)
+    with labelled(node, MAINTENANCE, "ONGOING"):
+        until_replaced(job, leaving)
+        assert job.status["round"] == 2
+        assert (job.status["failures"], job.status["recentInterruptions"][-1]["cause"]) == (0, "WorkerLeaving")
+        replaced = [pod["spec"]["nodeName"] for pod in job.pods() if pod["metadata"]["name"] in job.members()]
+        assert node not in replaced, "no taint keeps new pods from the node, but the operator does"
+
+
+@pytest.mark.long
+def test_first_to_go_when_the_job_shrinks_is_on_a_node_that_may_end(start_job: StartJob) -> None:
+    job = start_whole(start_job, args=PLAIN)
+    worker = next(worker for worker in job.status["workers"] if worker["index"] == 0)
+    with tainted(worker["node"], CANDIDATE, "PreferNoSchedule"):
+        time.sleep(2)  # for the watch of nodes
+        job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+        job.until_world(2)
+        assert worker["name"] not in job.members()

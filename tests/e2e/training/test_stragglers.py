@@ -8,7 +8,7 @@ from tests.e2e.job_under_test import JobUnderTest, StartJob
 from tests.paths import ROOT
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 SCRIPT = (ROOT / "tests" / "worker_image" / "scripts" / "uneven.py").read_text()
 

@@ -1,17 +1,18 @@
-"""Jobs whose pods hold a container that does not train and does not end by itself."""
+"""Jobs that have just the room of their nodes: they train with what fits, and with a container that does not end by itself."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
-from tests.e2e.kind_nodes import docker
+from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.kind_nodes import kill_container
+from tests.e2e.scheduling.slots import SLOT, give_slots
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = pytest.mark.e2e
+
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 # Trains until it is told to end, by a file in the pod of any worker.
 SCRIPT = """\
@@ -54,35 +55,38 @@ def add_native_sidecar(pod: dict[str, Any]) -> None:
     pod["initContainers"] = [{**SIDECAR, "restartPolicy": "Always"}]
 
 
-def more_than_half_a_node() -> str:
-    """A request for processors of which each worker node has room for one."""
-    nodes = json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]
-    cores = [node["status"]["allocatable"]["cpu"] for node in nodes if node["metadata"]["name"] != CONTROL_PLANE]
-    return f"{max(int(c[:-1]) if c.endswith('m') else 1000 * int(c) for c in cores) * 55 // 100}m"
-
-
-def kill_training_container(pod: dict[str, Any]) -> None:
-    """Kills all processes of a pod's training container at once; the others run on."""
-    [container] = [status for status in pod["status"]["containerStatuses"] if status["name"] == "pytorch"]
-    task = container["containerID"].removeprefix("containerd://")
-    docker("exec", pod["spec"]["nodeName"], "ctr", "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", task)
-
-
 def phases(job: JobUnderTest) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in job.pods()}
 
 
+def test_trains_with_what_fits_and_grows_when_there_is_room(start_job: StartJob, slot_nodes: list[str]) -> None:
+    give_slots(slot_nodes[:2], 1)
+    resources = {"limits": {SLOT: "1"}, "requests": {"cpu": "50m", "memory": "256Mi"}}
+    job = start_job(resources=resources, args=ENDLESS, replicas=4, minReplicas=2, resizePolicy={"settleSeconds": 1})
+    status = job.until_world(2)
+    job.until(lambda _: f"Insufficient {SLOT}" in job.condition("Degraded").get("message", ""), "the reason")
+    assert job.condition("Degraded")["status"] == "True"
+    assert status["state"] == "Resizing"
+    give_slots(slot_nodes[2:], 1)
+    job.until_world(3)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
+    job.until_world(2)
+    job.until(lambda _: len([p for p in job.pods() if p["status"]["phase"] == "Pending"]) == 0, "no Pending pod")
+    assert job.status["failures"] == 0
+
+
 @pytest.mark.parametrize("add_sidecar", [pytest.param(add_classic_sidecar, marks=pytest.mark.long), add_native_sidecar])
 def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_nodes(
-    start_job: StartJob, add_sidecar: Callable[[dict[str, Any]], None]
+    start_job: StartJob, slot_nodes: list[str], add_sidecar: Callable[[dict[str, Any]], None]
 ) -> None:
-    resources = {"requests": {"cpu": more_than_half_a_node(), "memory": "256Mi"}}
+    give_slots(slot_nodes, 1)
+    resources = {"limits": {SLOT: "1"}, "requests": {"cpu": "50m", "memory": "256Mi"}}
     job = start_job(script=SCRIPT, resources=resources, change_pod=add_sidecar)
     job.until_world(3, 120)
     leader, victim, _ = job.members()
     job.until_stepping(leader, 3)
     [lost] = [pod for pod in job.pods() if pod["metadata"]["name"] == victim]
-    kill_training_container(lost)
+    kill_container(lost)
     status = job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size on full nodes", 180)
     members = {worker["name"]: worker["node"] for worker in status["workers"] if "rank" in worker}
     assert victim not in members
