@@ -1,17 +1,24 @@
 """The life of a job on a real cluster: from apply to Complete, through scaling and the loss of pods, and gone without a trace."""
 
+import json
 import re
 import time
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, start_whole
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30"]
+
+
+@pytest.fixture
+def job(start_shared_job: StartJob) -> JobUnderTest:
+    """Three workers that train; the tests that do something to them share the job."""
+    return start_whole(start_shared_job, args=ENDLESS)
 
 
 def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
@@ -65,51 +72,97 @@ def test_char_lm_really_learns(start_job: StartJob) -> None:
     assert float(status["progress"]["loss"]) < 3.5, "the loss of a model that knows nothing is above 4"
 
 
-def test_scale_up_and_down(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS)
-    first = job.until_world(3)["round"]
+def test_scale_up_and_down(job: JobUnderTest) -> None:
+    first, leader = job.status["round"], job.members()[0]
+    told = len(job.logs(leader))
     job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
     status = job.until_world(4)
     assert status["round"] == first + 1, "one round was enough"
-    job.until_stepping(job.members()[0], 4)
+    job.until_stepping(leader, 4, after=told)
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     status = job.until_world(2)
     assert [worker["index"] for worker in status["workers"] if "rank" in worker] == [0, 1], "the highest indices went"
-    job.until_stepping(job.members()[0], 2)
+    job.until_stepping(leader, 2, after=told)
     job.until(lambda status: status["replicas"] == 2 and len(job.pods()) == 2, "two pods")
     assert (job.status["round"], job.status["failures"]) == (first + 2, 0)
+    assert job.members()[0] == leader
 
 
-def test_killed_pod_is_replaced_and_survivors_go_on(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS)
-    job.until_world(3)
+def test_killed_pod_is_replaced_and_survivors_go_on(job: JobUnderTest) -> None:
+    first = job.status["round"]
     leader, *others = job.members()
-    job.until_stepping(leader, 3)
+    lines = len(job.logs(leader))
+    before = len(rounds_told(job.logs(leader)))
     job.kubectl("delete", "pod", others[1], "--grace-period=0", "--force")
-    job.until_stepping(leader, 2)
-    status = job.until(lambda status: status.get("worldSize") == 3 and status["round"] > 1, "the old size")
+    job.until_stepping(leader, 2, after=lines)
+    status = job.until(lambda status: status.get("worldSize") == 3 and status["round"] > first, "the old size")
     assert others[1] not in job.members()
     assert status["failures"] == 0, "a lost pod is not the job's failure"
-    rounds = until_rounds_told(job, leader, 3)
+    rounds = until_rounds_told(job, leader, before + 2)[before - 1 :]
     assert [size for _, _, size in rounds] == [3, 2, 3], "one round for the loss, one for the replacement"
     assert {rank for _, rank, _ in rounds} == {0}, "a survivor keeps its rank"
 
 
-def test_killed_worker_process_restarts_in_place(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS)
-    job.until_world(3)
+def test_killed_worker_process_restarts_in_place(job: JobUnderTest) -> None:
+    first = job.status["round"]
     leader, victim, _ = job.members()
-    job.until_stepping(leader, 3)
     pods = sorted(pod["metadata"]["uid"] for pod in job.pods())
-    started = next(line for line in job.logs(victim) if "workers started" in line)
+    groups = len(groups_told(job, leader))
+    *_, started = [line for line in job.logs(victim) if "workers started" in line]
     pid = re.findall(r"\d+", started.partition("pids")[2])[0]
     job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
-    job.until(lambda status: status["round"] == 2, "a second round", 30)
-    until(lambda: len([line for line in job.logs(leader) if line.startswith("INIT")]) > 1, "the leader's second group")
+    job.until(lambda status: status["round"] == first + 1, "one more round", 30)
+    until(lambda: len(groups_told(job, leader)) > groups, "the leader's next group")
     assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods, "no pod was replaced"
     status = job.status
     assert (status["rootCause"]["worker"], status["rootCause"]["signal"]) == (victim, "SIGKILL")
     assert status["failures"] == 0, "killed from outside: not the job's failure"
+
+
+def groups_told(job: JobUnderTest, pod: str) -> list[str]:
+    return [line for line in job.logs(pod) if line.startswith("INIT")]
+
+
+def test_suspend_and_resume(job: JobUnderTest) -> None:
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=10s")
+    until(lambda: any(int(step) > 11 for step in steps_told(job, job.members()[0])), "a step after the first checkpoint")
+    patch(job, suspend=True)
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=60s")
+    assert job.pods() == []
+    status = job.status
+    assert (status["state"], status["replicas"], status["worldSize"], status["failures"]) == ("Suspended", 0, 0, 0)
+    patch(job, template={"metadata": {"labels": {"team": "language"}}})
+    patch(job, suspend=False)
+    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=60s")
+    job.until_world(3)
+    assert {pod["metadata"]["labels"]["team"] for pod in job.pods()} == {"language"}
+    leader = job.members()[0]
+    job.until_stepping(leader, 3)
+    assert int(steps_told(job, leader)[0]) > 1, "it goes on from its checkpoint"
+    for reason in ("JobSuspended", "JobResumed"):
+        until(lambda reason=reason: reason in reasons_told(job), f"the event {reason}")  # type: ignore[misc]
+
+
+def patch(job: JobUnderTest, **spec: object) -> None:
+    job.kubectl("patch", "epj", job.name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+
+
+def steps_told(job: JobUnderTest, pod: str) -> list[str]:
+    return [line.split()[1] for line in job.logs(pod) if line.startswith("STEP")]
+
+
+def reasons_told(job: JobUnderTest) -> set[str]:
+    """Of the job's events, which are sent beside the status, not before it."""
+    found = job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json")
+    return {event["reason"] for event in json.loads(found)["items"]}
+
+
+def test_delete_leaves_nothing(job: JobUnderTest) -> None:
+    job.kubectl("delete", "epj", job.name, "--timeout=30s")
+    until(
+        lambda: not job.kubectl("get", "pods,services,epj", "-o", "name").strip(),
+        lambda: f"all to go:\n{job.kubectl('get', 'pods,services,epj')}",
+    )
 
 
 def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob) -> None:
@@ -158,16 +211,6 @@ def test_image_that_does_not_exist_is_named_in_a_condition(start_job: StartJob, 
     )
     job.until(lambda _: "no-such-image:1" in job.condition("Running").get("message", ""), "the image's name")
     assert job.condition("Running")["status"] == "False"
-
-
-def test_delete_leaves_nothing(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS)
-    job.until_world(3)
-    job.kubectl("delete", "epj", job.name, "--timeout=30s")
-    until(
-        lambda: not job.kubectl("get", "pods,services,epj", "-o", "name").strip(),
-        lambda: f"all to go:\n{job.kubectl('get', 'pods,services,epj')}",
-    )
 
 
 @pytest.mark.long

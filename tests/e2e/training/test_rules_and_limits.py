@@ -70,19 +70,6 @@ def events(job: JobUnderTest, reason: str) -> list[str]:
     return [event["message"] for event in found["items"] if event["reason"] == reason]
 
 
-def test_exit_code_fails_the_job_at_once(start_job: StartJob) -> None:
-    job = start(start_job, on_codes("FailJob", 42), maxFailures=9)
-    worker = job.members()[1]
-    exit_with(job, worker, 42)
-    message = until_failed(job, "FailurePolicyRule")
-    assert message.startswith(
-        f"failurePolicy.rules[0] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, exit code 42"
-    )
-    cause = job.status["rootCause"]
-    assert (cause["worker"], cause["exitCode"], cause["rank"]) == (worker, 42, 1)
-    assert job.status["totalFailures"] == 0
-
-
 @pytest.mark.long
 def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
     job = start(start_job, on_codes("Ignore", 42), backoffLimit=0)

@@ -28,7 +28,7 @@ def apart(pod: dict[str, Any]) -> None:
     pod["topologySpreadConstraints"] = [{"labelSelector": workers, **spread}]
 
 
-def test_unit_leaves_and_returns_as_a_whole(start_job: StartJob) -> None:
+def test_unit_leaves_and_returns_as_a_whole_and_a_torn_one_is_not_wanted(start_job: StartJob) -> None:
     job = start_job(args=ARGS, replicas=6, minReplicas=2, maxReplicas=6, unitReplicas=2)
     job.until_world(6)
     assert indices(job) == [0, 1, 2, 3, 4, 5]
@@ -44,14 +44,10 @@ def test_unit_leaves_and_returns_as_a_whole(start_job: StartJob) -> None:
     assert sorted(indices(job)) == [0, 1, 2, 3, 4, 5]
     assert job.status["failures"] == 0
 
-
-def test_scaling_to_a_torn_unit_is_rounded_down(start_job: StartJob) -> None:
-    job = start_job(args=ARGS, replicas=4, minReplicas=2, maxReplicas=4, unitReplicas=2)
+    job.kubectl("scale", f"epj/{job.name}", "--replicas=5")
     job.until_world(4)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    job.until_world(2)
     events = job.kubectl("get", "events", "--field-selector=reason=ScaleRefused", "-o", "jsonpath={.items[*].message}")
-    assert "3 workers are not a multiple of unitReplicas (2): 2 are wanted" in events
+    assert "5 workers are not a multiple of unitReplicas (2): 4 are wanted" in events
 
 
 @pytest.mark.serial
