@@ -97,7 +97,7 @@ def test_job_whose_scheduler_is_not_installed_starts_no_pod_and_says_so(start_jo
 
 @pytest.mark.serial
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "Volcano" else pytest.mark.long) for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) -> None:
     gang = GANG_SCHEDULERS[name]
     job = start_job(args=ENDLESS, replicas=3, minReplicas=2, scheduling=scheduling(name))

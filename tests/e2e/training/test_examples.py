@@ -36,7 +36,7 @@ def until_complete(job: JobUnderTest) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[] if path.stem in ("command", "elastic", "fixed-size") else pytest.mark.long)
+        pytest.param(path, id=path.stem, marks=[] if path.stem == "command" else pytest.mark.long)
         for path in sorted(FOLDER.glob("*.yaml"))
     ],
 )

@@ -112,19 +112,16 @@ def test_hung_step_is_found_and_the_group_restarted(job: JobUnderTest) -> None:
     assert (cause["worker"], cause["rank"]) == (members[1], 1)
 
 
-def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_moves(job: JobUnderTest) -> None:
+def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_stays(job: JobUnderTest) -> None:
     before, culprit = job.status["round"], job.members()[2]
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in job.pods()}
+    pods = {pod["metadata"]["name"] for pod in job.pods()}
     tell(job, culprit, "load for ever")
     told = until_event(job, "ProgressStalled", "rank 2 is in its data loader (")
     assert " __getitem__), the others wait in all_reduce" in told
-    assert "its pod is replaced" in told
     until_trains_again(job, before)
-    assert culprit not in job.members()
     cause = job.status["rootCause"]
     assert (cause["worker"], cause["rank"]) == (culprit, 2)
-    replacements = [pod for pod in job.pods() if pod["metadata"]["name"] not in nodes]
-    assert [pod["spec"]["nodeName"] == nodes[culprit] for pod in replacements] == [False]
+    assert {pod["metadata"]["name"] for pod in job.pods()} == pods
 
 
 def test_exit_code_fails_the_job_at_once_if_a_rule_says_so(job: JobUnderTest) -> None:

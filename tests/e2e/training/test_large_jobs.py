@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.job_under_test import StartJob, operator_log
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
 WORKERS = 100
 NOWHERE = {"example.com/no-such-node": "true"}  # that many would be too much for one machine: their pods stay Pending

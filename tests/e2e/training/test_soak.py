@@ -8,7 +8,7 @@ import pytest
 
 from tests.paths import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.serial]
+pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
 ARGUMENTS = ("--minutes", "1.5", "--seed", "7", "--longest", "20", "--jobs", "plain,library,two-processes,suspended")
 SECONDS = 1500  # the jobs start, and train to their ends, on a machine that may be busy

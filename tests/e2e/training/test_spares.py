@@ -23,7 +23,7 @@ def spare_of(job: JobUnderTest) -> str:
 
 @pytest.mark.parametrize(
     ("script", "fields"),
-    [("train.py", {}), ("train_elastic.py", {"prepare": {}})],
+    [pytest.param("train.py", {}, marks=pytest.mark.long), ("train_elastic.py", {"prepare": {}})],
     ids=["plain", "prepared"],
 )
 def test_spare_takes_over_in_the_round_that_follows_a_loss(start_job: StartJob, script: str, fields: dict[str, Any]) -> None:
