@@ -1,9 +1,8 @@
-"""Programs of maintainers start, read their options and refuse others; and the picture of a growth."""
+"""Programs of maintainers start, read their options and refuse others."""
 
 import runpy
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -57,16 +56,3 @@ def test_soak_prints_its_plan(run: Run) -> None:
     first, *acts = text.splitlines()
     assert (code, first) == (0, f"Seed 7, 1 minutes, {len(acts)} acts")
     assert [int(act.split()[0]) for act in acts] == list(range(1, len(acts) + 1))
-
-
-def test_picture_of_a_growth_says_how_long_all_waited(tmp_path: Path) -> None:
-    from growth_picture import BEFORE, PREPARED, course, draw, longest_pause
-
-    told = course([(80.0, 1), (99.0, 40), (100.5, 41), (101.0, 42), (107.5, 43), (108.0, 44)], 101.2)
-    assert (*told[0], *told[-1]) == pytest.approx((-2.2, -2, 6.8, 2))
-    assert longest_pause(told) == pytest.approx((-0.2, 6.3))
-    quick = course([(float(at), at) for at in range(95, 109)], 101.2)
-    draw({BEFORE: told, PREPARED: quick}, tmp_path / "growth.svg")
-    text = (tmp_path / "growth.svg").read_text()
-    words = ["without prepare: all wait for 6.5 s", "with prepare: all wait for 1.0 s"]
-    assert not [line for line in [*words, "the fourth pod starts"] if line not in text]
