@@ -59,7 +59,7 @@ def test_names_are_those_of_the_contract() -> None:
 
 
 def test_crd_fits_the_annotation_of_kubectl_apply() -> None:
-    assert CRD_FILE.stat().st_size < 95_000
+    assert CRD_FILE.stat().st_size < 85_000
 
 
 def test_every_property_is_described() -> None:
