@@ -81,6 +81,7 @@ def test_goes_on_at_the_saved_step_with_another_world_size_and_survives_a_torn_c
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_loss_falls_in_a_short_run(tmp_path: Path) -> None:
     run = train(tmp_path, workers=2, steps=60, options=("--context", "32"))
     assert 4.3 < run.losses[1] < 5.0

@@ -54,7 +54,11 @@ def test_environment_names_what_is_written_into_the_script(monkeypatch: pytest.M
     [
         ("import elastic_pytorch", set()),
         ("import elastic_pytorch as elastic; elastic.lightning.options(None)", {"lightning"}),
-        ("import pytorch_lightning, elastic_pytorch as elastic; elastic.lightning.options(None)", {"pytorch_lightning"}),
+        pytest.param(
+            "import pytorch_lightning, elastic_pytorch as elastic; elastic.lightning.options(None)",
+            {"pytorch_lightning"},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_lightning_is_imported_when_asked_for_by_the_name_that_the_script_uses(code: str, wanted: set[str]) -> None:
