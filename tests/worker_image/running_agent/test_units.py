@@ -112,6 +112,7 @@ def test_tensor_parallel_units_train_what_one_process_does_and_the_shards_of_a_l
     assert len(later) == 4 and all(step > 0 for step in later), "the state was in the memory of the units that are left"
 
 
+@pytest.mark.long
 @needs_fsdp2
 def test_pipelines_train_what_one_process_does(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
