@@ -1,5 +1,8 @@
 """One job lives through all of it, and `kubectl describe` tells it afterwards."""
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
@@ -67,13 +70,18 @@ def described_to_the_end(job: JobUnderTest) -> str:
     return described()
 
 
+def trains_on(replicas: int, resumed: int, status: dict[str, Any]) -> bool:
+    return bool(status["worldSize"] == replicas and status.get("interruptions", 0) >= resumed)
+
+
 def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> None:
     job = start_job(script=SCRIPT, replicas=3, maxReplicas=4)
     job.until_world(3)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=4")
-    job.until_world(4)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    job.until_world(3)
+    for resumed, replicas in enumerate((4, 3), start=1):
+        job.kubectl("scale", f"epj/{job.name}", f"--replicas={replicas}")
+        # A change before the training resumes would be told as a part of this one.
+        whole = partial(trains_on, replicas, resumed)
+        job.until(whole, f"the training to resume with {replicas} workers", 60)
     lost = job.members()[-1]
     kill_container(next(pod for pod in job.pods() if pod["metadata"]["name"] == lost))
     job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
