@@ -1,7 +1,7 @@
 """Prints how large the repository is beside the last landed figures, which are the last row of hack/growth.tsv.
 
 It counts the bytes of Python, shell, JavaScript, CSS and HTML, the fields of the CRD, and the seconds of both halves of the last
-`make test`. There is no limit: whoever reads the lines decides whether the growth is worth its cost.
+`make test`. There is no limit: a reviewer decides whether the growth is worth its cost.
 """
 
 import argparse

@@ -165,7 +165,7 @@ def test_drained_node_costs_no_step_and_no_failure(job: JobUnderTest) -> None:
     found = assert_left_without_a_loss(job, leader, since, started)
     assert {world for _, world, _ in found} == {2, 3}
     reasons = [line for line in job.logs(leader)[told:] if "WorkerLeaving" in line]
-    assert len(reasons) == 1, "the group was formed anew because the worker was leaving"
+    assert len(reasons) == 1, "the group was formed again because the worker was leaving"
 
 
 def test_api_server_away_is_not_noticed_by_training(job: JobUnderTest) -> None:

@@ -42,7 +42,7 @@ def until_step(events: Events, step: int, world: int) -> None:
 
 
 def train_on(events: Events, world: int, steps: int = 2) -> None:
-    """Waits until each rank of a group has begun the step that comes so many steps after all that have been begun, or a later one."""
+    """Waits until each rank of a group has begun the step that is a number of steps after all that have begun, or a later one."""
     step = max((event["step"] for event in events.all(what="step")), default=0) + steps
     for rank in range(world):
         events.until_step(step, world, RANK=rank)
