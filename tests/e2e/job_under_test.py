@@ -80,6 +80,12 @@ def ask_operator(pod: str, path: str) -> str:
     return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
 
 
+def members_of(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a status says of the workers in the current round, by rank."""
+    ranked = [worker for worker in status.get("workers", []) if "rank" in worker]
+    return sorted(ranked, key=lambda worker: worker["rank"])
+
+
 @dataclass
 class JobUnderTest:
     """A job on the cluster."""
@@ -115,8 +121,17 @@ class JobUnderTest:
 
     def members(self) -> list[str]:
         """The pods in the current round, by rank."""
-        ranked = [worker for worker in self.status.get("workers", []) if "rank" in worker]
-        return [worker["name"] for worker in sorted(ranked, key=lambda worker: worker["rank"])]
+        return [worker["name"] for worker in members_of(self.status)]
+
+    def events(self, reason: str, *words: str) -> list[str]:
+        """The messages of the job's events with a reason, and with some words each."""
+        selector = f"involvedObject.name={self.name},reason={reason}"
+        found = json.loads(self.kubectl("get", "events", "--field-selector", selector, "-o", "json"))["items"]
+        return [event["message"] for event in found if all(word in event["message"] for word in words)]
+
+    def until_event(self, reason: str, *words: str) -> str:
+        """Waits for such an event, and returns its message: the operator sends events beside the status, not before it."""
+        return until(lambda: self.events(reason, *words), lambda: f"an event {reason} with {words}: {self.events(reason)}")[-1]
 
     def logs(self, pod: str) -> list[str]:
         log = read_log(self.namespace, pod)
@@ -134,6 +149,14 @@ class JobUnderTest:
 
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
         return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
+
+    def until_replaced(self, worker: str, world: int, seconds: float = 120.0) -> dict[str, Any]:
+        """Waits for a group of some size without a worker: both are read from one status."""
+        return self.until(
+            lambda status: status.get("worldSize") == world and worker not in {each["name"] for each in members_of(status)},
+            f"a world of {world} without {worker}",
+            seconds,
+        )
 
     def until_stepping(self, pod: str, world: int, seconds: float = 60.0, *, after: int = 0) -> None:
         """Waits until rank 0's log tells of a step with a world size, behind some lines that it had already."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, members_of, run_kubectl
 
 
 def docker(*arguments: str) -> None:
@@ -113,9 +113,8 @@ def _set_condition(node: str, condition: dict[str, str]) -> None:
 def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
     """A node to hurt and the worker on it: not rank 0's, whose log is read, nor that of the operator that leads."""
     kept = {leading_operator()["spec"]["nodeName"]}
-    workers = {worker["name"]: worker["node"] for worker in job.status["workers"] if "node" in worker}
-    leader, *others = job.members()
-    for name in others:
-        if workers[name] not in kept | {workers[leader]}:
-            return workers[name], name
-    raise AssertionError(f"no node carries a worker alone: workers {workers}, the operator {kept}")
+    leader, *others = members_of(job.status)
+    for worker in others:
+        if worker["node"] not in kept | {leader["node"]}:
+            return worker["node"], worker["name"]
+    raise AssertionError(f"no node carries a worker alone: workers {[leader, *others]}, the operator {kept}")

@@ -1,7 +1,5 @@
 """Limits, suspension and the ends of jobs, on a real cluster."""
 
-import json
-
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
@@ -23,19 +21,6 @@ for step in range(1, 100):
         break
     time.sleep(0.05)
 """
-
-
-def events(job: JobUnderTest) -> list[str]:
-    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
-    return [f"{event['reason']}: {event['message']}" for event in found["items"]]
-
-
-def until_event(job: JobUnderTest, start: str) -> str:
-    """Waits for the event whose reason and message start so: events are sent beside the status, not before it."""
-    found = until(
-        lambda: [event for event in events(job) if event.startswith(start)], lambda: f"an event {start!r}: {events(job)}"
-    )
-    return found[0]
 
 
 def until_gone(job: JobUnderTest, what: str) -> None:
@@ -62,7 +47,7 @@ def test_allowed_sizes_round_down_and_say_so(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=3, resizePolicy={"allowedReplicas": [2, 4]})
     status = job.until_world(2)
     assert status["replicas"] == 2
-    until_event(job, "ScaleRefused: 3 workers are not one of")
+    job.until_event("ScaleRefused", "3 workers are not one of")
     refused = run_kubectl("-n", job.namespace, "scale", f"epj/{job.name}", "--replicas=1", check=False)
     assert "allowedReplicas" in refused.stderr
 

@@ -98,11 +98,6 @@ def until_refused(namespace: str, words: str) -> None:
     until(lambda: words in refusal(), lambda: f"pods to be refused: {refusal()}")
 
 
-def refusals(job: JobUnderTest) -> list[str]:
-    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
-    return [event["message"] for event in found["items"] if event["reason"] == "RefusedByApiServer"]
-
-
 def until_told(job: JobUnderTest, words: str) -> None:
     """Waits until conditions and an event repeat what the API server says."""
 
@@ -111,7 +106,7 @@ def until_told(job: JobUnderTest, words: str) -> None:
 
     status = job.until(is_told, f"conditions that say {words!r}", RETRY_SECONDS)
     assert status["state"] != "Failed"
-    until(lambda: any(words in refusal for refusal in refusals(job)), f"an event that says {words!r}")
+    job.until_event("RefusedByApiServer", words)
 
 
 def lose_worker_1(job: JobUnderTest) -> None:
@@ -133,7 +128,7 @@ def test_policy_that_denies_a_replacement_is_waited_out(start_job: StartJob, nam
     status = job.until_world(3, RETRY_SECONDS)
     assert (status["state"], status["failures"]) == ("Running", 0)
     assert job.condition("Failed")["status"] == "False"
-    assert len(refusals(job)) == 1, "one event, however often it is tried"
+    assert len(job.events("RefusedByApiServer")) == 1, "one event, however often it is tried"
 
 
 @pytest.mark.long

@@ -84,7 +84,7 @@ def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> Non
         job.until(whole, f"the training to resume with {replicas} workers", 60)
     lost = job.members()[-1]
     kill_container(next(pod for pod in job.pods() if pod["metadata"]["name"] == lost))
-    job.until(lambda status: status["worldSize"] == 3 and lost not in job.members(), "a worker in its place", 60)
+    job.until_replaced(lost, 3)
     # Its replacement has joined: only then may the data be malformed.
     job.kubectl("exec", job.members()[0], "--", "sh", "-c", 'touch "/checkpoints/$ELASTIC_PYTORCH_JOB_UID.may-fail"')
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)

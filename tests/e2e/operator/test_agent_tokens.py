@@ -109,5 +109,5 @@ def test_token_of_a_worker_that_is_gone_is_refused(start_job: StartJob) -> None:
     _, gone = job.members()
     shown = token(job.namespace, pod=gone)
     job.kubectl("delete", "pod", gone, "--grace-period=0", "--force")
-    job.until(lambda status: status["worldSize"] == 2 and gone not in job.members(), "its replacement")
+    job.until_replaced(gone, 2)
     assert ask(job, shown)[0] in ("401", "403")

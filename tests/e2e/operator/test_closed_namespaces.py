@@ -50,7 +50,7 @@ def test_job_trains_and_replaces_a_worker_where_all_else_is_forbidden(namespace:
     leader, victim, _ = job.members()
     job.until_stepping(leader, 3)
     job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-    status = job.until(lambda status: victim not in job.members() and status.get("worldSize") == 3, "a replacement", 120)
+    status = job.until_replaced(victim, 3)
     assert status["failures"] == 0
     [init] = job.pods()[0]["status"]["initContainerStatuses"]
     assert init["image"].endswith("elastic-pytorch-agent:dev")

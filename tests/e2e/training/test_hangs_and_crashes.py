@@ -1,11 +1,8 @@
 """One job that hangs, crashes and exits as it is told: who is at fault is named, and what the policy says comes of it."""
 
-import json
-
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, start_whole
-from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -72,20 +69,6 @@ def tell(job: JobUnderTest, pod: str, word: str) -> None:
     job.kubectl("exec", pod, "--", "sh", "-c", f"echo {word} >/tmp/told.new && mv /tmp/told.new /tmp/told")
 
 
-def until_event(job: JobUnderTest, reason: str, *words: str) -> str:
-    """Waits for an event with these words: events are sent beside the status, not before it."""
-
-    def told() -> list[str]:
-        found = json.loads(job.kubectl("get", "events", "--field-selector", f"reason={reason}", "-o", "json"))["items"]
-        return [event["message"] for event in found]
-
-    found = until(
-        lambda: [message for message in told() if all(word in message for word in words)],
-        lambda: f"an event {reason} with {words}: {told()}",
-    )
-    return found[-1]
-
-
 def until_trains_again(job: JobUnderTest, round_: int) -> None:
     """Waits for a round after one, and for steps of three workers in it."""
     job.until(lambda status: status["round"] > round_ and status["worldSize"] == 3, "three workers again", 120)
@@ -105,7 +88,7 @@ def test_crash_without_a_traceback_is_told(job: JobUnderTest) -> None:
 def test_hung_step_is_found_and_the_group_restarted(job: JobUnderTest) -> None:
     before, members = job.status["round"], job.members()
     tell(job, members[1], "hang")
-    told = until_event(job, "ProgressStalled", "rank 1 is outside of the group's communication (", " stuck_here)")
+    told = job.until_event("ProgressStalled", "rank 1 is outside of the group's communication (", " stuck_here)")
     assert " stuck_here), the others wait in barrier" in told
     until_trains_again(job, before)
     cause = job.status["rootCause"]
@@ -116,7 +99,7 @@ def test_rank_that_hangs_in_its_data_loader_is_named_and_its_pod_stays(job: JobU
     before, culprit = job.status["round"], job.members()[2]
     pods = {pod["metadata"]["name"] for pod in job.pods()}
     tell(job, culprit, "load for ever")
-    told = until_event(job, "ProgressStalled", "rank 2 is in its data loader (")
+    told = job.until_event("ProgressStalled", "rank 2 is in its data loader (")
     assert " __getitem__), the others wait in all_reduce" in told
     until_trains_again(job, before)
     cause = job.status["rootCause"]

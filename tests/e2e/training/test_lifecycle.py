@@ -140,7 +140,7 @@ def test_suspend_and_resume(job: JobUnderTest) -> None:
     job.until_stepping(leader, 3)
     assert int(steps_told(job, leader)[0]) > 1, "it goes on from its checkpoint"
     for reason in ("JobSuspended", "JobResumed"):
-        until(lambda reason=reason: reason in reasons_told(job), f"the event {reason}")  # type: ignore[misc]
+        job.until_event(reason)
 
 
 def patch(job: JobUnderTest, **spec: object) -> None:
@@ -149,12 +149,6 @@ def patch(job: JobUnderTest, **spec: object) -> None:
 
 def steps_told(job: JobUnderTest, pod: str) -> list[str]:
     return [line.split()[1] for line in job.logs(pod) if line.startswith("STEP")]
-
-
-def reasons_told(job: JobUnderTest) -> set[str]:
-    """Of the job's events, which are sent beside the status, not before it."""
-    found = job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json")
-    return {event["reason"] for event in json.loads(found)["items"]}
 
 
 def test_delete_leaves_nothing(job: JobUnderTest) -> None:

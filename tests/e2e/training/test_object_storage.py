@@ -90,7 +90,7 @@ def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob
     assert numbers == list(range(1, len(numbers) + 1)), "each step was computed once"
 
     job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-    job.until(lambda status: status.get("worldSize") == 3 and victim not in job.members(), "a worker in its place")
+    job.until_replaced(victim, 3)
     numbers = [number for number, _, _ in steps(job, leader)]
     assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
     assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"

@@ -42,6 +42,6 @@ def test_container_that_runs_out_of_memory_costs_its_own_state_only(start_job: S
     assert status["rootCause"]["exitCode"] == 137
     assert "all its processes and the state in its memory are gone" in status["rootCause"]["message"]
     assert "singleProcessOOMKill: true" in status["rootCause"]["message"]
-    job.until(lambda status: status.get("worldSize") == 2 and victim not in job.members(), "a replacement in the group", 120)
+    job.until_replaced(victim, 2)
     until(lambda: last_step(job) > step, "steps after those that were done before the kill", PATIENCE * 60)
     assert job.status["totalFailures"] == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator, members_of, run_kubectl
 
 pytestmark = pytest.mark.e2e
 
@@ -65,18 +65,13 @@ def until_failed(job: JobUnderTest, reason: str) -> str:
     return str(condition["message"])
 
 
-def events(job: JobUnderTest, reason: str) -> list[str]:
-    found = json.loads(job.kubectl("get", "events", "--field-selector", f"involvedObject.name={job.name}", "-o", "json"))
-    return [event["message"] for event in found["items"] if event["reason"] == reason]
-
-
 @pytest.mark.long
 def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
     job = start(start_job, on_codes("Ignore", 42), backoffLimit=0)
     members = job.members()
     exit_with(job, members[2], 42)
     job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the next round", 60)
-    job.until(lambda _: bool(events(job, "FailureIgnored")), "the event", 30)
+    job.until_event("FailureIgnored")
     status = job.status
     assert (status["failures"], status["totalFailures"], sorted(job.members())) == (0, 0, sorted(members))
     exit_with(job, members[2], 43)
@@ -94,7 +89,7 @@ def test_exit_code_restarts_the_group_in_fresh_pods_once_although_the_operator_i
     leading_operator(other_than=leader)
 
     def has_three_others(status: dict[str, Any]) -> bool:
-        ranked = {worker["name"] for worker in status["workers"] if "rank" in worker}
+        ranked = {worker["name"] for worker in members_of(status)}
         return status["worldSize"] == len(ranked - before) == 3
 
     status = job.until(has_three_others, "three other pods", 120)
@@ -154,4 +149,4 @@ def test_round_that_forms_anyway_takes_waiting_newcomers_along(start_job: StartJ
     job = start_and_scale_up(start_job, 3600)
     exit_with(job, job.members()[0], 1)
     job.until_world(3, 60)
-    assert [event for event in events(job, "WorkerFailed") if "2 -> 3 workers" in event]
+    job.until_event("WorkerFailed", "2 -> 3 workers")

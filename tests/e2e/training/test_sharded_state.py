@@ -44,7 +44,7 @@ def test_shards_outlive_pods_without_a_volume(start_job: StartJob) -> None:
 
     victim = job.members()[1]
     job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-    job.until(lambda status: status.get("worldSize") == 3 and victim not in job.members(), "another in its place")
+    job.until_replaced(victim, 3)
     until_steps(job, leader, 3)
     again = [number for number, _ in steps(job, leader)]
     assert sorted(set(again)) == list(range(1, max(again) + 1)), "no step is left out"

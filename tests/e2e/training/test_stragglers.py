@@ -1,21 +1,13 @@
 """One of three workers is slow: the status and an event name it and its node."""
 
-import json
-
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.job_under_test import StartJob
 from tests.paths import ROOT
-from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 SCRIPT = (ROOT / "tests" / "worker_image" / "scripts" / "uneven.py").read_text()
-
-
-def notes(job: JobUnderTest, reason: str) -> list[str]:
-    events = json.loads(job.kubectl("get", "events", "--field-selector", f"reason={reason}", "-o", "json"))
-    return [str(event["message"]) for event in events["items"]]
 
 
 def test_slow_rank_is_named(start_job: StartJob) -> None:
@@ -25,7 +17,4 @@ def test_slow_rank_is_named(start_job: StartJob) -> None:
     [pod] = [pod for pod in job.pods() if pod["metadata"]["name"] == slow["worker"]]
     assert pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] == "1"
     assert slow["node"] == pod["spec"]["nodeName"]
-    until(
-        lambda: any(slow["worker"] in note for note in notes(job, "Straggler")),
-        lambda: f"an event that names {slow['worker']}: {notes(job, 'Straggler')}",
-    )
+    job.until_event("Straggler", slow["worker"])

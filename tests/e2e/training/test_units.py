@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator
+from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator, members_of
 from tests.e2e.kind_nodes import killed
 
 pytestmark = pytest.mark.e2e
@@ -15,8 +15,7 @@ ARGS = ["/examples/units/train.py", "--checkpoint-dir", "/checkpoints", "--steps
 
 def indices(job: JobUnderTest) -> list[int]:
     """The indices of the members, by rank."""
-    ranked = [worker for worker in job.status.get("workers", []) if "rank" in worker]
-    return [worker["index"] for worker in sorted(ranked, key=lambda worker: worker["rank"])]
+    return [worker["index"] for worker in members_of(job.status)]
 
 
 def apart(pod: dict[str, Any]) -> None:
@@ -39,15 +38,14 @@ def test_unit_leaves_and_returns_as_a_whole_and_a_torn_one_is_not_wanted(start_j
     job.kubectl("delete", "pod", job.members()[3], "--grace-period=0", "--force")
     after = job.until(lambda status: status["round"] > before, "the round after the loss", 30)
     assert (after["round"], after["worldSize"]) == (before + 1, 4)
-    assert sorted(worker["index"] for worker in after["workers"] if "rank" in worker) == [0, 1, 4, 5]
+    assert sorted(worker["index"] for worker in members_of(after)) == [0, 1, 4, 5]
     job.until_world(6)
     assert sorted(indices(job)) == [0, 1, 2, 3, 4, 5]
     assert job.status["failures"] == 0
 
     job.kubectl("scale", f"epj/{job.name}", "--replicas=5")
     job.until_world(4)
-    events = job.kubectl("get", "events", "--field-selector=reason=ScaleRefused", "-o", "jsonpath={.items[*].message}")
-    assert "5 workers are not a multiple of unitReplicas (2): 4 are wanted" in events
+    job.until_event("ScaleRefused", "5 workers are not a multiple of unitReplicas (2): 4 are wanted")
 
 
 @pytest.mark.serial
@@ -65,8 +63,8 @@ def test_a_dead_node_takes_only_the_units_along_that_had_a_pod_there(start_job: 
     with killed(node):
         after = job.until(lambda status: status["round"] > before, "the round after the loss", 30)
         [left] = {0, 1, 2} - hit
-        ranked = [worker["index"] for worker in after["workers"] if "rank" in worker]
-        assert sorted(ranked) == [2 * left, 2 * left + 1], "the pods of the other units that live on wait for theirs"
+        ranked = sorted(worker["index"] for worker in members_of(after))
+        assert ranked == [2 * left, 2 * left + 1], "the pods of the other units that live on wait for theirs"
         job.until_world(6)
     status = job.until(lambda status: bool(status.get("recentInterruptions")), "the account of the loss")
     print([(each["cause"], each["seconds"], each.get("stepsLost")) for each in status["recentInterruptions"]])

@@ -1,7 +1,6 @@
 """Changes of a group wait for the checkpoint of a script that knows nothing of the operator."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -101,12 +100,5 @@ def test_changes_wait_for_the_next_checkpoint(start_job: StartJob, namespace: st
     assert job.status["failures"] == 0
 
     ended = f"has seen a new checkpoint in {folder}"
-    notes: list[str] = []
-
-    def told(_: dict[str, Any]) -> bool:
-        events = json.loads(job.kubectl("get", "events", "-o", "json"))["items"]
-        notes[:] = [event["message"] for event in events if event["reason"] == "CheckpointWaitEnded"]
-        return len(notes) >= 3
-
-    job.until(told, "the events of three waits", 30)
-    assert all(note.endswith(ended) for note in notes[:3]), notes
+    until(lambda: len(job.events("CheckpointWaitEnded")) >= 3, "the events of three waits")
+    assert all(note.endswith(ended) for note in job.events("CheckpointWaitEnded")[:3])
