@@ -21,7 +21,8 @@ PLAIN_WIDTH = 140  # where there is no terminal to ask
 
 def _verb(module: ModuleType) -> Verb:
     """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
-    return Verb(module.NAME, module.HELP, module.add_arguments, getattr(module, "run", lambda context, options: FAILED))
+    run = getattr(module, "run", lambda context, options: FAILED)
+    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=module in (drill, resize))
 
 
 VERBS: dict[str, Verb] = {
@@ -59,6 +60,8 @@ def run(
         if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
         cluster = connect(Access(options.kubeconfig, options.context, options.namespace))
+        if verb.changes and cluster.context:
+            print(f"context: {cluster.context}", file=sys.stderr)
         everywhere = getattr(options, "all_namespaces", False)
         return verb.run(make(cluster, console, None if everywhere else cluster.namespace), options)
     except EpjError as error:

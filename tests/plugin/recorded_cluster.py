@@ -71,7 +71,7 @@ class RecordedCluster:
         script: what watches tell after what there is: manifests, BREAK, or an error that the connection ends with.
     """
 
-    namespace = "team"
+    namespace, context = "team", ""
 
     def __init__(self, *names: str) -> None:
         self.calls: list[tuple[str, ...]] = []

@@ -77,9 +77,13 @@ def test_each_command_of_the_documentation(
         fake_time.on_sleep = interrupt
     elif "-f" in words or "--watch" in words:
         cluster.put(over(cluster))
+    cluster.context = "prod"
     code, printed = epj(cluster, *words, now=moment_of("young"))
     assert code == 0
-    assert printed.strip() or "kind: ElasticPyTorchJob" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert printed.strip() or "kind: ElasticPyTorchJob" in said.out
+    only_reads = verb == "stacks" or not cluster.calls  # `stacks` reads by a command in each pod
+    assert only_reads or said.err == "context: prod\n", "it does not say which cluster it changes"
 
 
 def test_the_documentation_has_a_command_for_each_verb() -> None:

@@ -8,7 +8,8 @@ from elastic_pytorch_client.cluster.interface import (
     is_running,
     training_container,
 )
-from elastic_pytorch_client.cluster.kubernetes_api import Access, KubernetesCluster
+from elastic_pytorch_client.cluster.kubeconfig import Access
+from elastic_pytorch_client.cluster.kubernetes_api import KubernetesCluster
 
 __all__ = [
     "WATCH_SECONDS",

@@ -73,7 +73,13 @@ class ClusterReader(Protocol):
 
 
 class Cluster(ClusterReader, Protocol):
-    """What the plugin and the SDK ask of a cluster. All methods raise EpjError."""
+    """What the plugin and the SDK ask of a cluster. All methods raise EpjError.
+
+    Attributes:
+        context: the context of the kubeconfig, if others of it mean other clusters; else empty.
+    """
+
+    context: str
 
     def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object:
         """Creates a job."""

@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
+from elastic_pytorch_client.cluster.kubeconfig import Access, NoContext, read_kubeconfig
 from elastic_pytorch_client.cluster.line_cutter import LineCutter
 from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
 
@@ -18,64 +18,47 @@ REQUEST_SECONDS = 30
 JOBS = f"/apis/{names.API_VERSION}"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The cluster to connect to, as kubectl's own options name it.
-
-    Attributes:
-        kubeconfig: a kubeconfig file; empty: $KUBECONFIG or ~/.kube/config.
-        context: a context of the kubeconfig; empty: its current one.
-        namespace: the namespace; empty: the context's.
-    """
-
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""
-
-
 class KubernetesCluster:
     """A Kubernetes cluster, through the official client. It has the methods of `Cluster`."""
 
-    def __init__(self, api: Any, namespace: str) -> None:
+    def __init__(self, api: Any, namespace: str, context: str) -> None:
         self._api = api
-        self.namespace = namespace
+        self.namespace, self.context = namespace, context
 
     @classmethod
     def connect(cls, access: Access | None = None) -> "KubernetesCluster":
-        """Connects as a kubeconfig says, or in a pod without one as its ServiceAccount.
+        """Connects to the cluster that kubectl would take, or in a pod without a kubeconfig as its ServiceAccount.
 
         Raises:
-            Unreachable: there is no kubeconfig, and this is no pod with a ServiceAccount.
+            Unreachable: the kubeconfig cannot be used, or there is none, and this is no pod with a ServiceAccount.
         """
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
         from kubernetes.config import (  # noqa: PLC0415
             ConfigException,
-            list_kube_config_contexts,
             load_incluster_config,
-            load_kube_config,
+            load_kube_config_from_dict,
         )
 
         access = access or Access()
-        # The client reads the variable when it is imported; here it may be set later, in a notebook say.
-        file, context = access.kubeconfig or os.environ.get("KUBECONFIG") or None, access.context or None
         configuration = Configuration()
-        namespace = "default"
+        context = ""
         try:
-            load_kube_config(file, context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-            contexts, current = list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
-            chosen = next((c for c in contexts if c["name"] == context), current)
-            namespace = (chosen.get("context") or {}).get("namespace") or namespace
+            chosen = read_kubeconfig(access, os.environ)
+            load_kube_config_from_dict(chosen.config, client_configuration=configuration)  # type: ignore[no-untyped-call]
+            namespace, context = chosen.namespace, chosen.context if chosen.is_one_of_several else ""
         except (ConfigException, OSError) as error:
-            if access.kubeconfig or context:
-                raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
+            raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
+        except NoContext as nothing:
+            if access.kubeconfig:
+                raise
             try:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
                 namespace = _own_namespace()
             except ConfigException:
-                raise Unreachable(f"no cluster is configured: {one_line(error)}") from error
+                raise nothing from None
         configuration.retries = False
-        return cls(ApiClient(configuration), access.namespace or namespace)
+        return cls(ApiClient(configuration), access.namespace or namespace or "default", context)
 
     def get_job(self, namespace: str, name: str) -> Object:
         return self._request("GET", _job_path(namespace, name), job=(namespace, name))

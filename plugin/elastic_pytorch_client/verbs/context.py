@@ -91,12 +91,14 @@ class Verb:
         help: what it does, in one line.
         add_arguments: to its parser.
         run: does it; returns the exit code.
+        changes: whether it changes something in the cluster.
     """
 
     name: str
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Context, argparse.Namespace], int]
+    changes: bool
 
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:

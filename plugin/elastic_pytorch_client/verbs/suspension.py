@@ -89,8 +89,12 @@ def has_stopped(job: JobView) -> bool:
     return job.seen and job.holds("Suspended")
 
 
-SUSPEND = Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend)
-RESUME = Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume)
+SUSPEND = Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend, changes=True)
+RESUME = Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume, changes=True)
 RESTART = Verb(
-    "restart", "stop all workers of a job and start them again from its checkpoint", _add_restart_arguments, _restart
+    "restart",
+    "stop all workers of a job and start them again from its checkpoint",
+    _add_restart_arguments,
+    _restart,
+    changes=True,
 )
