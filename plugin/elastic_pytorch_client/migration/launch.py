@@ -5,18 +5,19 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from textwrap import shorten
 
 from elastic_pytorch_client.migration import shell_text, wrappers
-from elastic_pytorch_client.migration.process_variables import listed, only_sizes_of_the_group, unset_variables
+from elastic_pytorch_client.migration.process_variables import LITERAL, listed, only_sizes_of_the_group, unset_variables
 from elastic_pytorch_client.migration.remarks import CannotMigrate
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
 
 PYTHON = re.compile(r"python[\d.]*\Z")
+LONGEST_SHOWN = 80
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
 TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}  # whether it gives scripts a --local-rank
 TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
 PYTHON_OPTIONS_WITH_VALUE = ("-X", "-W")
-COUNT = re.compile(r"--nproc[-_]per[-_]node\b")
 IN_THE_SPEC = {"nnodes": "spec.replicas, minReplicas and maxReplicas", "max-restarts": "spec.failurePolicy.maxFailures"}
 OTHER_LAUNCHERS = {
     "accelerate": (
@@ -27,10 +28,19 @@ OTHER_LAUNCHERS = {
         "the `deepspeed` launcher connects to other nodes with SSH. Write the script into `args`: deepspeed.init_distributed() reads "
         "the variables that torchrun sets"
     ),
+    "composer": (
+        "Composer's launcher forms its own group and cannot join the operator's. Write the script into `args`: Composer reads the "
+        "variables that torchrun sets"
+    ),
+    "trl": "`trl` starts Accelerate's launcher. Write a script with its trainer into `args`: it reads the variables that torchrun sets",
+    "tune": "`tune run` calls torchrun by itself. Write that in its place, with the path of the recipe: `torchrun RECIPE.py --config …`",
     "mpirun": "mpirun starts its own processes. Write the script into `args` if it can use the gloo or nccl backend",
     "horovodrun": "horovodrun starts its own processes, and Horovod does not use torch.distributed",
 }
-SHELL_LAUNCHERS = re.compile(r"(?:^|[;&|]|\bexec)\s*(accelerate\s+launch|deepspeed|mpirun|horovodrun)\s", re.MULTILINE)
+SHELL_LAUNCHERS = re.compile(
+    rf"(?:^|[;&|]|\bexec)\s*(?:\w+=\S*\s+)*(?:{shell_text.INTERPRETER}-m\s*)?({'|'.join(OTHER_LAUNCHERS)})(?:\.\w+)*\s",
+    re.MULTILINE,
+)
 
 SECOND_CLASS = (
     "Where the agent starts the script itself (`args` without `command`), it starts faster, and a failure is reported with "
@@ -47,7 +57,7 @@ class Launch:
     Attributes:
         command: of the container; empty: the agent starts `args`.
         args: of the container.
-        by: `torchrun`, `python`, or `unknown`.
+        by: `torchrun` or `python`.
         options: those of torchrun that the operator decides or that move into the spec, by their names.
         remarks: what to say about it.
         unbuffered: whether Python has to be told not to buffer its output; where the agent runs the script, it is not.
@@ -100,6 +110,9 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
             f"use {listed(unset)}, which only the training processes have, after the group is formed. Read it in the script: "
             f'os.environ["{unset[0]}"]',
         )
+    if literal := LITERAL.search(" ".join((*launch.command, *launch.args))):
+        text = f"passes the text ${literal[1]}, not its value: take the backslash before it away"
+        raise CannotMigrate(f"{path}.command", text)
     for name, fields in IN_THE_SPEC.items():
         if not only_sizes_of_the_group(value := launch.options.get(name, "")):
             remarks.append(f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}")
@@ -120,7 +133,7 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
         return _read_python(path, words)
     if program in shell_text.SHELLS:
         return _read_shell(path, words)
-    return _left(words, f"what {words[0]} does is not known")
+    raise _unknown(path, words[0], words)
 
 
 def _options_of_torchrun(words: Sequence[str]) -> int:
@@ -152,7 +165,7 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
-        return _left(words, f"{error} is not a known option of torchrun")
+        raise CannotMigrate(f"{path}.command", f"{error} is not a known option of torchrun: take it away") from error
     if line.program == len(words) - start:
         raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
     remarks: tuple[str, ...] = ()
@@ -195,8 +208,8 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
     rest = list(words[1:])
     while rest[:1] == ["-u"]:
         rest = rest[1:]
-    if rest[:1] == ["-m"] and rest[1:2] == ["accelerate.commands.launch"]:
-        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS["accelerate"])
+    if rest[:1] == ["-m"] and (module := "".join(rest[1:2]).partition(".")[0]) in OTHER_LAUNCHERS:
+        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[module])
     if not rest:
         raise CannotMigrate(f"{path}.command", "starts a Python without a script")
     remarks = () if "/" not in words[0] else (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
@@ -211,7 +224,7 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         return _read_words(path, alone)
     place = next((index for index, word in enumerate(words) if index and not word.startswith("-")), len(words))
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
-        return _left(words, f"what {' '.join(words)} does is not known")
+        raise _unknown(path, " ".join(words), words)
     text = words[place]
     if shell_text.TORCHRUN.search(text) and words[place + 1 :] and '"$@"' in text:
         first, *others = words[place + 1 :]
@@ -232,23 +245,21 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         kept = (*words[:place], taken.text, *words[place + 1 :])
         return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True, counted=taken.counted)
     if shell_text.TORCHRUN.search(text):
-        return _left(words, "it calls torchrun with options that are not known here")
+        raise CannotMigrate(f"{path}.command", "calls torchrun in a way that is not known: write it as one command of its own")
     if found := SHELL_LAUNCHERS.search(text):
-        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1].split()[0]])
+        raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1]])
     if shell_text.calls_python(text):
         text = "each training process runs the whole shell command, once in each group: move what is to be done once into the image"
         return Launch((), ("--no-python", *words), "python", remarks=(text,), unbuffered=True)
-    return _left(words, "what it does is not known")
+    raise _unknown(path, text, words)
 
 
-def _left(words: Sequence[str], why: str) -> Launch:
-    text = (
-        f"{why}, so the command is kept. If it calls torchrun, remove torchrun's rendezvous options: it then joins the job. If it "
-        f"starts Python without torchrun, write `args: [--no-python, {', '.join(words[:2])}{', ...' if len(words) > 2 else ''}]` "
-        "instead of `command`"
-    )
-    counted = bool(COUNT.search(" ".join(words)))
-    return Launch(tuple(words), (), "unknown", remarks=(text,), unbuffered=True, counted=counted)
+def _unknown(path: str, program: str, words: Sequence[str]) -> CannotMigrate:
+    shown = shorten(program, LONGEST_SHOWN, placeholder=" …")
+    text = f"what {shown} does is not known: write the torchrun or Python command that it runs in its place"
+    if PurePosixPath(words[0]).name not in shell_text.SHELLS:
+        text += f", or `torchrun --no-python {shlex.join(words[:2])}{' …' * (len(words) > 2)}` if each training process is to run it"
+    return CannotMigrate(f"{path}.command", text)
 
 
 def _starts_something(word: str) -> bool:

@@ -15,7 +15,7 @@ def process_count(path: str, given: str, *, started_by: str, accelerators: int, 
     Args:
         path: of the field that says it, for remarks.
         given: its value, a number or torchrun's word.
-        started_by: `torchrun`, `python` or `unknown`.
+        started_by: `torchrun` or `python`.
         accelerators: how many the container asks for.
         remarks: added to.
     """

@@ -15,6 +15,7 @@ SET_BY_OPERATOR = {
 }
 NAMES = "|".join((*sorted(SET_BY_AGENT | SET_BY_OPERATOR | {"GROUP_RANK", "PET_MAX_RESTARTS"}), r"PET_RDZV_\w+"))
 EXPANDED = re.compile(rf"\$(?:[({{])?({NAMES})\b")
+LITERAL = re.compile(rf"\\\$\{{?({NAMES})\b")  # a shell passes it on as it is written
 EXPANDED_BY_KUBELET = re.compile(rf"\$\(({NAMES})\)")
 OF_CONTAINERS = {"PET_NPROC_PER_NODE", "PET_MAX_RESTARTS"}
 OF_COMMANDS = OF_CONTAINERS | {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"}

@@ -165,6 +165,19 @@ def _limit(text: str, place: int) -> int:
     return limit
 
 
+def words_of_torchrun(text: str) -> list[str]:
+    """The words of a shell's string that name torchrun's script, or stand where either that or options can stand."""
+    found: list[str] = []
+    for call in TORCHRUN.finditer(text):
+        try:
+            words = [_unquoted(text[start:end]) for start, end in words_from(text, call.end(), _limit(text, call.start()))]
+            line = split_line(words)
+        except UnknownOption:
+            continue
+        found += [words[place] for place in dict.fromkeys((*line.variables, line.program)) if place < len(words)]
+    return found
+
+
 def calls_python(text: str) -> bool:
     """Whether a shell's string starts a Python."""
     return bool(PYTHON.search(text))

@@ -31,6 +31,7 @@ NOT_MIGRATED = {
     "jobset-two-trainings",
     "long-name",
     "slurm-array",
+    "slurm-function",
     "slurm-loop",
     "trainjob-unknown-runtime",
     "volcano-two-templates",

@@ -52,21 +52,25 @@ def test_commands_that_the_agent_starts_itself(command: list[str], args: list[st
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "words"),
     [
-        ["./run.sh"],
-        ["bash", "run.sh"],
-        ["bash", "-c", "./run.sh && date"],
-        ["torchrun", "--surprise", "3", "train.py"],
-        ["bash", "-c", "torchrun --surprise 3 train.py; echo $?"],
+        (["./run.sh"], "what ./run.sh does is not known: .*or `torchrun --no-python ./run.sh` if"),
+        (["train", "a", "b"], "what train does is not known: .*`torchrun --no-python train a …`"),
+        (
+            ["bash", "run.sh"],
+            "what bash run.sh does is not known: write the torchrun or Python command that it runs in its place$",
+        ),
+        (["bash", "-c", "./run.sh && date"], "what ./run.sh && date does is not known"),
+        (["bash", "-c", f"./{'run' * 30}.sh a; date"], "what … does is not known"),
+        (["torchrun", "--surprise", "3", "train.py"], "--surprise is not a known option of torchrun: take it away"),
+        (["bash", "-c", "torchrun --surprise 3 train.py; echo $?"], "calls torchrun in a way that is not known"),
+        (["bash", "-c", "python t.py --rank \\$RANK"], r"passes the text \$RANK, not its value"),
+        (["bash", "-c", "date; torchrun t.py --rank \\${LOCAL_RANK}"], r"passes the text \$LOCAL_RANK, not its value"),
     ],
 )
-def test_commands_that_are_kept_with_a_remark(command: list[str]) -> None:
-    launch = read_launch("container", command, [])
-    assert list(launch.command) == command
-    assert launch.by == "unknown"
-    assert launch.unbuffered
-    assert "so the command is kept" in launch.remarks[0]
+def test_a_command_that_may_start_no_training_is_refused(command: list[str], words: str) -> None:
+    with pytest.raises(CannotMigrate, match=words):
+        read_launch("container", command, [])
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,6 @@ def test_options_are_taken_out_of_a_shell_string(text: str, rest: str | None, op
         ("gpu", "torchrun", 2, None),
         ("cpu", "torchrun", 2, "cpu"),
         ("$N", "torchrun", 0, None),
-        ("auto", "unknown", 4, None),
         ("auto", "python", 0, None),
         ("auto", "python", 1, None),
         ("auto", "python", 8, 1),

@@ -1,11 +1,15 @@
 """How batch scripts of Slurm are read: their options, what they ask for, and their commands."""
 
+import re
+
 import pytest
 from elastic_pytorch_client.migration.documents import migrate_script
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import read_allocation, seconds_of
 from elastic_pytorch_client.migration.sources.slurm.commands import read_commands, resolve, split_commands
 from elastic_pytorch_client.migration.sources.slurm.script import read_options, read_script
+
+from tests.faults import assert_none
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,21 @@ def test_options_after_the_first_command_and_commented_ones_do_not_count() -> No
     script = read_script("#!/bin/bash\n#SBATCH -N 2\n##SBATCH -n 4\nset -e\n#SBATCH -N 3\n")
     assert script.options == {"nodes": "2"}
     assert [(command.line, command.text) for command in script.commands] == [(4, "set -e")]
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("A=( # it's\n 1 '#2' 3#4 # \"5\n # 6\n)", "A=( 1 '#2' 3#4  )"),
+        ("export A+=(\n 1\n)", "export A+=( 1 )"),
+        ("readonly -a A=(\n 1 \\\n)", "readonly -a A=( 1 )"),
+        ("srun bash -c '\n cd /a\n b \"c'", "srun bash -c '\ncd /a\nb \"c'"),
+        ("echo it\\'s # don't\n", "echo it\\'s # don't"),
+        ('echo "a\\"b" \'"\'\n', 'echo "a\\"b" \'"\''),
+    ],
+)
+def test_lines_that_are_one_command(text: str, joined: str) -> None:
+    assert [command.text for command in read_script(text).commands] == [joined]
 
 
 def test_commands_are_joined_and_their_place_is_known() -> None:
@@ -111,6 +130,7 @@ def test_commands_of_a_line(text: str, commands: list[str]) -> None:
         ("$A ${A} ${A:-x}", "1 1 1"),
         ("$B ${B} ${B:-x} ${B-y}", "$B ${B} x y"),
         ('"${L[@]}" ${M[@]}', "a b ${M[@]}"),
+        ('"x ${L[@]}" "${L[*]} y"', '"x a b" "a b y"'),
         ("$AB $(A) $1", "$AB $(A) $1"),
     ],
 )
@@ -132,6 +152,16 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             {},
         ),
         ("exec python train.py", "python train.py", {}),
+        ("declare -a A=(\n --lr 1 # slow\n # --steps 9\n)\nsrun torchrun t.py ${A[@]}", "torchrun t.py --lr 1", {}),
+        ("typeset A=(1)\nreadonly -a B=(2)\nlocal C=3\ntorchrun ${A[*]} ${B[@]} $C", "torchrun 1 2 3", {}),
+        ('A=(1)\nA+=(2)\nB=x\nB+=y\ntorchrun "${A[@]}" $B', "torchrun 1 2 xy", {}),
+        (': "${A:=1}"\ntorchrun t.py $A ${B:=2} $B', "torchrun t.py 1 2 2", {}),
+        ("declare -x A=1\ndeclare -r B=2\ntorchrun $B", "torchrun 2", {"A": "1"}),
+        ('export L="torchrun --rdzv-id $(date)"\nsrun $L t.py', "torchrun --rdzv-id $(date) t.py", {}),
+        ('L="python -u"\nsrun bash -c "RANK=\\$SLURM_PROCID $L t.py"', "python -u t.py", {}),
+        ('srun bash -c "python t.py \\$HOME \\${A}"', "python t.py $HOME ${A}", {}),
+        ("srun bash -c 'RANK=\"$SLURM_PROCID\" A=1 python t.py'", "A=1 python t.py", {}),
+        ("srun mkdir -p /a\nfor i in 1; do\n  srun ./warm $i\ndone\nsrun torchrun t.py", "torchrun t.py", {}),
     ],
 )
 def test_the_command_that_trains(script: str, text: str, environment: dict[str, str]) -> None:
@@ -149,12 +179,66 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("srun accelerate launch a.py", "Accelerate reads"),
         ("#SBATCH -N 2\nsrun torchrun --standalone a.py", "trains by itself"),
         ("srun torchrun a.py $SLURM_ARRAY_TASK_ID", "sweep"),
+        ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: the training starts in a loop"),
+        ("srun python -c 'clean()'\nsrun train --lr 1", "lines 1, 2: each starts a training"),
+        ("python prepare.py\ncomposer train.py", "line 2: Composer"),
+        ("bash prepare.sh\npython train.py", "lines 1, 2: each starts a training"),
+        ("torchrun a.py\naccelerate launch b.py", "lines 1, 2: each starts a training"),
+        ("srun -N 2 ./train --lr 1", "line 1: what ./train does is not known"),
+        ("date\nsrun bash run.sh", "line 2: what bash run.sh does is not known"),
+        ('L="accelerate launch --ip $(hostname)"\nsrun $L t.py', "line 2: `accelerate launch` forms"),
+        ('A=$(args)\nsrun torchrun t.py "${A[@]}"', "line 2: ${A[@]} has no value here"),
+        ("if x; then\n  A=(1)\nfi\nsrun torchrun t.py ${A[@]}", "line 4: ${A[@]} has no value here"),
+        ("srun torchrun t.py ${A[0]} ${#B[@]}", "line 1: ${A[0]} and ${#B[@]} have no value here"),
+        ("srun $RUN t.py", "line 1: $RUN has no value here"),
+        ("S=$(ls *.py)\nsrun torchrun --role a $S", "line 2: $S has no value here"),
+        ("srun torchrun $OPTIONS t.py", "line 1: $OPTIONS has no value here"),
+        ("srun bash -c 'cd /a; python -u ${S} 1'", "line 1: ${S} has no value here"),
+        ("srun bash -c 'cd /a; A=1 ${RUN} t.py'", "line 1: ${RUN} has no value here"),
+        ("srun python t.py --config $1 '$2'", "line 1: $1 has no value here"),
+        ("srun python t.py --rank \\$SLURM_PROCID", "line 1: passes the text $RANK"),
     ],
 )
 def test_scripts_that_need_a_decision(script: str, words: str) -> None:
     migrated = migrate_script(script, "job.sbatch")
     assert not migrated.documents
     assert words in str(migrated.failed)
+
+
+GIVES_X = (
+    "",
+    "X=x.py",
+    "X='x.py --a 1'",
+    "X=(x.py --a)",
+    "declare -a X=(x.py)\nX+=(1)",
+    "X+=y",
+    "X=$(find)",
+    'export X="torchrun $(a) x.py"',
+    'X="python -u"',
+    "if a; then\n  X=1\nfi",
+    "X=1\nfor i in 1; do\n  X=$(b)\ndone",
+)
+USES_X = (
+    "torchrun $X t.py",
+    "torchrun --tee 3 $X",
+    'torchrun t.py "${X[@]}"',
+    "srun $X t.py",
+    "srun python -u $X",
+    "srun python -m $X",
+    'srun bash -c "$X t.py"',
+    "srun bash -c 'date; exec $X'",
+    "python t.py ${X[0]} ${#X[@]} ${X[@]:1}",
+)
+
+
+def test_nothing_that_is_started_is_a_variable_without_a_value() -> None:
+    found = {(gives, uses): migrate_script(f"{gives}\n{uses}\n", "x") for gives in GIVES_X for uses in USES_X}
+    assert any(migrated.documents for migrated in found.values())
+    assert_none(
+        f"{place}: {migrated.documents}"
+        for place, migrated in found.items()
+        if re.search(r"\$\{?[#!]?X", str(migrated.documents)) or bool(migrated.failed) is bool(migrated.documents)
+    )
 
 
 @pytest.mark.parametrize(("file", "name"), [("a/B_1.sbatch", "b-1"), ("2-x.sh", "x"), ("1", "training"), ("a" * 50, "a" * 45)])

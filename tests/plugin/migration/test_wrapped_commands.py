@@ -66,8 +66,19 @@ def test_what_is_around_a_program_stays_around_it(wrapper: str) -> None:
 
 @pytest.mark.parametrize("command", ["uv sync", "numactl -s", "uv run train", "conda run -n torchrun", "env A=1"])
 def test_a_wrapper_around_nothing_that_is_known(command: str) -> None:
-    launch = read_launch("container", command.split(), [])
-    assert (list(launch.command), launch.by) == (command.split(), "unknown")
+    with pytest.raises(CannotMigrate, match=f"what {command.split(maxsplit=1)[0]} does is not known"):
+        read_launch("container", command.split(), [])
+
+
+@pytest.mark.parametrize("launcher", ["accelerate launch", "deepspeed", "composer", "trl sft", "tune run", "mpirun -np 2"])
+def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
+    for command in ([*launcher.split(), "t.py"], ["sh", "-c", f"date; A=1 {launcher} t.py; python eval.py"]):
+        with pytest.raises(CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"):
+            read_launch("container", command, [])
+    module = launcher.split(maxsplit=1)[0]
+    for command in (["python", "-m", f"{module}.run", "t.py"], ["sh", "-c", f"date; python -u -m {module}.run t.py"]):
+        with pytest.raises(CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"):
+            read_launch("container", command, [])
 
 
 @pytest.mark.parametrize(
@@ -103,9 +114,7 @@ def test_sizes_that_are_worked_out_are_dropped_with_a_remark(name: str, value: s
 @pytest.mark.parametrize(
     ("command", "processes"),
     [
-        (["tune", "run", "--nproc_per_node", "4", "recipe"], None),
         (["bash", "-c", "date; torchrun --nproc-per-node=$GPUS t.py"], None),
-        (["tune", "run", "recipe"], "auto"),
         (["bash", "-c", "date; torchrun --nproc-per-node=2 t.py"], 2),
     ],
 )

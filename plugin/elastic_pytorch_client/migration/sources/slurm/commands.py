@@ -7,36 +7,30 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from elastic_pytorch_client.migration import shell_text
+from elastic_pytorch_client.migration.launch import OTHER_LAUNCHERS
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.slurm.script import Command
+from elastic_pytorch_client.migration.shell_words import words_from
+from elastic_pytorch_client.migration.sources.slurm.script import DECLARES, Command, split_options
 
-ASSIGNMENT = re.compile(r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*""")
-ARRAY = re.compile(r"(\w+)=\((.*)\)\s*\Z", re.DOTALL)
-WHOLE_ARRAY = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
-VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
-LAUNCHER = re.compile(r"(?<![\w./=-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*|accelerate|deepspeed|bash|sh)(?=\s)")
+DECLARED = re.compile(DECLARES)
+ASSIGNMENT = re.compile(r"""(\w+)(\+?)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*""")
+ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\)\s*\Z", re.DOTALL)
+WHOLE_ARRAY = re.compile(r'(")?\$\{(\w+)\[[@*]\]\}(?(1)")')
+VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>[^}]*))?\}|(?P<plain>\w+))")
+LAUNCHER = re.compile(rf"(?<![\w./=-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*|{'|'.join(OTHER_LAUNCHERS)}|bash|sh)(?=\s)")
+OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'mpirun'})})\s")
+SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
+# As the agent sets the variable anyway.
+TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # What sets nothing up that a pod would miss.
 QUIET = {
-    *("date", "echo", "env", "exit", "hostname", "ls", "nvidia-smi", "printenv", "printf", "pwd", "scontrol", "set", "shopt"),
-    *(
-        "sleep",
-        "squeue",
-        "trap",
-        "true",
-        "ulimit",
-        "unset",
-        "wait",
-        "which",
-        "{",
-        "}",
-        "fi",
-        "done",
-        "esac",
-        "then",
-        "do",
-        "else",
-    ),
+    *(":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "printenv", "printf", "pwd", "scontrol", "set"),
+    *("shopt", "sleep", "squeue", "trap", "true", "ulimit", "unset", "wait", "which"),
 }
+# What srun starts on all nodes beside them, before a training or after it.
+BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
+ENDS_OF_CONTROL = {"{", "}", "fi", "done", "esac", "then", "do", "else"}
+UNTOUCHED = "\0"
 CONTROL = {"if", "elif", "for", "while", "until", "case", "function", "select"}
 SOFTWARE = {"module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack", "pyenv"}
 # Each training process has the variable that torchrun sets, where a task of srun has Slurm's.
@@ -52,19 +46,21 @@ class Start:
         text: what runs on each node, for a shell.
         by_srun: whether srun starts it, on all nodes.
         before: what stands before it, such as srun with its options.
+        nested: whether it stands in a loop, a condition or a function.
     """
 
     line: int
     text: str
     by_srun: bool
     before: str = ""
+    nested: bool = False
 
     @property
     def likelihood(self) -> int:
         """How likely it is the training, beside others."""
-        if shell_text.TORCHRUN.search(self.text):
+        if shell_text.TORCHRUN.search(self.text) or OWN_LAUNCHER.match(self.text):
             return 2
-        return 1 if self.by_srun else 0
+        return 1 if self.by_srun or self.text.startswith("mpirun ") else 0
 
 
 @dataclass(slots=True)
@@ -100,31 +96,39 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
     for command in commands:
         for part in split_commands(resolve(command.text, around.variables)):
             rest = _assign(part, around) if not command.nested else _assign_perhaps(part, around)
-            start = _start(command.line, rest)
-            if start is not None and command.nested and start.likelihood:
-                text = "the training starts in a loop, a condition or a function. Write it as one command, and a file for each training"
-                raise CannotMigrate(f"line {command.line}", text)
-            if start is not None and not command.nested:
+            start = _start(command, rest)
+            if start is not None and (start.likelihood or not start.nested):
                 starts.append(start)
             elif rest:
                 _say(command, rest, around, remarks)
     if not starts:
-        raise CannotMigrate("the script", "starts no training that is known: no torchrun, no Python, and no shell by srun")
+        raise CannotMigrate("the script", "starts no training that is known: no torchrun, no Python, and nothing by srun")
     likeliest = max(start.likelihood for start in starts)
     found = [start for start in starts if start.likelihood == likeliest]
+    if nested := next((start for start in found if start.nested), None):
+        text = "the training starts in a loop, a condition or a function. Write it as one command, and a file for each training"
+        raise CannotMigrate(f"line {nested.line}", text)
     if len(found) > 1:
         lines = ", ".join(str(start.line) for start in found)
-        raise CannotMigrate(f"lines {lines}", "each starts a training: write a file for each of them")
+        text = "each starts a training: write a file for each of them, and remove those that start none"
+        raise CannotMigrate(f"lines {lines}", text)
     for start in starts:
         if start is not found[0]:
             remarks.add(f"line {start.line}", f"`{start.text}` is dropped: run it before, as a Job of its own")
     return found[0], around
 
 
-def resolve(text: str, variables: Mapping[str, str]) -> str:
-    """A text with the variables in it replaced by their values, where these are known."""
-    text = WHOLE_ARRAY.sub(lambda found: variables.get(f"{found[1]}[@]", found[0]), text)
-    return VARIABLE.sub(lambda found: variables.get(found[1] or found[3], found[0] if found[2] is None else found[2]), text)
+def resolve(text: str, variables: dict[str, str]) -> str:
+    """A text with the variables in it replaced by their values, where these are known; `${NAME:=VALUE}` makes one known."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found["name"] or found["plain"], found["default"]
+        if found["operator"] == "=":
+            variables.setdefault(name, default)
+        return variables.get(name, found[0] if default is None else default)
+
+    text = WHOLE_ARRAY.sub(lambda found: variables.get(f"{found[2]}[@]", found[0]), text)
+    return VARIABLE.sub(value, text)
 
 
 def split_commands(text: str) -> list[str]:
@@ -166,75 +170,99 @@ def _assign(part: str, around: Surroundings) -> str:
     Returns:
         The command that follows them.
     """
-    exported = re.match(r"(?:export|declare\s+-x)\s+", part)
-    rest = part[exported.end() :] if exported else part
+    declared = DECLARED.match(part)
+    words = declared[0].split() if declared else []
+    exported = words[:1] == ["export"] or any("x" in word for word in words[1:])
+    rest = part[declared.end() :] if declared else part
     if array := ARRAY.match(rest):
-        around.variables[f"{array[1]}[@]"] = array[2].strip()
+        _add(around, f"{array[1]}[@]", array[3].strip(), " " if array[2] else None)
         return ""
-    own: dict[str, str] = {}
+    own: dict[str, tuple[str, str]] = {}
     while found := ASSIGNMENT.match(rest):
-        own[found[1]] = found[2]
+        own[found[1]] = (found[2], found[3])
         rest = rest[found.end() :]
-    for name, value in own.items():
+    for name, (more, value) in own.items():
         try:
             plain = " ".join(shlex.split(value)) if value[:1] in "'\"" and value else value
         except ValueError:
             plain = value
-        if "$" in plain or "`" in plain:
-            if "$(" in plain or "`" in plain:
-                around.variables.pop(name, None)
-            else:  # what torchrun's options name is perhaps not needed
-                around.variables[name] = plain
-            if exported or rest:
-                around.environment.pop(name, None)
-                around.unknown.append(name)
+        worked_out = "$(" in plain or "`" in plain
+        if not worked_out or LAUNCHER.match(plain):  # what only the script knows are mostly options of the rendezvous
+            _add(around, name, plain, "" if more else None)
+        else:
+            around.variables.pop(name, None)
+        if not (exported or rest):
             continue
-        around.variables[name] = plain
-        if exported or rest:
-            around.environment[name] = plain
-    if exported:
-        for name in rest.split():
+        if "$" not in plain and "`" not in plain and name in around.variables:
+            around.environment[name] = around.variables[name]
+        else:
+            around.environment.pop(name, None)
+            if not LAUNCHER.match(plain):
+                around.unknown.append(name)
+    if words:
+        for name in rest.split() if exported else ():
             if "$" not in around.variables.get(name, "$"):
                 around.environment[name] = around.variables[name]
         return ""
     return rest
 
 
+def _add(around: Surroundings, name: str, value: str, separator: str | None) -> None:
+    """Sets a variable; with a separator, adds to it, which only makes a value if there is one that is known."""
+    if separator is None:
+        around.variables[name] = value
+    elif name in around.variables:
+        around.variables[name] += separator + value
+
+
 def _assign_perhaps(part: str, around: Surroundings) -> str:
     """The same in a loop or a condition: what is assigned there has no value that is known."""
-    own = Surroundings({})
+    own = Surroundings(dict.fromkeys(around.variables, UNTOUCHED))
     rest = _assign(part, own)
-    for name in own.variables:
-        around.variables.pop(name, None)
+    for name in [name for name in around.variables if own.variables.get(name) != UNTOUCHED]:
+        del around.variables[name]
     around.unknown += [name for name in own.environment if name not in around.environment]
     return rest
 
 
-def _start(line: int, part: str) -> Start | None:
-    """The start of a training that a command may be."""
+def _start(command: Command, part: str) -> Start | None:
+    """The start of a training that a command may be: any program that srun starts, or one that is known."""
     by_srun = bool(re.match(r"(?:time\s+)?srun\s", part))
     part = part.removeprefix("exec ")
-    found = LAUNCHER.search(part) if by_srun else LAUNCHER.match(part) or shell_text.TORCHRUN.search(part)
-    if found is None:
+    if part.partition(" ")[0] in QUIET:
         return None
-    text, before = part[found.start() :], part[: found.start()]
+    if by_srun:
+        found = LAUNCHER.search(part)
+        place = found.start() if found else _program_of_srun(part)
+        if not found and PurePosixPath((part[place:].split() or [":"])[0]).name in QUIET | BESIDE:
+            return None
+    elif found := LAUNCHER.match(part) or SHELL_SCRIPT.match(part) or shell_text.TORCHRUN.search(part):
+        place = found.start()
+    else:
+        return None
+    text, before = part[place:], part[:place]
     try:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    shell = PurePosixPath(words[0]).name in shell_text.SHELLS
-    if shell and len(words) > 2 and re.match(r"-\w*c\Z", words[1]):
-        text = words[2]
-    elif shell and not by_srun:
-        return None
-    return Start(line, text, by_srun, before)
+    if len(words) > 2 and PurePosixPath(words[0]).name in shell_text.SHELLS and re.match(r"-\w*c\Z", words[1]):
+        quoted = re.match(r"\S+\s+\S+\s+\"", text)  # there, the outer shell takes a backslash away, which shlex leaves
+        text = re.sub(r"\\([$`])", r"\1", words[2]) if quoted else words[2]
+    return Start(command.line, TO_ITSELF.sub("", text), by_srun, before, command.nested)
+
+
+def _program_of_srun(part: str) -> int:
+    """Where in a command the program stands that srun starts."""
+    spans = words_from(part, part.index("srun") + len("srun"), len(part))
+    _, program = split_options([part[start:end] for start, end in spans])
+    return spans[-max(1, len(program))][0] if spans else len(part)
 
 
 def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) -> None:
     """Says what becomes of a command that starts no training."""
     path = f"line {command.line}"
     program, _, rest = part.partition(" ")
-    if program in QUIET or (command.nested and program in CONTROL):
+    if program in QUIET | ENDS_OF_CONTROL | {"env"} or (command.nested and program in CONTROL):
         return
     if command.nested:
         remarks.add(path, f"`{part}` is dropped: it stands in a loop, a condition or a function")

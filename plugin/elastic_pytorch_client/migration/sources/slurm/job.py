@@ -6,13 +6,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
-from elastic_pytorch_client.migration.launch import Launch, read_launch
-from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT
+from elastic_pytorch_client.migration.launch import PYTHON, Launch, read_launch
+from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import Allocation, read_allocation, seconds_of
-from elastic_pytorch_client.migration.sources.slurm.commands import VARIABLE, Start, Surroundings, read_commands
+from elastic_pytorch_client.migration.sources.slurm.commands import VARIABLE, Start, Surroundings, read_commands, split_commands
 from elastic_pytorch_client.migration.sources.slurm.script import read_script
 from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, processes_of
 from elastic_pytorch_client.migration.template import accelerators, set_launch, take_variables
@@ -42,6 +43,10 @@ TIME = "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slur
 NO_COUNTERPART = "it has no counterpart"
 IMAGE = re.compile(r"--container-image[= ](\S+)")
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
+ARRAY_USED = re.compile(r"\$\{[#!]?(\w+)\[[^\]]*\][^}]*\}")
+ARGUMENT = re.compile(r"\$(?:[1-9]|\{[1-9]\d*\})")
+ALWAYS_SET = {"HOME", "PWD"}
+QUOTED = re.compile(r"'[^']*'")
 OTHER_CONTAINERS = re.compile(r"\b(?:singularity|apptainer|enroot|docker|podman)\b")
 FOLDERS = re.compile(r"(?<![\w./$}:-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)[\w.-]+")
 
@@ -148,14 +153,43 @@ def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
 
 
 def _launch(path: str, text: str) -> Launch:
+    if needed := _needed_without_value(text):
+        has = "has" if len(needed) == 1 else "have"
+        words = f"{listed(needed)} {has} no value here, for the batch script does not run: write it into the command"
+        raise CannotMigrate(path, words)
     try:
         return read_launch(path, ["bash", "-c", text], [])
     except CannotMigrate as error:
         raise CannotMigrate(path, error.remark.text) from error
 
 
+def _needed_without_value(text: str) -> list[str]:
+    """What a command cannot do without, and what only the batch script knows: arrays, its arguments, what is to be started."""
+    found = [array[0] for array in ARRAY_USED.finditer(text) if not re.search(rf"\b{array[1]}\+?=\(", text)]
+    found += [argument[0] for argument in ARGUMENT.finditer(QUOTED.sub("", text))]
+    found += [
+        word
+        for word in _started(text)
+        if (name := VARIABLE.match(word)) and name["name"] not in ALWAYS_SET and name["plain"] not in ALWAYS_SET
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _started(text: str) -> list[str]:
+    """The words of a command that name what is started: programs, scripts, and what may be torchrun's options."""
+    found = shell_text.words_of_torchrun(text)
+    for part in split_commands(text):
+        words = part.replace('"', "").split()
+        while words and (words[0] in ("exec", "time", "then", "do") or re.match(r"\w+=", words[0])):
+            words.pop(0)
+        found += words[:1]
+        if words and PYTHON.match(PurePosixPath(words[0]).name):
+            found += [word for word in words[1:] if not word.startswith("-") or word == "-c"][:1]
+    return found
+
+
 def _say_variables(path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks) -> None:
-    used = {found[1] or found[3] for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))}
+    used = {found["name"] or found["plain"] for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))}
     of_processes = {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "local_rank"}
     if unknown := sorted(used - set(environment) - of_processes):
         remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for the batch script does not run")

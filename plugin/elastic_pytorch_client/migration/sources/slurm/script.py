@@ -28,7 +28,13 @@ SHORT = {
 FLAGS = {"exclusive", "requeue", "no-requeue", "overcommit", "oversubscribe", "hold", "wait", "verbose", "quiet", "parsable"}
 HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 BEGINS = re.compile(r"(?:if|for|while|until|case|select)\b|(?:function\s+\w+|\w+\s*\(\s*\)\s*\{)")
-BACKSLASH = "\\"
+DECLARES = r"(?:(?:export|declare|typeset|local|readonly)(?:\s+-\w+)*\s+)?"
+BEGINS_ARRAY = re.compile(rf"{DECLARES}\w+\+?=\(")
+UNCOMMENTED = re.compile(r"""(?:[^'"#]|'[^']*'|"[^"]*"|['"]|(?<=\S)#)*""")
+# Quoted strings and words, then a quote that nothing closes; a `#` at the start of a word begins a comment.
+OPEN_QUOTE = re.compile(r"""(?:\\.|[^'"#\\]|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=\S)#)*(?:'[^']*|"(?:[^"\\]|\\.)*)""", re.DOTALL)
+ASSIGNS = re.compile(rf"{DECLARES}\w+\+?=")
+BACKSLASH, NEW_LINE = "\\", "\n"
 ENDS = re.compile(r"(?:fi|done|esac)\b|\}")
 
 
@@ -73,8 +79,11 @@ def read_script(text: str) -> BatchScript:
             options |= read_options(directive[1])
         if not line or line.startswith("#"):
             continue
-        while _goes_on(line) and place < len(lines):
-            line = _joined(line, lines[place].strip())
+        if is_array := BEGINS_ARRAY.match(line) is not None:
+            line = _uncommented(line)
+        while _goes_on(line, is_array=is_array) and place < len(lines):
+            following = lines[place].strip()
+            line = _joined(line, _uncommented(following) if is_array else following)
             place += 1
         if here := HERE_DOCUMENT.search(line):
             while place < len(lines) and lines[place].strip() != here[1]:
@@ -119,15 +128,23 @@ def split_options(words: list[str]) -> tuple[dict[str, str], list[str]]:
     return options, words[place:]
 
 
-def _goes_on(line: str) -> bool:
+def _goes_on(line: str, *, is_array: bool) -> bool:
     """Whether a command continues in the next line: after a backslash, in a list, or in quotes."""
     if line.endswith(BACKSLASH):
         return True
-    if re.match(r"(?:export\s+)?\w+\+?=\(", line) and line.count("(") > line.count(")"):
+    if is_array and line.count("(") > line.count(")"):
         return True
-    plain = re.sub(r"\\.|'[^']*'|#.*", "", line)
-    return plain.count('"') % 2 == 1
+    return OPEN_QUOTE.fullmatch(line) is not None
 
 
 def _joined(line: str, following: str) -> str:
-    return f"{line[:-1].rstrip() if line.endswith(BACKSLASH) else line} {following}"
+    """Two lines as one; a command between quotes, as of `bash -c`, keeps its lines."""
+    if line.endswith(BACKSLASH):
+        return f"{line[:-1].rstrip()} {following}"
+    return f"{line}{' ' if ASSIGNS.match(line) else NEW_LINE}{following}"
+
+
+def _uncommented(line: str) -> str:
+    """Without the comment that ends it: joined with the next line, it would hide that."""
+    found = UNCOMMENTED.match(line)
+    return found[0].rstrip() if found else line
