@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
 from elastic_pytorch_client.migration.sources import job, jobset, other_kinds, pytorchjob, runtime, trainjob, volcano
 from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_script
@@ -99,9 +100,10 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     title = f"{kind} {_name(found)}"
     try:
         if source := SOURCES.get((group, str(kind))):
-            return Migrated(title, source(found, remarks, entrypoint), remarks.found)
+            return Migrated(title, _with_its_volumes(source(found, remarks, entrypoint)), remarks.found)
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
-            return Migrated(title, trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint), remarks.found)
+            jobs = trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint)
+            return Migrated(title, _with_its_volumes(jobs), remarks.found)
     except CannotMigrate as error:
         return Migrated(title, (), remarks.found, error.remark)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -109,6 +111,26 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     if (failed := other_kinds.refusal(found)) is not None:
         return Migrated(title, (), failed=failed)
     return Migrated(title, [found], other_kinds.passed_on(found))
+
+
+def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The same documents.
+
+    Raises:
+        CannotMigrate: a job mounts a volume that it does not have, as where a JobSet makes claims for its pods.
+    """
+    for spec in (document["spec"] for document in documents if document.get("kind") == names.KIND):
+        pod = spec["template"]["spec"]
+        volumes = {volume.get("name") for volume in pod.get("volumes") or ()}
+        volumes |= {claim["metadata"]["name"] for claim in spec.get("sharedVolumeClaims") or ()}
+        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+            for mount in container.get("volumeMounts") or ():
+                if mount.get("name") not in volumes:
+                    text = (
+                        f"mounts the volume {mount.get('name')}, which the new job does not have: add it to the pod's volumes"
+                    )
+                    raise CannotMigrate(f"container {container.get('name')}", text)
+    return documents
 
 
 def _name(found: Manifest) -> str:

@@ -55,3 +55,19 @@ def drop_manager(path: str, manager: str | None, own_controller: str, remarks: R
     """
     if manager and manager != own_controller:
         remarks.add(path, f"{manager} is dropped: it does not know this kind of job, which would never start")
+
+
+def suspension(path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """`suspend`, with a remark if Kueue may have set it.
+
+    Args:
+        path: of the old field, for remarks.
+        suspended: its value.
+        metadata: of the job.
+        remarks: added to.
+    """
+    if not suspended:
+        return {}
+    if QUEUE_LABEL in (metadata.get("labels") or {}):
+        remarks.add(path, "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it")
+    return {"suspend": True}

@@ -55,6 +55,36 @@ def test_the_command_and_the_operator_count_the_same_devices() -> None:
     assert set(ACCELERATORS) == DEVICES
 
 
+def test_a_volume_that_the_old_kind_made_itself_is_missed() -> None:
+    old = job()
+    pod(old)["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    found = migrate(old)
+    assert not found.documents
+    assert str(found.failed).startswith("container pytorch: mounts the volume data, which the new job does not have")
+    pod(old)["volumes"] = [{"name": "data", "emptyDir": {}}]
+    assert migrate(old).failed is None
+
+
+@pytest.mark.parametrize("queue", [True, False])
+def test_a_job_that_kueue_has_suspended_is_told_of(queue: bool) -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "q"} if queue else {}
+    trainjob = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "old", "labels": labels},
+        "spec": {
+            "suspend": True,
+            "runtimeRef": {"name": "torch-distributed"},
+            "trainer": {"image": "i", "command": ["torchrun", "t.py"]},
+        },
+    }
+    pytorchjob = job(runPolicy={"suspend": True})
+    pytorchjob["metadata"]["labels"] = labels
+    for found in (migrate(trainjob), migrate(pytorchjob)):
+        assert spec_of(found)["suspend"]
+        assert ("set it to false if Kueue set it" in remarks_of(found)) is queue
+
+
 def test_the_only_container_trains_whatever_its_name() -> None:
     old = job()
     pod(old)["containers"][0]["name"] = "trainer"

@@ -5,7 +5,7 @@ from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.group_size import group_size
-from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.pod_failure_policy import failure_rules
@@ -16,7 +16,6 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     processes_of,
     read_training_pods,
     say_hosts,
-    suspension,
     trains,
 )
 
@@ -65,7 +64,7 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
         pods,
         sizes,
         processes_of(pods, remarks),
-        suspension(spec.get("suspend"), metadata, remarks),
+        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds") if spec.get(field) is not None},
         policy_of("spec", spec, spec.get("backoffLimit"), pods, remarks),
     )

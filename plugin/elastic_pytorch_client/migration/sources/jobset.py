@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.group_size import group_size
-from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import job_trains, pods_of, policy_of, read_pods, say_alone
-from elastic_pytorch_client.migration.sources.training_pods import make_job, processes_of, say_hosts, suspension
+from elastic_pytorch_client.migration.sources.training_pods import make_job, processes_of, say_hosts
 
 Manifest = dict[str, Any]
 
@@ -62,7 +62,7 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         pods,
         sizes,
         processes_of(pods, remarks),
-        suspension(spec.get("suspend"), metadata, remarks),
+        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         {field: job_spec[field] for field in ("activeDeadlineSeconds",) if job_spec.get(field) is not None},
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),

@@ -9,7 +9,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.group_size import nnodes_bounds
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -210,14 +210,7 @@ def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remark
 def _run_policy(
     policy: Mapping[str, Any], metadata: Manifest, template: Manifest, sizes: Manifest, remarks: Remarks
 ) -> Manifest:
-    spec: Manifest = {}
-    if policy.get("suspend"):
-        spec["suspend"] = True
-        if QUEUE_LABEL in metadata.get("labels", {}):
-            remarks.add(
-                "spec.runPolicy.suspend",
-                "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it",
-            )
+    spec: Manifest = suspension("spec.runPolicy.suspend", policy.get("suspend"), metadata, remarks)
     spec["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"  # the default there; here it is Running
     for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
         if policy.get(field) is not None:

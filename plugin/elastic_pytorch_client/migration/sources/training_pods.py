@@ -8,7 +8,6 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -114,8 +113,6 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
     if pods.launch.counted:
         remarks.add(f"{pods.path}.command", COUNTED_BY_COMMAND)
         return {}
-    if pods.launch.by == "unknown" and "nproc-per-node" not in pods.options:
-        return {}
     given = pods.options.get("nproc-per-node", DEFAULT_PROCESSES)
     if pods.launch.by == "python":
         given = "auto"  # each pod runs one process, as it did
@@ -123,17 +120,6 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
         f"{pods.path}, --nproc-per-node", given, started_by=pods.launch.by, accelerators=pods.accelerators, remarks=remarks
     )
     return {} if count is None or (count == 1 and pods.accelerators <= 1) else {"nprocPerNode": count}
-
-
-def suspension(suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """`suspend`, with a remark if Kueue may have set it."""
-    if not suspended:
-        return {}
-    if QUEUE_LABEL in (metadata.get("labels") or {}):
-        remarks.add(
-            "spec.suspend", "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it"
-        )
-    return {"suspend": True}
 
 
 def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manifest:

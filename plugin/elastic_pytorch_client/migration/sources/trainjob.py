@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata
+from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
@@ -81,7 +81,7 @@ def migrate_trainjob(
         "spec": {
             "replicas": replicas,
             **({"nprocPerNode": processes} if processes is not None else {}),
-            **({"suspend": True} if spec.get("suspend") else {}),
+            **suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
             **({"activeDeadlineSeconds": spec["activeDeadlineSeconds"]} if spec.get("activeDeadlineSeconds") else {}),
             **({"failurePolicy": policy} if policy else {}),
             "template": template,
