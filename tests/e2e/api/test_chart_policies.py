@@ -249,6 +249,11 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
         refusal = jobs.create(spec(replicas=5))
         assert f"spec.replicas is 5, and a job of namespace {jobs.namespace} may have at most 4" in refusal
         assert jobs.create(spec(replicas=4)) == ""
+        assert "spec.spares and the larger of spec.replicas and spec.maxReplicas are 5" in jobs.create(
+            spec(maxReplicas=4, spares=1)
+        )
+        assert jobs.create(spec(maxReplicas=3, spares=1)) == ""
+        assert "are 17" in jobs.patch(job, {"spec": {"spares": 1}}), "it could be scaled to 16"
         assert "spec.replicas is 6" in jobs.patch(job, {"spec": {"replicas": 6}})
         assert "spec.replicas is 6" in jobs.scale(job, 6)
         assert jobs.scale(job, 4) == ""
@@ -275,3 +280,14 @@ def test_job_from_before_a_policy_can_be_changed_in_all_else(jobs: Jobs, applied
     )
     assert "may be at most 3600" in jobs.patch(job, {"spec": {"ttlSecondsAfterFinished": 7200}})
     assert jobs.label(job, "team") == ""
+
+
+@needs_helm
+def test_a_job_may_not_lose_its_time_to_live_with_its_template(jobs: Jobs) -> None:
+    def of_template(job: dict[str, Any]) -> None:
+        del job["spec"]["ttlSecondsAfterFinished"]
+        job["spec"] |= {"templateRef": {"name": "any"}, "suspend": True}
+
+    job = jobs.make(of_template)
+    assert "spec.ttlSecondsAfterFinished is required" in jobs.patch(job, {"spec": {"templateRef": None}})
+    assert jobs.patch(job, {"spec": {"templateRef": None, "ttlSecondsAfterFinished": 60}}) == ""
