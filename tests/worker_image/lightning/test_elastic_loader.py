@@ -9,6 +9,8 @@ from elastic_pytorch import ElasticSampler
 from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, SequentialSampler
 
+from tests.worker_image.scripts.own_orders import OfEpoch
+
 pytestmark = pytest.mark.torch
 
 DATA = list(range(20))
@@ -56,7 +58,7 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is() -> None:
         ),
         (DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6)), 6, "batch_size is given twice"),
         (
-            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6, order=lambda _: [0])),
+            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6, sampler=OfEpoch(lambda _: [0]))),
             None,
             "write the loop with elastic.steps",
         ),

@@ -24,14 +24,14 @@ Agents = Callable[..., Agent]
 BATCH = 6
 COMMON = ("--samples", SAMPLES, "--open-ended")
 OPTIONS = {
-    "order": (*COMMON, "--own", "order", "--batch-size", BATCH),
+    "sampler": (*COMMON, "--own", "sampler", "--batch-size", BATCH),
     # Without micro-batches, each rank computes an uneven share at once, and of the smallest batches some compute nothing.
-    "batches": (*COMMON, "--own", "batches", "--batch-size", 0, "--micro-batch-size", 0, "--dropout", 0),
+    "batch_sampler": (*COMMON, "--own", "batch_sampler", "--batch-size", 0, "--micro-batch-size", 0, "--dropout", 0),
 }
 
 
 def batches_of(own: str, epoch: int) -> list[list[int]]:
-    if own == "batches":
+    if own == "batch_sampler":
         return of_all_sizes(epoch)
     samples = with_repeats(epoch)
     return [samples[begin : begin + BATCH] for begin in range(0, len(samples), BATCH)]
@@ -53,9 +53,11 @@ def undisturbed(directory: Path, own: str) -> list[float]:
 @pytest.mark.parametrize(
     ("own", "option"),
     [
-        pytest.param("order", (), marks=pytest.mark.long),
-        ("batches", ("--in-process",)),
-        pytest.param("batches", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]),
+        pytest.param("sampler", (), marks=pytest.mark.long),
+        ("batch_sampler", ("--in-process",)),
+        pytest.param(
+            "batch_sampler", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
+        ),
     ],
     ids=["order", "batches in process", "batches sharded"],
 )

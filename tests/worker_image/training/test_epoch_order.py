@@ -1,9 +1,18 @@
-"""The order of an epoch's samples."""
+"""The order of an epoch's samples: what a torch Sampler may give, and which differences between ranks are refused."""
 
+from typing import Any
+
+import numpy
 import pytest
-from elastic_pytorch.training.epoch_order import EpochOrder
+import torch
+from elastic_pytorch.training.epoch_order import Described, EpochOrder, SamplerOrder
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+
+from tests.worker_image.scripts.own_orders import OfEpoch
 
 pytestmark = pytest.mark.torch
+
+LENGTH = 12
 
 
 def test_an_epoch_has_one_order_and_another_epoch_or_seed_another() -> None:
@@ -18,3 +27,126 @@ def test_an_epoch_has_one_order_and_another_epoch_or_seed_another() -> None:
 def test_without_shuffling_each_epoch_has_the_order_of_the_dataset() -> None:
     orders = EpochOrder(5, shuffle=False, seed=7)
     assert [orders.of(epoch).tolist() for epoch in (0, 1)] == [[0, 1, 2, 3, 4]] * 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [3, 1, 1],
+        (3, 1, 1),
+        (n for n in (3, 1, 1)),
+        torch.tensor([3, 1, 1]),
+        torch.tensor([3, 1, 1], dtype=torch.uint8),
+        numpy.array([3, 1, 1], dtype=numpy.int32),
+        list(numpy.array([3, 1, 1])),
+        list(torch.tensor([3, 1, 1])),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_lists_indices_is_an_order(given: Any) -> None:
+    order = SamplerOrder(LENGTH, "sampler", OfEpoch(lambda _: given))
+    assert order.of(0).tolist() == [3, 1, 1]
+    assert (order.samples(0), order.ends(0)) == (3, None)
+
+
+def test_batches_are_an_order_and_where_each_ends() -> None:
+    order = SamplerOrder(
+        LENGTH, "batch_sampler", OfEpoch(lambda epoch: [[epoch, 5], torch.tensor([7]), numpy.array([0, 0, 1])])
+    )
+    assert order.of(2).tolist() == [2, 5, 7, 0, 0, 1]
+    assert (order.samples(2), order.ends(2)) == (6, (2, 3, 6))
+
+
+def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after() -> None:
+    own, calls = torch.arange(LENGTH), []
+
+    def order_of(epoch: int) -> torch.Tensor:
+        calls.append(epoch)
+        return own
+
+    order = SamplerOrder(LENGTH, "sampler", OfEpoch(order_of))
+    for _ in range(3):
+        assert order.of(1).tolist() == list(range(LENGTH))
+        own.zero_()
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "error", "words"),
+    [
+        (
+            "sampler",
+            [0.5],
+            TypeError,
+            r"epoch 4 of sampler= is of torch.float32 and shape \[1\].*Whole batches are given by batch_sampler=",
+        ),
+        ("sampler", torch.ones(3, dtype=torch.bool), TypeError, "torch.bool"),
+        ("sampler", [[0, 1], [2, 3]], TypeError, r"shape \[2, 2\].*Whole batches are given by batch_sampler="),
+        ("sampler", [[0, 1], [2]], TypeError, r"no list of indices.*Whole batches are given by batch_sampler="),
+        ("sampler", "abc", TypeError, "epoch 4 of sampler= is no list of indices"),
+        ("sampler", [], ValueError, "epoch 4 of sampler= has no samples: an epoch has one at least"),
+        (
+            "sampler",
+            [0, 12],
+            ValueError,
+            "epoch 4 of sampler= has the index 12 in place 1, and the dataset has 12 samples: 0 to 11",
+        ),
+        ("sampler", [-1], ValueError, "has the index -1 in place 0"),
+        ("sampler", [1, 2], ValueError, "2 samples make no batch of 3, and drop_last leaves out"),
+        ("batch_sampler", [1, 2], TypeError, "batch 0 of epoch 4 of batch_sampler= is no list of indices"),
+        ("batch_sampler", [], ValueError, "epoch 4 of batch_sampler= has no samples"),
+        ("batch_sampler", [[1], []], ValueError, "batch 1 of epoch 4 of batch_sampler= is empty: each batch is a step"),
+        ("batch_sampler", [[1], [2, 99]], ValueError, "epoch 4 of batch_sampler= has the index 99 in place 2"),
+    ],
+)
+def test_what_is_no_order_is_refused_by_epoch_and_place(name: str, given: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        SamplerOrder(LENGTH, name, OfEpoch(lambda _: given), least=3 if given == [1, 2] and name == "sampler" else 1).of(4)
+
+
+@pytest.mark.parametrize("given", [[1, 2], SequentialSampler(range(3)), BatchSampler(SequentialSampler(range(3)), 2, False)])
+def test_a_sampler_that_knows_no_epoch_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match=rf"needs a Sampler with set_epoch\(epoch\).* a {type(given).__name__} has none"):
+        SamplerOrder(LENGTH, "sampler", given)
+
+
+def test_torchs_own_samplers_with_set_epoch_give_the_order() -> None:
+    whole = DistributedSampler(range(LENGTH), num_replicas=1, rank=0, seed=3)  # type: ignore[arg-type]
+    order = SamplerOrder(LENGTH, "sampler", whole)
+    batches = SamplerOrder(LENGTH, "batch_sampler", BatchSampler(whole, 5, False))
+    first, second = (order.of(epoch).tolist() for epoch in (0, 1))
+    assert sorted(first) == sorted(second) == list(range(LENGTH))
+    assert first != second
+    assert (batches.of(1).tolist(), batches.ends(1)) == (second, (5, 10, 12))
+
+
+def test_an_error_of_the_sampler_is_its_own() -> None:
+    with pytest.raises(ZeroDivisionError):
+        SamplerOrder(LENGTH, "sampler", OfEpoch(lambda epoch: [1 // epoch])).of(0)
+
+
+def told(epoch: int = 3, samples: int = 5, batches: int | None = None, checksum: str = "ab") -> Described:
+    return Described(epoch, samples, batches, checksum)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([told()], None),
+        ([told()] * 3, None),
+        (
+            [told(), told(), told(samples=6)],
+            "ranks 0 and 2 have different orders for epoch 3: 5 samples, with checksum ab, and 6 samples",
+        ),
+        ([told(), told(checksum="cd"), told(checksum="ef")], "ranks 0 and 1 .* checksum ab, and 5 samples, with checksum cd"),
+        ([told(batches=2), told(batches=3)], "5 samples in 2 batches, with checksum ab, and 5 samples in 3 batches"),
+        ([told(), told(epoch=4)], "for epochs 3 and 4"),
+    ],
+)
+def test_ranks_that_have_different_orders_are_refused(ranks: list[Described], words: str | None) -> None:
+    order = SamplerOrder(LENGTH, "sampler", OfEpoch(lambda _: [0]))
+    if words is None:
+        order.refuse_unlike(ranks)
+        return
+    with pytest.raises(RuntimeError, match=f"{words}.*sampler= gives must depend on the epoch alone"):
+        order.refuse_unlike(ranks)

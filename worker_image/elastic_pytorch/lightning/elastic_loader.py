@@ -84,8 +84,8 @@ def with_elastic_sampler(
         sampler = sampler_of(given)
         if sampler.has_own_order:
             raise TypeError(
-                "Lightning counts on epochs of one length, and with order= or batches= of an ElasticSampler they may differ: write the "
-                "loop with elastic.steps"
+                "Lightning counts on epochs of one length, and with sampler= or batch_sampler= of an ElasticSampler they may differ: "
+                "write the loop with elastic.steps"
             )
         if batch_size is not None or micro_batch_size is not None:
             raise ValueError(

@@ -1,12 +1,22 @@
-"""In which order the samples of an epoch come: by seed and epoch alone, so that it is the same for a group of any size."""
+"""In which order the samples of an epoch come, so that it is the same for a group of any size: by the seed, or by a torch Sampler."""
 
-from collections.abc import Sized
-from typing import Any
+import hashlib
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import IterableDataset, Sampler
 
 from elastic_pytorch.state.values.rng_state import mixed
+from elastic_pytorch.state_format.payload import memory_of
+
+EPOCH_ALONE = (
+    "what {name}= gives must depend on the epoch alone, which set_epoch tells it: not on the rank, nor on a generator that nothing "
+    "seeds with the epoch, as torch.Generator().manual_seed(seed + epoch) does"
+)
 
 
 class EpochOrder:
@@ -69,6 +79,197 @@ class EpochOrder:
         return torch.randperm(self._length, generator=generator)
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is kept of an epoch's order.
+
+    Attributes:
+        epoch: of which it is.
+        samples: in the epoch; each counts as often as it comes.
+        batches: None: their size is not of the order.
+        checksum: of the indices and the ends of the batches.
+    """
+
+    epoch: int
+    samples: int
+    batches: int | None
+    checksum: str
+
+    def __str__(self) -> str:
+        batches = "" if self.batches is None else f" in {self.batches} batches"
+        return f"{self.samples} samples{batches}, with checksum {self.checksum}"
+
+
+class Made(NamedTuple):
+    """The order of an epoch.
+
+    Attributes:
+        epoch: of which it is.
+        indices: of the samples, as int64 on the CPU.
+        ends: where each batch ends in them; None: all batches have one size.
+    """
+
+    epoch: int
+    indices: torch.Tensor
+    ends: tuple[int, ...] | None
+
+    def described(self) -> Described:
+        """Returns its description. Takes as long as a hash of the indices."""
+        digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
+        if self.ends is not None:
+            digest.update(memory_of(torch.tensor(self.ends)))
+        return Described(self.epoch, len(self.indices), None if self.ends is None else len(self.ends), digest.hexdigest())
+
+
+class SamplerOrder:
+    """The orders of all epochs, from a torch Sampler with `set_epoch`. The newest one that was asked for is kept.
+
+    Args:
+        length: the number of samples that there are.
+        name: `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the whole group.
+        sampler: it, or a BatchSampler of one. Before it is read, its `set_epoch` is called.
+        least: the number of samples that an epoch must have.
+
+    Raises:
+        TypeError: it has no `set_epoch`.
+    """
+
+    def __init__(self, length: int, name: str, sampler: Iterable[Any], least: int = 1) -> None:
+        self._length, self.name, self._sampler, self._least = length, name, sampler, least
+        owners = (sampler, getattr(sampler, "sampler", None))  # torch's BatchSampler has it where Accelerate looks, too
+        set_epoch = next((found for owner in owners if callable(found := getattr(owner, "set_epoch", None))), None)
+        if set_epoch is None:
+            raise TypeError(
+                f"{name}= needs a Sampler with set_epoch(epoch), as torch's DistributedSampler has it, and a {type(sampler).__name__} has "
+                "none: each rank calls it for each epoch, and again after a restart, and must get the same order"
+            )
+        self._set_epoch: Any = set_epoch
+        self._newest: Made | None = None
+        self._described: Described | None = None  # of the newest
+        self._begun: Described | None = None  # of the epoch that the newest step was of
+
+    def of(self, epoch: int) -> torch.Tensor:
+        """Returns the indices of an epoch's samples, in their order.
+
+        Raises:
+            TypeError: the sampler gives something else.
+            ValueError: it gives no samples, an empty batch, or an index that the dataset does not have.
+        """
+        return self._made(epoch).indices
+
+    def samples(self, epoch: int) -> int:
+        """Returns the number of samples in an epoch."""
+        return len(self.of(epoch))
+
+    def ends(self, epoch: int) -> tuple[int, ...] | None:
+        """Returns where each batch of an epoch ends; None: they have one size."""
+        return self._made(epoch).ends
+
+    def usual_batch(self, epoch: int, size: int) -> int:
+        """Returns the samples of most steps; of batches with sizes of their own the mean, in whole samples.
+
+        Args:
+            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest step: there may be no epoch after it.
+            size: of a batch, if the order says none.
+        """
+        told = self._begun or self._describe(epoch)
+        return min(size, told.samples) if told.batches is None else max(1, round(told.samples / told.batches))
+
+    def end_step(self, epoch: int) -> None:
+        """Notes that a step of an epoch is done: from now on the saved state has the description of the epoch's order."""
+        if self._begun is None or self._begun.epoch != epoch:
+            self._begun = self._describe(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the description of the epoch in which the newest step was."""
+        return {"order": {"given": self.name, **(asdict(self._begun) if self._begun else {})}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Checks that the order is that of a saved state.
+
+        Raises:
+            ValueError: it is another one; the message says in what they differ.
+        """
+        saved = state.get("order") or {"given": "the seed"}
+        if saved["given"] != self.name:
+            raise ValueError(
+                f"the order was that of {saved['given']}, and is that of {self.name}= now: give what it was, or begin in another folder"
+            )
+        was = Described(**{name: value for name, value in saved.items() if name != "given"}) if len(saved) > 1 else None
+        if was is not None and was != self._begun and (now := self._describe(was.epoch)) != was:
+            raise ValueError(
+                f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. Give the sampler and the dataset as they "
+                f"were, or begin in another folder. If they are, {EPOCH_ALONE.format(name=self.name)}"
+            )
+        self._begun = was
+
+    def compare(self, epoch: int) -> None:
+        """Makes sure that all ranks have the same order for an epoch. Collective, over the default group.
+
+        Raises:
+            RuntimeError: they do not; on all ranks alike.
+        """
+        if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+            return
+        told: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(told, self._describe(epoch))
+        self.refuse_unlike(told)
+
+    def refuse_unlike(self, told: Sequence[Described]) -> None:
+        """Makes sure that what the ranks have told is the same.
+
+        Raises:
+            RuntimeError: it is not.
+        """
+        other = next((rank for rank, each in enumerate(told) if each != told[0]), None)
+        if other is not None:
+            first, second = told[0], told[other]
+            epochs = f"epoch {first.epoch}" if first.epoch == second.epoch else f"epochs {first.epoch} and {second.epoch}"
+            raise RuntimeError(
+                f"ranks 0 and {other} have different orders for {epochs}: {first}, and {second}. Samples would be lost or come twice: "
+                f"{EPOCH_ALONE.format(name=self.name)}"
+            )
+
+    def _describe(self, epoch: int) -> Described:
+        made = self._made(epoch)
+        if self._described is None or self._described.epoch != epoch:
+            self._described = made.described()
+        return self._described
+
+    def _made(self, epoch: int) -> Made:
+        if self._newest is None or self._newest.epoch != epoch:
+            self._newest, self._described = self._make(epoch), None
+        return self._newest
+
+    def _make(self, epoch: int) -> Made:
+        what, ends = f"epoch {epoch} of {self.name}=", None
+        self._set_epoch(epoch)
+        items = list(self._sampler)
+        if self.name == "batch_sampler":
+            parts = [_indices(each, f"batch {number} of {what}") for number, each in enumerate(items)]
+            empty = next((number for number, each in enumerate(parts) if not len(each)), None)
+            if empty is not None:
+                raise ValueError(f"batch {empty} of {what} is empty: each batch is a step, and needs a sample")
+            ends = tuple(accumulate(map(len, parts)))
+            indices = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        else:
+            indices = _indices(items, what)
+        if not len(indices):
+            raise ValueError(f"{what} has no samples: an epoch has one at least. The number of epochs says when training ends")
+        if len(indices) < self._least:
+            raise ValueError(
+                f"{what}: {len(indices)} samples make no batch of {self._least}, and drop_last leaves out what is shorter"
+            )
+        wrong = ((indices < 0) | (indices >= self._length)).nonzero()
+        if len(wrong):
+            place = int(wrong[0])
+            raise ValueError(
+                f"{what} has the index {int(indices[place])} in place {place}, and the dataset has {self._length} samples: 0 to "
+                f"{self._length - 1}"
+            )
+        return Made(epoch, indices, ends)
+
+
 def length_of(data: Sized | int) -> int:
     """Returns the number of samples of a dataset, or the number itself.
 
@@ -78,7 +279,7 @@ def length_of(data: Sized | int) -> int:
     """
     if isinstance(data, Sampler):
         raise TypeError(
-            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it, which may have cut it up for the ranks"
+            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it. One with an order of its own goes into sampler="
         )
     if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
         raise TypeError(
@@ -89,3 +290,17 @@ def length_of(data: Sized | int) -> int:
     if length < 1:
         raise ValueError("the dataset is empty")
     return length
+
+
+def _indices(given: Iterable[Any], what: str) -> torch.Tensor:
+    try:
+        listed = list(given)
+        found = torch.tensor(listed) if listed else torch.empty(0, dtype=torch.int64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{what} is no list of indices: {error}. Whole batches are given by batch_sampler=") from error
+    if found.dim() != 1 or found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise TypeError(
+            f"{what} is of {found.dtype} and shape {list(found.shape)}, and not a flat list of indices, which are whole numbers. Whole "
+            "batches are given by batch_sampler="
+        )
+    return found.to(torch.int64)

@@ -1,6 +1,6 @@
 """The samples of each step for a group whose size changes: each sample exactly once in an epoch, on any rank."""
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,9 @@ from torch.utils.data import Sampler
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
-from elastic_pytorch.training.epoch_order import EpochOrder, length_of
+from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, shares_within, weight_of
-from elastic_pytorch.training.own_order import BatchesOf, OrderOf, OwnOrder
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -40,9 +39,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             `keep_micro_batch`.
         per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
             see `scale_learning_rate`.
-        order: a function of the epoch that returns the indices of its samples, in their order: fewer than there are, or with repeats.
-            None: each sample comes once. It is called on all ranks, and must return the same there and after each restart.
-        batches: instead of a batch size: a function of the epoch that returns the whole group's batches, each as indices.
+        sampler: a torch Sampler that says which samples of an epoch come, in their order: fewer than there are, or with repeats. None: each
+            sample comes once. `set_epoch(epoch)` is called before it is read, on all ranks, and it must give the same there and after each
+            restart.
+        batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as indices; or a BatchSampler of one.
         shuffle: whether each epoch has its own order.
         seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out the last batch of an epoch where it is shorter.
@@ -55,7 +55,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             `part`.
 
     Raises:
-        TypeError: the data has no length, a size is not a whole number, or `order` or `batches` is no function.
+        TypeError: the data has no length, a size is not a whole number, or `sampler` or `batch_sampler` has no `set_epoch`.
         ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only data-parallel.
     """
 
@@ -68,8 +68,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         *,
         micro_batch_size: int | None = None,
         per_worker_batch_size: int | None = None,
-        order: OrderOf | None = None,
-        batches: BatchesOf | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
@@ -78,18 +78,19 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         keep_micro_batch: bool | None = None,
     ) -> None:
         self._length = length_of(data)
-        self._own_batches = batches is not None
-        if (batch_size is not None) + (per_worker_batch_size is not None) + self._own_batches != 1:
-            raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batches, one of them")
-        own = order is not None or self._own_batches
-        if (order is not None and self._own_batches) or (own and not shuffle):
-            raise ValueError("order, batches and shuffle=False each say in which order the samples come: give one of them")
+        if (batch_size is not None) + (per_worker_batch_size is not None) + (batch_sampler is not None) != 1:
+            raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them")
+        own = sampler if batch_sampler is None else batch_sampler
+        if (sampler is not None and batch_sampler is not None) or (own is not None and not shuffle):
+            raise ValueError(
+                "sampler, batch_sampler and shuffle=False each say in which order the samples come: give one of them"
+            )
         if drop_last and batch_size is None:
             raise ValueError(
-                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others, and of batches= "
-                "none is cut short"
+                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others, and of "
+                "batch_sampler= none is cut short"
             )
-        if drop_last and batch_size is not None and self._length < batch_size and not own:
+        if drop_last and batch_size is not None and self._length < batch_size and own is None:
             raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
         if keep_micro_batch and (per_worker_batch_size is not None or micro_batch_size is not None):
             raise ValueError(
@@ -114,16 +115,17 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
         self._compared = False  # whether all ranks are known to have the same order in it
-        self._order: EpochOrder | OwnOrder = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
-        if own:
-            self._order = OwnOrder(self._length, order=order, batches=batches, least=self._batch_size or 1 if drop_last else 1)
+        self._order: EpochOrder | SamplerOrder = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
+        if own is not None:
+            least = self._batch_size or 1 if drop_last else 1
+            self._order = SamplerOrder(self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least)
         # What the share depends on; and the share.
         self._step: tuple[tuple[int, int, int, int, Cut], list[MicroBatch]] | None = None
 
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position and the settings that it depends on: numbers, and the description of an order of the script's own."""
+        """Returns the position and the settings that it depends on: numbers, and the description of a Sampler's order."""
         place = {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest}
         return {**place, **self._meaning(), **self._order.state_dict()}
 
@@ -131,7 +133,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         """Continues from a position.
 
         Raises:
-            ValueError: the position is in another order: of another dataset, seed, batch size or function.
+            ValueError: the position is in another order: of another dataset, seed, batch size or sampler.
         """
         refuse_another(state, self._meaning(), "the saved place in the data is of another sampler")
         self._order.load_state_dict(state)
@@ -183,7 +185,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def samples_per_step(self) -> int:
-        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter. Of `batches`: the epoch's mean."""
+        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter. Of a `batch_sampler`: the epoch's mean."""
         return self._order.usual_batch(self.epoch, self._group_batch())
 
     @property
@@ -216,8 +218,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def has_own_order(self) -> bool:
-        """Whether a function of the script says which samples come: epochs may then differ in length."""
-        return isinstance(self._order, OwnOrder)
+        """Whether a Sampler of the script says which samples come: epochs may then differ in length."""
+        return isinstance(self._order, SamplerOrder)
 
     @property
     def micro_batches_per_epoch(self) -> int:

@@ -1,4 +1,4 @@
-"""A sampler whose script says the order, or the batches: what comes of it in groups that change, and what is kept of it."""
+"""A sampler with a torch Sampler of the script: what comes of it in groups that change, and what is kept of it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tests.documentation import blocks
 from tests.paths import ROOT
+from tests.worker_image.scripts.own_orders import OfEpoch
 from tests.worker_image.torch_group import run_group
 from tests.worker_image.training.test_sampler import group
 
@@ -34,21 +35,21 @@ def by_tokens(epoch: int) -> list[list[int]]:
 
 
 SAMPLERS: dict[str, Options] = {
-    "order": {"order": backwards, "batch_size": 6},
-    "order, micro": {"order": backwards, "batch_size": 6, "micro_batch_size": 2},
-    "order, drop_last": {"order": backwards, "batch_size": 6, "drop_last": True},
-    "order, kept": {"order": backwards, "batch_size": 6, "keep_micro_batch": True},
-    "order, growing": {"order": backwards, "per_worker_batch_size": 2},
-    "batches": {"batches": by_tokens},
-    "batches, micro": {"batches": by_tokens, "micro_batch_size": 2},
-    "batches, kept": {"batches": by_tokens, "keep_micro_batch": True},
+    "sampler": {"sampler": OfEpoch(backwards), "batch_size": 6},
+    "sampler, micro": {"sampler": OfEpoch(backwards), "batch_size": 6, "micro_batch_size": 2},
+    "sampler, drop_last": {"sampler": OfEpoch(backwards), "batch_size": 6, "drop_last": True},
+    "sampler, kept": {"sampler": OfEpoch(backwards), "batch_size": 6, "keep_micro_batch": True},
+    "sampler, growing": {"sampler": OfEpoch(backwards), "per_worker_batch_size": 2},
+    "batch_sampler": {"batch_sampler": OfEpoch(by_tokens)},
+    "batch_sampler, micro": {"batch_sampler": OfEpoch(by_tokens), "micro_batch_size": 2},
+    "batch_sampler, kept": {"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True},
 }
 
 
 def expected(options: Options, epochs: int) -> list[list[int]]:
     steps = []
     for epoch in range(epochs):
-        if "batches" in options:
+        if "batch_sampler" in options:
             steps += by_tokens(epoch)
             continue
         samples, size = backwards(epoch), options["batch_size"]
@@ -114,12 +115,12 @@ def test_groups_of_any_size_go_on_within_an_epoch(which: str, lives: list[tuple[
 
 
 def test_lengths_are_those_of_the_epoch_at_hand() -> None:
-    sampler = ElasticSampler(LENGTH, 6, order=backwards)
+    sampler = ElasticSampler(LENGTH, 6, sampler=OfEpoch(backwards))
     assert (sampler.batches_per_epoch, sampler.batches_left, len(sampler), sampler.samples_per_step) == (4, 4, 4, 6)
     for _ in range(4):
         sampler.advance()
     assert (sampler.epoch, sampler.batches_per_epoch, len(list(sampler))) == (1, 3, 3)
-    batches = ElasticSampler(LENGTH, batches=by_tokens, micro_batch_size=2)
+    batches = ElasticSampler(LENGTH, batch_sampler=OfEpoch(by_tokens), micro_batch_size=2)
     assert (batches.batches_per_epoch, batches.micro_batches_per_epoch, batches.samples_per_step) == (5, 9, 3)
     with group(1, 2):
         assert batches.micro_batches_per_epoch == 1 + 2 + 1 + 1 + 1
@@ -127,7 +128,7 @@ def test_lengths_are_those_of_the_epoch_at_hand() -> None:
 
 def test_no_epoch_is_asked_for_that_does_not_come() -> None:
     stages = [[0, 1, 2], [3, 4]]
-    sampler = ElasticSampler(LENGTH, 2, order=lambda epoch: stages[epoch])
+    sampler = ElasticSampler(LENGTH, 2, sampler=OfEpoch(lambda epoch: stages[epoch]))
     for epoch in sampler.epochs(2):
         for _ in sampler:
             assert sampler.weight == 1
@@ -135,13 +136,13 @@ def test_no_epoch_is_asked_for_that_does_not_come() -> None:
             state = sampler.state_dict()
             assert (sampler.samples_per_step, state["order"]["epoch"], state["order"]["samples"]) == (2, epoch, 3 - epoch)
     assert sampler.finished
-    again = ElasticSampler(LENGTH, 2, order=lambda epoch: stages[epoch])
+    again = ElasticSampler(LENGTH, 2, sampler=OfEpoch(lambda epoch: stages[epoch]))
     again.load_state_dict(state)
     assert list(again.epochs(2)) == []
     assert again.finished
 
 
-@pytest.mark.parametrize("which", ["order, micro", "batches", "batches, micro"])
+@pytest.mark.parametrize("which", ["sampler, micro", "batch_sampler", "batch_sampler, micro"])
 def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
     data = TensorDataset(torch.arange(LENGTH))
     model = torch.nn.Linear(1, 1)
@@ -168,7 +169,7 @@ def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
 def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
     sizes = []
     for rank in range(4):
-        sampler = ElasticSampler(LENGTH, batches=by_tokens)
+        sampler = ElasticSampler(LENGTH, batch_sampler=OfEpoch(by_tokens))
         with group(rank, 4):
             first, second = (next(batches) for batches in [iter(sampler)] * 2)
         with sampler.part() as part:
@@ -179,12 +180,21 @@ def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch_size": 3, "batches": by_tokens}, "batch_size .*per_worker_batch_size or batches, one of them"),
-        ({"order": backwards}, "one of them"),
-        ({"order": backwards, "batches": by_tokens}, "order, batches and shuffle=False each say"),
-        ({"order": backwards, "batch_size": 3, "shuffle": False}, "order, batches and shuffle=False each say"),
-        ({"batches": by_tokens, "drop_last": True}, "of batches= none is cut short"),
-        ({"batches": by_tokens, "keep_micro_batch": True, "micro_batch_size": 2}, "keep_micro_batch"),
+        (
+            {"batch_size": 3, "batch_sampler": OfEpoch(by_tokens)},
+            "batch_size .*per_worker_batch_size or batch_sampler, one of them",
+        ),
+        ({"sampler": OfEpoch(backwards)}, "one of them"),
+        (
+            {"sampler": OfEpoch(backwards), "batch_sampler": OfEpoch(by_tokens)},
+            "sampler, batch_sampler and shuffle=False each say",
+        ),
+        (
+            {"sampler": OfEpoch(backwards), "batch_size": 3, "shuffle": False},
+            "sampler, batch_sampler and shuffle=False each say",
+        ),
+        ({"batch_sampler": OfEpoch(by_tokens), "drop_last": True}, "of batch_sampler= none is cut short"),
+        ({"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True, "micro_batch_size": 2}, "keep_micro_batch"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: Options, words: str) -> None:
@@ -221,33 +231,58 @@ def cut_elsewhere(epoch: int) -> list[list[int]]:
     [
         (
             1,
-            {"order": backwards},
-            {"order": shorter},
-            r"epoch 0 was of 20 samples, with checksum \w+, and order= now gives 19 samples",
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(shorter)},
+            r"epoch 0 was of 20 samples, with checksum \w+, and sampler= now gives 19 samples",
         ),
-        (4, {"order": backwards}, {"order": shorter}, "epoch 0 was of 20 samples"),  # at the end of epoch 0
-        (5, {"order": backwards}, {"order": shorter}, "epoch 1 was of 13 samples"),
-        (1, {"order": backwards}, {"order": backwards, "length": 13}, "length was 12 and is 13 now. Give what it was"),
-        (1, {"order": backwards}, {"order": backwards, "batch_size": 5}, "batch_size was 6 and is 5 now"),
+        (
+            4,
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(shorter)},
+            "epoch 0 was of 20 samples",
+        ),  # at the end of epoch 0
+        (5, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, "epoch 1 was of 13 samples"),
         (
             1,
-            {"order": backwards},
-            {},
-            "the order was that of order=, and is that of the seed now: give what it was, or begin in another",
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(backwards), "length": 13},
+            "length was 12 and is 13 now. Give what it was",
         ),
-        (0, {}, {"order": backwards}, "the order was that of the seed, and is that of order= now"),
-        (1, {"batches": by_tokens}, {"batches": swapped}, "epoch 0 was of 14 samples in 5 batches, with checksum"),
-        (1, {"batches": by_tokens}, {"batches": cut_elsewhere}, "14 samples in 5 batches, with checksum"),
-        (1, {"batches": by_tokens}, {"batches": lambda epoch: by_tokens(epoch)[:4]}, "now gives 11 samples in 4 batches"),
-        (1, {"batches": by_tokens}, {"order": backwards}, "batch_size was None and is 6 now"),
-        (0, {"order": backwards}, {"order": shorter}, None),  # nothing has been computed yet
-        (3, {"order": backwards}, {"order": backwards, "keep_micro_batch": True}, None),
-        (3, {"order": backwards}, {"order": backwards, "micro_batch_size": 2}, None),
+        (1, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "batch_size": 5}, "batch_size was 6 and is 5 now"),
+        (
+            1,
+            {"sampler": OfEpoch(backwards)},
+            {},
+            "the order was that of sampler=, and is that of the seed now: give what it was, or begin in another",
+        ),
+        (0, {}, {"sampler": OfEpoch(backwards)}, "the order was that of the seed, and is that of sampler= now"),
+        (
+            1,
+            {"batch_sampler": OfEpoch(by_tokens)},
+            {"batch_sampler": OfEpoch(swapped)},
+            "epoch 0 was of 14 samples in 5 batches, with checksum",
+        ),
+        (
+            1,
+            {"batch_sampler": OfEpoch(by_tokens)},
+            {"batch_sampler": OfEpoch(cut_elsewhere)},
+            "14 samples in 5 batches, with checksum",
+        ),
+        (
+            1,
+            {"batch_sampler": OfEpoch(by_tokens)},
+            {"batch_sampler": OfEpoch(lambda epoch: by_tokens(epoch)[:4])},
+            "now gives 11 samples in 4 batches",
+        ),
+        (1, {"batch_sampler": OfEpoch(by_tokens)}, {"sampler": OfEpoch(backwards)}, "batch_size was None and is 6 now"),
+        (0, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, None),  # nothing has been computed yet
+        (3, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "keep_micro_batch": True}, None),
+        (3, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "micro_batch_size": 2}, None),
     ],
 )
 def test_another_order_is_refused_at_restore(steps: int, was: Options, now: Options, words: str | None) -> None:
     def completed(options: Options) -> Options:
-        return options if "batches" in options else {"batch_size": 6, **options}
+        return options if "batch_sampler" in options else {"batch_size": 6, **options}
 
     state = after(steps, **completed(was))
     options = completed(now)
@@ -264,7 +299,7 @@ def test_another_order_is_refused_at_restore(steps: int, was: Options, now: Opti
 
 def test_restore_says_what_differs(tmp_path: Path) -> None:
     def state_with(order: Any) -> Any:
-        sampler = ElasticSampler(LENGTH, 4, order=order)
+        sampler = ElasticSampler(LENGTH, 4, sampler=OfEpoch(order))
         return elastic_pytorch.State(tmp_path, model=torch.nn.Linear(1, 1), sampler=sampler)
 
     state = state_with(backwards)
@@ -282,9 +317,9 @@ def test_an_order_of_unseeded_numbers_is_refused_at_restore() -> None:
     def order_of(_: int) -> torch.Tensor:
         return torch.randperm(LENGTH, generator=torch.Generator().manual_seed(torch.seed() >> 1))
 
-    state = after(1, batch_size=4, order=order_of)
-    with pytest.raises(ValueError, match=r"order= returns must depend on the epoch alone.*manual_seed"):
-        ElasticSampler(LENGTH, 4, order=order_of).load_state_dict(state)
+    state = after(1, batch_size=4, sampler=OfEpoch(order_of))
+    with pytest.raises(ValueError, match=r"sampler= gives must depend on the epoch alone.*manual_seed"):
+        ElasticSampler(LENGTH, 4, sampler=OfEpoch(order_of)).load_state_dict(state)
 
 
 def test_the_plain_state_is_what_it_was() -> None:
@@ -306,7 +341,7 @@ def differs(epoch: int) -> list[int]:
 
 
 def train_until_refused(in_parts: bool) -> tuple[int, int, str]:
-    sampler = ElasticSampler(LENGTH, 2, order=differs)
+    sampler = ElasticSampler(LENGTH, 2, sampler=OfEpoch(differs))
     with pytest.raises(RuntimeError) as refused:
         for _ in sampler.epochs(2):
             for _ in sampler:
@@ -332,14 +367,14 @@ def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts(in_p
 
 
 def written(name: str) -> ElasticSampler:
-    """The sampler that the examples in the documentation make, up to the function of that name."""
+    """The sampler that the examples in the documentation make, up to the class of that name."""
     names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4, "budget": 64}
     names["lengths"] = torch.arange(1, 41) % 17 + 1
     names["dataset"] = range(40)
     for block in blocks(ROOT / "docs" / "use" / "training-library.md"):
         if block.language == "python" and "ElasticSampler(" in block.text:
             exec(block.text, names)
-            if f"def {name}(" in block.text:
+            if f"class {name}(" in block.text:
                 break
     sampler = names["sampler"]
     assert isinstance(sampler, ElasticSampler)
@@ -348,7 +383,7 @@ def written(name: str) -> ElasticSampler:
 
 def test_buckets_by_length() -> None:
     lengths = torch.arange(1, 41) % 17 + 1
-    batches = list(written("by_length"))
+    batches = list(written("ByLength"))
     assert sorted(index for batch in batches for index in batch) == list(range(40))
     spread = [int(lengths[batch].max() - lengths[batch].min()) for batch in batches]
     assert max(spread) <= 3
@@ -356,7 +391,7 @@ def test_buckets_by_length() -> None:
 
 def test_token_budgets() -> None:
     lengths = torch.arange(1, 41) % 17 + 1
-    sampler = written("within_budget")
+    sampler = written("WithinBudget")
     for epoch in sampler.epochs(2):
         batches = list(sampler)
         assert sorted(index for batch in batches for index in batch) == list(range(40)), epoch
