@@ -130,18 +130,69 @@ def test_flush_commits_the_last_step(tmp_path: Path) -> None:
     assert loaded.version.step == 7
 
 
-@pytest.mark.parametrize("ending", ["", "state.flush()"])
-def test_steps_that_are_not_committed_at_the_end_are_told(tmp_path: Path, ending: str) -> None:
-    code = f"""if True:
-        import elastic_pytorch as elastic, torch
-        state = elastic.State({str(tmp_path)!r}, every=5, model=torch.nn.Linear(2, 2))
+LEFT_EARLY = """if True:
+    import collections, elastic_pytorch as elastic, torch
+
+    class Seen(collections.Counter):
+        state_dict, load_state_dict = dict, collections.Counter.update
+
+    def main():
+        state = elastic.State({folder!r}, every=5, model=torch.nn.Linear(2, 2), {more})
         state.restore()
         for _ in range(7):
             state.commit()
-        {ending}
-    """
-    result = subprocess.run([sys.executable, "-c", code], check=True, timeout=100, stderr=subprocess.PIPE, text=True)
-    assert ("steps 6 to 7 are not committed" in result.stderr) is not bool(ending)
+
+    main()
+    {ending}
+"""
+
+
+def run_script(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", script], timeout=100, stderr=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "ending", "kept"),
+    [("", "", 7), ("own=elastic.PerRank(Seen())", "", 7), ("", "raise ValueError", 5)],
+)
+def test_steps_since_the_last_commit_are_committed_where_a_process_ends_well(
+    tmp_path: Path, more: str, ending: str, kept: int
+) -> None:
+    result = run_script(LEFT_EARLY.format(folder=str(tmp_path), more=more, ending=ending))
+    assert result.returncode == (1 if ending else 0), result.stderr
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
+    assert loaded is not None
+    assert loaded.version.step == kept
+
+
+SPOILT = """
+    import os, pathlib, threading
+    from elastic_pytorch.state import last_commits
+    folder = pathlib.Path({folder!r})
+    while not folder.exists():
+        pass
+    folder.rename(str(folder) + "-before")
+    folder.touch()
+    {then}
+"""
+
+
+def test_a_process_whose_last_commit_cannot_be_written_ends_with_an_error(tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoints")
+    spoilt = SPOILT.format(folder=folder, then="last_commits.LAST_FLUSH_SECONDS = 0.5")
+    result = run_script(LEFT_EARLY.format(folder=folder, more="", ending=spoilt))
+    assert result.returncode == 1
+    assert "LastCheckpointNotWritten: the last commit is not on the disk: Not a directory" in result.stderr
+
+
+def test_a_last_commit_that_cannot_be_written_at_first_is_written_later(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    spoilt = SPOILT.format(folder=str(folder), then="threading.Timer(1.0, os.unlink, (folder,)).start()")
+    result = run_script(LEFT_EARLY.format(folder=str(folder), more="", ending=spoilt))
+    assert result.returncode == 0, result.stderr
+    loaded = load_newest(folder, StateVersion(0, 0))
+    assert loaded is not None
+    assert loaded.version.step == 7
 
 
 @pytest.mark.parametrize(

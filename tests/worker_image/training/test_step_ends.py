@@ -9,7 +9,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
-from elastic_pytorch.state.last_commits import flush_last_commits
+from elastic_pytorch.pod.planned_stop import script_end
+from elastic_pytorch.state.last_commits import end_training
 from elastic_pytorch.storage import checkpoint_folder
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.torch
 def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LOCAL_SOCKET, raising=False)
     monkeypatch.delattr(sys, "last_value", raising=False)
+    monkeypatch.setattr(script_end, "over", False)
 
 
 class Training:
@@ -55,7 +57,7 @@ class Training:
 
     def kept(self) -> int:
         """How many steps the State would go on from, if the process ended now."""
-        flush_last_commits()
+        end_training()
         version = checkpoint_folder.newest_name(str(self.folder))
         return version.step if version else 0
 

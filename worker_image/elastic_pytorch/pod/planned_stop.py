@@ -22,11 +22,17 @@ class _ScriptEnd:
 
     Attributes:
         orderly: whether what runs the script lets it end as Python would; if not, it waits to be killed where it stops.
+        over: the script has come to its end, and exit handlers run: there is nothing left that would have to be ended.
     """
 
     def __init__(self) -> None:
-        self.orderly = False
+        self.orderly = self.over = False
         self._wait: Callable[[], NoReturn] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the script has been told to end."""
+        return self._wait is not None
 
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
         """Ends the script, if this is its main thread. In others, and where nothing carries out the end, reports and waits for SIGTERM.
@@ -36,6 +42,9 @@ class _ScriptEnd:
             wait: waits until the agent ends this process.
         """
         once = _Once(report)
+        if self.over:
+            once()
+            wait()
         if not self.orderly or threading.current_thread() is not threading.main_thread():
             with self.at_sigterm():
                 once()

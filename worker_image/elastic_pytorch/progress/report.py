@@ -94,6 +94,16 @@ def report_failed_saves(count: int, error: str) -> None:
             _socket().sendto(told.encode(errors="replace"), path)
 
 
+def report_saving(saving: bool) -> None:
+    """Reports whether this process waits for the last checkpoint of its training. Never raises; without an agent it does nothing.
+
+    It may be repeated: the first report counts as the moment when that has begun.
+    """
+    with contextlib.suppress(Exception):
+        if path := os.environ.get(REPORT_SOCKET):
+            _socket().sendto(json.dumps({"saving": saving}).encode(), path)
+
+
 def _decide_on_bar() -> ProgressBar | None:
     global _bar, _bar_decided
     _bar, _bar_decided = bar_of_this_process(), True

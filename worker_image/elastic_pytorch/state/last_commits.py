@@ -1,20 +1,33 @@
-"""The last commits of a process's States, written to the disk when the process ends: States themselves end with their functions."""
+"""The end of a process's trainings: what their States have done last is on the disk before the process ends, or it ends with an error.
+
+So a process that has ended well has saved all. States themselves end with their functions.
+"""
 
 import atexit
 import contextlib
+import os
 import sys
+import time
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
+from elastic_pytorch.failures.error_file import write_error_file
 from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
+from elastic_pytorch.pod.planned_stop import script_end
+from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_saving
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
+from elastic_pytorch.torch_fixes import destroy_deadlock
 
-LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done
+LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done, where no operator knows of it
+RETRY_SECONDS = 1.0  # from a failed write to the next
+POLL_SECONDS = 0.5  # between two looks at whether the group changes
+NOT_WRITTEN, NOT_SAVED = "LastCheckpointNotWritten", "StepsNotSaved"  # as errors have them
 
 
 @dataclass(slots=True)
@@ -25,7 +38,6 @@ class LastCommit:
         version: of the commit.
         folder: of the checkpoints.
         keep: what to keep there.
-        steps_done: how many steps of the training are done; the last ones may not be committed.
         asked: whether its flush was requested.
         pressed: whether its flush was requested without a rest.
     """
@@ -33,7 +45,6 @@ class LastCommit:
     version: StateVersion
     folder: str
     keep: Keep
-    steps_done: int
     asked: bool = False
     pressed: bool = False
 
@@ -42,6 +53,11 @@ class LastCommit:
         if not (self.pressed if now else self.asked):
             self.asked, self.pressed = True, now
             agent_link.pod_client().flush(name, self.version, self.folder, self.keep, now=now)
+
+    def written(self, name: str) -> bool:
+        """Whether it is on the disk."""
+        flushed = agent_link.pod_client().flushed(name)
+        return flushed is not None and flushed >= self.version
 
 
 class Settles(Protocol):
@@ -56,15 +72,34 @@ class Settles(Protocol):
 
 
 class Unfinished(Protocol):
-    """A State whose last step is counted and not committed yet: the body of the loop may be at work."""
+    """A State whose last steps nothing has that outlives this process, or whose last step is counted and not committed yet."""
 
     def complete_at_exit(self) -> None:
-        """Commits that step."""
+        """Commits that step, or has it saved. All ranks may have to call it.
+
+        Raises:
+            RuntimeError: it cannot be; or a peer is lost.
+            OSError: likewise.
+        """
+
+    def unsaved(self) -> str:
+        """Returns which steps would be lost if this process ended now, for people; empty: none, or it has no folder."""
 
 
-unfinished: "weakref.WeakSet[Unfinished]" = weakref.WeakSet()
+# In the order in which they began, the same on all ranks. Strong: a State may be a local variable of the function that was left.
+unfinished: dict[Unfinished, None] = {}
 under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
+
+
+@contextlib.contextmanager
+def saving() -> Iterator[None]:
+    """Reports meanwhile that the training waits for its last checkpoint."""
+    report_saving(True)
+    try:
+        yield
+    finally:
+        report_saving(False)
 
 
 def give_back(group: RankGroup, done: list[str], count: int) -> None:
@@ -88,33 +123,84 @@ def given_up() -> list[str]:
     for name in names.left():
         if (commit := last_commits.get(name)) is not None:
             commit.flush(name, now=True)
-            flushed = agent_link.pod_client().flushed(name)
-            if flushed is not None and flushed >= commit.version:
+            if commit.written(name):
                 done.append(name)
     return done
 
 
+def complete() -> None:
+    """Has each State save what nothing has. Of a sharded one all ranks have a part, so this comes before their group is destroyed."""
+    if sys.exc_info()[0] is not None:
+        return  # which has ended the loop's body during a step; or the script is being stopped
+    for state in list(unfinished):
+        try:
+            state.complete_at_exit()
+        except (RuntimeError, OSError) as error:
+            logger.error("at the end of the training: %s", error)
+
+
+destroy_deadlock.before_destroy(complete)
+
+
 @atexit.register
-def flush_last_commits() -> None:
-    """Requests their flush. An agent carries it out, so that this process can end at once; without one, waits for it."""
-    if getattr(sys, "last_value", None) is None:  # an exception may have ended the loop's body during a step
-        for state in list(unfinished):
-            with contextlib.suppress(RuntimeError):
-                state.complete_at_exit()
+def end_training() -> None:
+    """Completes what is done, and waits until it is on the disk; ends the process with an error if that cannot be.
+
+    A process that fails, or is stopped for another group, leaves the writes to its agent, if it has one.
+    """
+    well = getattr(sys, "last_value", None) is None and not script_end.begun
+    if well:
+        script_end.over = True
+        complete()
     for commits in list(under_way):
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)
     for name, commit in last_commits.items():
-        if commit.steps_done > commit.version.step:
-            logger.warning(
-                "steps %d to %d are not committed: give State total_steps, or call its flush() at the end",
-                commit.version.step + 1,
-                commit.steps_done,
-            )
         commit.flush(name, now=True)
-    if not last_commits:
+    if not well:
+        if last_commits:
+            client = agent_link.pod_client()
+            _ = client.deliver(LAST_FLUSH_SECONDS) if agent_link.current() else client.drain(LAST_FLUSH_SECONDS)
         return
+    if lost := _wait_until_written():
+        _fail(NOT_WRITTEN, f"the last commit is not on the disk: {lost}")
+    if lost := "; ".join(filter(None, (state.unsaved() for state in unfinished))):
+        _fail(NOT_SAVED, lost)
+
+
+def _wait_until_written() -> str:
+    """Waits until all last commits are on the disk, and requests again what could not be written; returns why one is not, or nothing.
+
+    Where there is an operator, it says how long that may take, and ends the job.
+    """
+    if not last_commits:
+        return ""
+    agent, deadline = agent_link.current(), time.monotonic() + LAST_FLUSH_SECONDS
     client = agent_link.pod_client()
-    done = client.deliver(LAST_FLUSH_SECONDS) if agent_link.current() is not None else client.drain(LAST_FLUSH_SECONDS)
-    if not done:
-        logger.warning("the last commit is not on disk: %s", client.trouble() or "it took too long")
+    with saving():
+        while left := {name: commit for name, commit in last_commits.items() if not commit.written(name)}:
+            if agent is not None and agent.wanted():
+                agent.stop_process(
+                    max(commit.version.step for commit in left.values())
+                )  # the next group saves what this one has
+            trouble = next(filter(None, map(client.trouble, left)), "")
+            if time.monotonic() >= deadline and not os.environ.get(REPORT_SOCKET):
+                return trouble or "it took too long"
+            if trouble:
+                report_failed_saves(max(map(client.failed_flushes, left)), trouble)
+                time.sleep(RETRY_SECONDS)
+                for name, commit in left.items():
+                    commit.pressed = False
+                    commit.flush(name, now=True)
+            client.drain(POLL_SECONDS)
+    return ""
+
+
+def _fail(error: str, message: str) -> NoReturn:
+    """Ends this process, whose script has ended well: an exit handler cannot do it otherwise."""
+    write_error_file(error, message, "")
+    logger.error("%s: %s", error, message)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a script may have replaced it
+            stream.flush()
+    os._exit(1)

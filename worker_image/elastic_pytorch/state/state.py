@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
@@ -18,12 +17,20 @@ from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writ
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
-from elastic_pytorch.progress.report import report, report_failed_saves
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
-from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, LastCommit, give_back, given_up, last_commits, unfinished
+from elastic_pytorch.state.last_commits import (
+    LAST_FLUSH_SECONDS,
+    LastCommit,
+    give_back,
+    given_up,
+    last_commits,
+    saving,
+    unfinished,
+)
 from elastic_pytorch.state.restore import Found, Search, load_initial
 from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum
+from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
@@ -34,8 +41,8 @@ from elastic_pytorch.storage.places import usable
 from elastic_pytorch.storage.retention import what_to_keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
-REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
 LAYOUT = 1
+ASK_FOR_FLUSH = "call flush() on all ranks at the end of the training, before the process group is destroyed"
 
 
 class State(Registered):
@@ -61,7 +68,7 @@ class State(Registered):
         every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
             a boundary always commits, and so does the last step.
         flush_seconds: the least time between two checkpoints on disk, which take about a tenth of the time; None: 5, or 600 if sharded.
-        total_steps: the step at which training is done, for the progress reports.
+        total_steps: the step at which training is done, for the progress reports; `steps` tells it by its `max_steps`.
         overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
             but its optimizer may then write to a weight between a commit and the next step of the optimizer. Not for sharded models.
         memory: False: keeps a sharded model on the disk only, with a checkpoint for each commit.
@@ -95,7 +102,8 @@ class State(Registered):
         if not memory:
             raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
         super().__init__(registered)
-        self._keep, self._total = what_to_keep(keep, keep_every_steps), total_steps
+        self._keep = what_to_keep(keep, keep_every_steps)
+        self._ends: set[int] = set() if total_steps is None else {total_steps}  # steps after which the training may be done
         self._refuse_initial(initial)
         self._initial = initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
@@ -111,11 +119,12 @@ class State(Registered):
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
-        self._closed, self._trouble, self._reported_interval = False, "", self._interval.steps
+        self._closed, self._reports = False, StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
-        self._loss: Any = None  # of a step that is counted and not committed yet
+        self._counted = False  # a step that is not completed yet
+        self._loss: Any = None  # of that step
         self._agent_link: agent_link.AgentLink | None = None
-        self._asked_at = self._reported_at = float("-inf")
+        self._asked_at = float("-inf")
 
     @classmethod
     def _kind_for_shards(cls) -> "type[Registered]":
@@ -155,7 +164,7 @@ class State(Registered):
         compared, numbers, told = gather_parts(group, comparison.numbers, [len(ended)], search.numbers)
         comparison.refuse_different(group, compared)
         exchange_all(self._objects.values(), self._group)
-        unfinished.discard(self)
+        self._leave_unfinished()
         give_back(group, ended, numbers[0][0])
         found = search.find(told, self._begin)
         self._load(found)
@@ -197,19 +206,17 @@ class State(Registered):
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
-        if (kept := last_commits.get(self._name)) is not None:
-            kept.steps_done = self._step
-        self._loss = loss
-        unfinished.add(self)
+        self._counted, self._loss = True, loss
+        if self._folder:
+            unfinished[self] = None
 
     def complete_step(self) -> None:
         """Commits and reports the step that `end_step` has counted, and stops here if the group changes; does so once."""
         boundary, agent = self._boundary, self._agent_link
-        if boundary is None or self not in unfinished:
+        if boundary is None or not self._counted:
             return
-        unfinished.discard(self)
-        loss, self._loss = self._loss, None
-        last = self._step == self._total or any(getattr(each, "finished", False) for each in self._objects.values())
+        self._counted, loss, self._loss = False, self._loss, None
+        last = self._step in self._ends or any(getattr(each, "finished", False) for each in self._objects.values())
         if due := last or self._interval.due(self._step, self._committed):
             self._commit_together()
         self._commits.end_step()
@@ -217,9 +224,9 @@ class State(Registered):
         if stop and not due:
             self._commit_together()
         if stop or last:
-            self._settle_last(stop=stop)
+            stop = self._settle_last(stop=stop)
         self._flush(now=stop or last)
-        self._report(loss)
+        self._reports.tell(self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes())
         if stop and agent is not None:
             if in_process.active():
                 raise in_process.GroupChanged(self._step, boundary.meet)
@@ -228,7 +235,7 @@ class State(Registered):
     def leave_group(self) -> None:
         """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
         self._boundary = self._shared_values = self._group = None
-        unfinished.discard(self)  # the step may not have been done as a whole
+        self._leave_unfinished()  # the step may not have been done as a whole
 
     def close(self) -> None:
         """Ends this State in a process that continues with another training: waits until the last commit is on disk.
@@ -240,7 +247,7 @@ class State(Registered):
             return
         self.flush()
         self._closed, self._boundary = True, None
-        unfinished.discard(self)
+        self._leave_unfinished()
         self._commits.close()
         if self._leave is not None:
             self._leave()
@@ -255,25 +262,47 @@ class State(Registered):
     def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
         """Commits the last step, if that is not done yet, and waits until it is on disk. To be called after `commit`.
 
-        At the end of a script this happens by itself, if `total_steps` or the sampler's `epochs` tell the last step. Otherwise the end only
-        writes what has been committed.
+        At the end of a script this happens by itself. A script that uses its checkpoint calls it before that.
 
         Returns:
             Whether it is on disk; False: the time was not enough, or it cannot be written, and the log says why.
         """
-        if self._rank != 0 or not self._folder or self._snapshot is None:
+        if not self._writes():
             return True
-        self.complete_at_exit()
+        if self._version.step != self._step and not keeps_by_rank(self._objects.values()):
+            self._write()
         self._commits.settle(wait=True)
         self._flush(now=True)
-        done = agent_link.pod_client().drain(timeout_seconds, self._name)
-        self._complain()
+        with saving():
+            done = agent_link.pod_client().drain(timeout_seconds, self._name)
+        self._reports.complain()
         return done and self._version.step == self._step
 
     def complete_at_exit(self) -> None:
-        """Commits the last step without the other ranks, unless these have a part of it: the log then tells what is not committed."""
-        if self._version.step != self._step and not keeps_by_rank(self._objects.values()):
-            self._write()
+        """Commits the last step. Of what each rank has of its own, all ranks exchange their parts, as long as they have a group."""
+        if keeps_by_rank(self._objects.values()):
+            if self._world > 1 and not dist.is_initialized():
+                return
+            exchange_all(self._objects.values(), self._group)
+        self._write()
+
+    def unsaved(self) -> str:
+        """Returns which steps no checkpoint has that is written or requested, for people; empty: none."""
+        if self._rank or not self._folder or self._version.step == self._step:
+            return ""
+        return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
+
+    def expect_end(self, step: int) -> None:
+        """Has the step after which the loop ends committed and written like `total_steps`."""
+        self._ends.add(step)
+
+    def _writes(self) -> bool:
+        """Whether this rank's commits are written to checkpoints."""
+        return self._rank == 0 and bool(self._folder) and self._snapshot is not None
+
+    def _leave_unfinished(self) -> None:
+        self._counted = False
+        unfinished.pop(self, None)
 
     def _begin(self) -> dict[str, Any]:
         """Returns this rank's initial state; one that has been restored without memory and folder goes on from what it has."""
@@ -335,10 +364,10 @@ class State(Registered):
             self._leave = weakref.finalize(self, leave, self._name, self._snapshot)
             self._leave.atexit = False
 
-    def _settle_last(self, *, stop: bool) -> None:
-        """Waits until the last commit of the group, or of the training, is complete."""
-        del stop
+    def _settle_last(self, *, stop: bool) -> bool:
+        """Waits until the last commit of the group, or of the training, is complete; returns whether the group stops."""
         self._commits.settle(wait=True)
+        return stop
 
     def _commit_together(self) -> None:
         self._committed = self._step
@@ -351,10 +380,11 @@ class State(Registered):
         self._version = StateVersion(self._version.generation, self._step)
         if writes_for_its_pod():
             self._commits.write(self._version, self._tree)
-        if self._rank == 0 and self._folder and self._snapshot is not None:
-            last_commits[self._name] = LastCommit(self._version, self._folder, self._keep, self._step)
+        if self._writes():
+            last_commits[self._name] = LastCommit(self._version, self._folder, self._keep)
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
+        unfinished.pop(self, None)
 
     def _lane(self) -> Lane:
         return CudaLane()
@@ -366,33 +396,3 @@ class State(Registered):
         if now or time.monotonic() - self._asked_at >= self._flush_seconds:
             self._asked_at = time.monotonic()
             commit.flush(self._name, now=now)
-
-    def _report(self, loss: Any) -> None:
-        moment = time.monotonic()
-        if moment - self._reported_at < REPORT_SECONDS and self._step != self._total:
-            report(step=self._step)
-            return
-        self._reported_at, flushed = moment, None
-        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
-        if self._rank == 0 and self._folder and self._snapshot is not None:
-            flushed = agent_link.pod_client().flushed(self._name)
-            self._complain()
-        report(
-            step=self._step,
-            total=self._total,
-            loss=loss,
-            checkpoint_step=flushed.step if flushed else None,
-            commit_every_steps=self._interval.steps,
-        )
-        if self._rank == 0 and self._interval.steps != self._reported_interval:
-            self._reported_interval = self._interval.steps
-            logger.info("%s", self._interval)
-
-    def _complain(self) -> None:
-        client = agent_link.pod_client()
-        trouble = client.trouble(self._name)
-        if failed := client.failed_flushes(self._name):
-            report_failed_saves(failed, trouble)
-        if trouble and trouble != self._trouble:
-            logger.warning("no checkpoint: %s; training goes on", trouble)
-        self._trouble = trouble

@@ -22,6 +22,8 @@ PAUSE_SECONDS = 0.005
 QUIET_PAUSES = 2  # in the first, a thread may have begun to wait for the lock while this one held it to check
 MAX_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
 
+_before: list[Callable[[], None]] = []
+
 
 @cache
 def install() -> None:
@@ -32,9 +34,17 @@ def install() -> None:
             vars(module)["destroy_process_group"] = _after_rest(stock)
 
 
+def before_destroy(function: Callable[[], None]) -> None:
+    """Registers a function to be called before all process groups of this process are destroyed, while their ranks still meet."""
+    _before.append(function)
+
+
 def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
     @wraps(stock)
     def destroy_process_group(*args: Any, **kwargs: Any) -> None:
+        if not any((*args, *kwargs.values())):  # all groups
+            for function in _before:
+                function()
         wait_for_rest(MAX_SECONDS)
         stock(*args, **kwargs)
 

@@ -143,6 +143,8 @@ def steps(
         )
     # Ranks that share a model wait for each other in forward, too, so that no one part of a step is a rank's own.
     timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None else None
+    if max_steps is not None:
+        state.expect_end(max_steps)
     loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, after_step, timer, ranks)
     return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
 

@@ -56,6 +56,40 @@ def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path
     assert set(map(repr, run_group(1, train, tmp_path, 11, backend=backend))) == {repr((10, 55, 1.5, [4, 8, 10]))}
 
 
+def leave_early(folder: Path) -> list[int]:
+    """Three steps, of which nothing says that they are the last ones; then the group's end."""
+    state = ShardedState(folder, every=None, model=fully_shard(nn.Linear(5, 3)))
+    state.restore()
+    for _ in range(3):
+        state.commit()
+    dist.destroy_process_group()
+    return sorted(version.step for version, _ in sharded_checkpoints(folder))
+
+
+@pytest.mark.process
+def test_steps_that_no_checkpoint_has_are_saved_before_the_group_is_destroyed(tmp_path: Path) -> None:
+    assert run_group(2, leave_early, tmp_path) == [[3]] * 2
+
+
+def lose_group(folder: Path) -> str:
+    """What would be told at the end of a process that has lost its group before it has saved."""
+    state = ShardedState(folder, every=None, model=fully_shard(nn.Linear(5, 3)))
+    state.restore()
+    state.commit()
+    distributed_c10d._world.default_pg, default = None, distributed_c10d._world.default_pg
+    state.complete_at_exit()
+    distributed_c10d._world.default_pg = default
+    told = state.unsaved()
+    state.leave_group()
+    return told
+
+
+@pytest.mark.process
+def test_steps_that_cannot_be_saved_any_more_are_told(tmp_path: Path) -> None:
+    for told in run_group(2, lose_group, tmp_path):
+        assert told.startswith("steps 1 to 1 are not saved: call flush() on all ranks")
+
+
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="init_process_group"):
         ShardedState(tmp_path, every=4, memory=False, model=nn.Linear(2, 2)).restore()

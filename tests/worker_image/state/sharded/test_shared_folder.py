@@ -14,7 +14,7 @@ import torch.distributed as dist
 from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.pod.server import PodServer
-from elastic_pytorch.state.sharded import sharded_state, shared_folder
+from elastic_pytorch.state.sharded import last_save, shared_folder
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import nn
 
@@ -55,7 +55,8 @@ def test_a_folder_that_all_see_is_taken_and_left_clean(tmp_path: Path) -> None:
 
 def train(folder: Path, socket: str, spoilt_for: float, limit: float) -> str:
     """Two steps; without a socket the second is the last, and with one it is when the group is to stop."""
-    sharded_state.LAST_SAVE_SECONDS, sharded_state.RETRY_SECONDS = limit, 0.05
+    last_save.STOP_SECONDS = last_save.LAST_FLUSH_SECONDS = limit
+    last_save.RETRY_SECONDS = 0.05
     if socket:
         os.environ |= {LOCAL_SOCKET: socket, "RANK": str(dist.get_rank()), "LOCAL_WORLD_SIZE": str(dist.get_world_size())}
         script_end.orderly = True  # as where the agent runs the script: a stop ends it, instead of waiting for the agent

@@ -9,9 +9,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.group.rank_group import TorchGroup
-from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import room, workers_of_pod
-from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.sharded.peers.memory import shard_bytes
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart
@@ -37,7 +35,6 @@ class BackgroundSave:
         self.version, self._problem = version, None
         # A daemon, so that a process that has failed ends at once.
         self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
-        unfinished.add(self)
         self._thread.start()
 
     def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
@@ -49,14 +46,8 @@ class BackgroundSave:
         if self.version is None or (self._thread.is_alive() and not wait):
             return None
         self._thread.join()
-        unfinished.discard(self)
         version, self.version = self.version, None
         return version, self._problem
-
-    def complete_at_exit(self) -> None:
-        """Waits for what is being saved, as the process ends."""
-        if (taken := self.take(wait=True)) is not None and taken[1] is not None:
-            logger.warning("step %d is not saved: %s", taken[0].step, taken[1])
 
     def _run(self, save: Callable[[], None]) -> None:
         try:

@@ -74,10 +74,11 @@ class FrameworkState(ShardedState):
         where = f"the framework's checkpoint of step {newest}" if newest else "the beginning"
         return StateVersion(generation, self._step), where
 
-    def _settle_last(self, *, stop: bool) -> None:
+    def _settle_last(self, *, stop: bool) -> bool:
         self._checkpoints.settle()
-        super()._settle_last(stop=stop)
+        return super()._settle_last(stop=stop)
 
-    def _save_last(self, *, stop: bool) -> None:
+    def _save_last(self, *, stop: bool) -> bool:
         if stop:
             self._checkpoints.save(self._step)
+        return stop

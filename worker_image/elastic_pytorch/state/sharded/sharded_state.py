@@ -19,6 +19,7 @@ from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import Found
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
 from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
+from elastic_pytorch.state.sharded.last_save import Outcome, save_last
 from elastic_pytorch.state.sharded.peers.memory import PeerMemory
 from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
@@ -29,10 +30,10 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
     states_of,
     template_of,
 )
-from elastic_pytorch.state.sharded.shared_folder import claim_folder, first_does, refuse_unshared
+from elastic_pytorch.state.sharded.shared_folder import claim_folder, refuse_unshared
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of
 from elastic_pytorch.state.source import NONE
-from elastic_pytorch.state.state import State
+from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
 from elastic_pytorch.state.step_boundary import Agreement
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import Comparison
@@ -43,8 +44,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
 FLUSH_SECONDS = 600.0
-LAST_SAVE_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
-RETRY_SECONDS = 1.0
 MEMORY = "memory"  # as a place
 
 
@@ -158,7 +157,7 @@ class ShardedState(State):
         found, where = self._read(in_memory, on_disk, generation)
         self._shared_values = PlainValues(group, {}) if self._world > 1 and self._values else None
         self._exchange()  # of what was loaded
-        unfinished.discard(self)
+        self._leave_unfinished()
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
             missing = f"; of step {known.step}, some shards were in the memory of pods that are gone" if known > found else ""
@@ -170,6 +169,8 @@ class ShardedState(State):
                 self._write()
                 self._commits.settle(wait=True)
                 self._peers.begin_copies(self._version)
+        if self._folder and self._step != self._saved.step:
+            unfinished[self] = None
         self._begin_steps()
         return self._step
 
@@ -179,7 +180,7 @@ class ShardedState(State):
         return len(set(self._stages)) > 1
 
     def flush(self, timeout_seconds: float = 0.0) -> bool:
-        """Writes the last step to the disk if it is not there yet. To be called by all ranks; not needed with `total_steps`.
+        """Writes the last step to the disk if it is not there yet. To be called by all ranks; the end of a script does it by itself.
 
         Returns:
             Whether it is on the disk; False: it cannot be written, and the log says why.
@@ -188,9 +189,7 @@ class ShardedState(State):
         if self._path is None:
             return True
         self._take_saved(wait=True)
-        if self._saved.step != self._step:
-            self._save()
-        return self._saved.step == self._step
+        return self._saved.step == self._step or self._save()
 
     def leave_group(self) -> None:
         """Ends what goes on in the group, and closes the memory, in which the next group's ShardedState finds all."""
@@ -213,13 +212,16 @@ class ShardedState(State):
         in_process.release_holder(self)
 
     def complete_at_exit(self) -> None:
-        """A checkpoint takes all ranks, and the process ends: what is not saved is told."""
-        if self._path is not None and self._saved.step != self._step and self._rank == 0:
-            logger.warning(
-                "steps %d to %d are not saved: give State total_steps, or call its flush() on all ranks at the end",
-                self._saved.step + 1,
-                self._step,
-            )
+        """Has all ranks together save the last step, as long as they have a group."""
+        self._counted = False
+        if dist.is_initialized() and self._settle_last(stop=False) and self._agent_link is not None:
+            self._agent_link.stop_process(self._step)
+
+    def unsaved(self) -> str:
+        """Returns which steps no checkpoint has, for people; empty: none."""
+        if self._path is None or self._saved.step == self._step:
+            return ""
+        return f"steps {self._saved.step + 1} to {self._step} are not saved: {ASK_FOR_FLUSH}"
 
     def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
         """Loads the newest state, and returns its version and the place where it was, for messages. Collective."""
@@ -335,7 +337,7 @@ class ShardedState(State):
         if (taken := self._background.take(wait=wait)) is not None:
             self._end_save(*taken)
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
         assert self._path is not None
         self._exchange()
         version, problem = StateVersion(self._version.generation, self._step), None
@@ -345,11 +347,14 @@ class ShardedState(State):
         except (OSError, Superseded) as error:
             problem = error
         self._end_save(version, problem)
+        return problem is None
 
     def _end_save(self, version: StateVersion, problem: Exception | None) -> None:
         self._saved_at = time.monotonic()
         if problem is None:
             self._saved, self._failed_saves = version, 0
+            if version.step == self._step:
+                unfinished.pop(self, None)
             report(checkpoint_step=version.step)
             return
         if not isinstance(problem, OSError | Superseded):
@@ -359,8 +364,11 @@ class ShardedState(State):
         if self._rank == 0:
             report_failed_saves(self._failed_saves, f"{problem}")
 
-    def _settle_last(self, *, stop: bool) -> None:
+    def _settle_last(self, *, stop: bool) -> bool:
         """Makes the last step safe: in the memory of pods that stay in the group, or on the disk.
+
+        Returns:
+            Whether the group stops: it may have to while the last checkpoint of the training cannot be written.
 
         Raises:
             OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
@@ -374,22 +382,18 @@ class ShardedState(State):
                 self._commits.settle(wait=True)
             agent = self._agent_link
             if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves_group()):
-                return
-        self._save_last(stop=stop)
+                unfinished.pop(self, None)
+                return True
+        return self._save_last(stop=stop) == stop or self._settle_last(stop=True)
 
-    def _save_last(self, *, stop: bool) -> None:
-        """Saves the last step, and again what could not be saved, as it would be lost: until `LAST_SAVE_SECONDS` are over."""
-        if self._path is None:
-            if stop and self._rank == 0:
-                logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
-            return
-        deadline = time.monotonic() + LAST_SAVE_SECONDS
-        while self._saved.step != self._step:
-            if not first_does(lambda: int(time.monotonic() < deadline), self._group):
-                raise OSError(
-                    f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it: free "
-                    f"or repair the volume. The last checkpoint is of step {self._saved.step}"
-                )
-            if self._failed_saves:
-                time.sleep(RETRY_SECONDS)
-            self._save()
+    def _save_last(self, *, stop: bool) -> bool:
+        """Saves the last step, as it would be lost; returns whether the group stops."""
+        if self._path is None and stop and self._rank == 0:
+            logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
+        if self._path is None or self._saved.step == self._step:
+            return stop
+        outcome = save_last(self._save, self._group, agent=self._agent_link, stop=stop)
+        if outcome is Outcome.GIVEN_UP:
+            where = f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it"
+            raise OSError(f"{where}: free or repair the volume. The last checkpoint is of step {self._saved.step}")
+        return stop or outcome is Outcome.STOPPED

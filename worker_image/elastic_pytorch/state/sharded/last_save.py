@@ -1,0 +1,53 @@
+"""The checkpoint of a step that nothing else has, at a stop or at the end of a training: tried again until it is there."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from enum import IntEnum
+from math import inf
+from typing import Any
+
+from elastic_pytorch.pod.agent_link import AgentLink
+from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, RETRY_SECONDS, saving
+from elastic_pytorch.state.sharded.shared_folder import first_does
+
+STOP_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
+
+
+class Outcome(IntEnum):
+    """What has become of a last save."""
+
+    SAVED = 0
+    GIVEN_UP = 1
+    STOPPED = 2
+
+
+def save_last(save: Callable[[], bool], group: Any, *, agent: AgentLink | None, stop: bool) -> Outcome:
+    """Saves a step, and tries again what could not be saved. Collective; all ranks return the same.
+
+    Args:
+        save: saves it, and returns whether it is saved.
+        group: all ranks, for CPU tensors.
+        agent: tells whether the group has to stop meanwhile; None: there is none.
+        stop: whether the group stops already, and has `STOP_SECONDS`. At the end of a training the operator says how long it may take, and
+            ends the job; without one, `LAST_FLUSH_SECONDS` are over at some time.
+
+    Raises:
+        RuntimeError: a peer is lost.
+    """
+    limit = STOP_SECONDS if stop else inf if REPORT_SOCKET in os.environ else LAST_FLUSH_SECONDS
+    deadline = time.monotonic() + limit
+
+    def decide() -> int:
+        if not stop and agent is not None and agent.wanted():
+            return Outcome.STOPPED
+        return Outcome.GIVEN_UP if time.monotonic() >= deadline else Outcome.SAVED
+
+    with nullcontext() if stop else saving():
+        while not (outcome := first_does(decide, group)):
+            if save():
+                break
+            time.sleep(RETRY_SECONDS)
+    return Outcome(outcome)

@@ -1,0 +1,66 @@
+"""What a State reports of its steps to the operator, and logs about its checkpoints."""
+
+import time
+from typing import Any
+
+import torch
+
+from elastic_pytorch.log import logger
+from elastic_pytorch.pod import agent_link
+from elastic_pytorch.progress.report import report, report_failed_saves
+from elastic_pytorch.state.commit_interval import CommitInterval
+
+REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a loss may wait for a GPU
+
+
+class StepReports:
+    """The reports of one State.
+
+    Args:
+        name: of its memory in the pod.
+        interval: of its commits.
+    """
+
+    def __init__(self, name: str, interval: CommitInterval) -> None:
+        self._name, self._interval = name, interval
+        self._reported_at, self._reported_interval = float("-inf"), interval.steps
+        self._trouble = ""
+
+    def tell(self, step: int, total: int | None, loss: Any, *, rank: int, writes: bool) -> None:
+        """Reports a step that is done.
+
+        Args:
+            step: how many are done.
+            total: how many there will be, if that is known.
+            loss: of the step; anything that float() takes, or None.
+            rank: of this process.
+            writes: whether its commits are written to checkpoints.
+        """
+        moment = time.monotonic()
+        if moment - self._reported_at < REPORT_SECONDS and step != total:
+            report(step=step)
+            return
+        self._reported_at, flushed = moment, None
+        if writes:
+            flushed = agent_link.pod_client().flushed(self._name)
+            self.complain()
+        report(
+            step=step,
+            total=total,
+            loss=loss.detach() if isinstance(loss, torch.Tensor) else loss,
+            checkpoint_step=flushed.step if flushed else None,
+            commit_every_steps=self._interval.steps,
+        )
+        if rank == 0 and self._interval.steps != self._reported_interval:
+            self._reported_interval = self._interval.steps
+            logger.info("%s", self._interval)
+
+    def complain(self) -> None:
+        """Reports writes that have failed, and logs each new cause."""
+        client = agent_link.pod_client()
+        trouble = client.trouble(self._name)
+        if failed := client.failed_flushes(self._name):
+            report_failed_saves(failed, trouble)
+        if trouble and trouble != self._trouble:
+            logger.warning("no checkpoint: %s; training goes on", trouble)
+        self._trouble = trouble
