@@ -88,6 +88,7 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "activeDeadlineSeconds",
         "prepare",
         "progressDeadlineSeconds",
+        "saveDeadlineSeconds",
         "ttlSecondsAfterFinished",
         "replicas",
         "minReplicas",
@@ -274,7 +275,7 @@ def test_status_holds_what_the_operator_writes() -> None:
     }
     assert set(PROPERTIES["status.template"]["properties"]) == {"name", "generation", "spec"}
     assert set(PROPERTIES["status.workers[]"]["properties"]) == {
-        *("name", "index", "rank", "node", "processes", "state", "preparingSince"),
+        *("name", "index", "rank", "node", "processes", "state", "preparingSince", "savingSince"),
     }
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert set(PROPERTIES["status.unlistedWorkers"]["properties"]) == {"indexes"}

@@ -39,6 +39,7 @@ OTHER_VALUES: dict[str, Any] = {
     "managedBy": "example.com/other",
     "activeDeadlineSeconds": 7200,
     "progressDeadlineSeconds": 601,
+    "saveDeadlineSeconds": 1801,
     "prepare": {"timeoutSeconds": 60},
     "ttlSecondsAfterFinished": 1,
     "replicas": 4,

@@ -44,6 +44,7 @@ class Heartbeat:
     newest: int = 0
     started_age_seconds: float | None = None
     formed_age_seconds: float | None = None
+    saving_seconds: float | None = None
     places: tuple[Place, ...] = ()
     places_age_seconds: float = 0.0
     gives_up: bool = False
@@ -87,6 +88,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         newest=_number(body, "newest", 0),
         started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
         formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
+        saving_seconds=_seconds(progress, "savingSeconds", "progress"),
         places=places,
         places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,

@@ -142,7 +142,13 @@ class AgentRegistry:
             known = None  # another process under the pod's name: nothing of the old one holds
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
+        saved = steady.saving_since if steady is not None else None
+        saving_since = _moment(saved, beat.saving_seconds, now) if beat.saving_seconds is not None else None
+        if beat.state is not AgentState.RUNNING:
+            saving_since = None
+        stepped = stepped or (saved is not None and saving_since is None)  # a training that goes on has its time again
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
+        begins = begins or (saved is None) is not (saving_since is None)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
         placed = known is not None and known.places != beat.places
         # Plans grant the others a longer silence while a whole group is silent.
@@ -170,6 +176,7 @@ class AgentRegistry:
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
             set_up_since=set_up_since,
             set_up_until=set_up_until,
+            saving_since=saving_since,
             places=beat.places,
             placed_at=now - beat.places_age_seconds,
             gives_up=beat.gives_up,

@@ -53,6 +53,7 @@ FAILED: Final = "Failed"
 
 # Reasons of conditions.
 ROUND_RUNNING: Final = "RoundRunning"
+SAVING: Final = "Saving"  # of workers, too
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"
 WORKERS_UNHEARD: Final = "WorkersUnheard"
 BACKING_OFF: Final = "BackingOff"
@@ -74,6 +75,7 @@ TEMPLATE_MISSING: Final = "TemplateMissing"
 INVALID_SPEC: Final = "InvalidSpec"
 POD_LOST: Final = "PodLost"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+LAST_CHECKPOINT_NOT_WRITTEN: Final = "LastCheckpointNotWritten"
 CANNOT_START: Final = "CannotStart"
 NEVER_JOINED: Final = "NeverJoined"
 JOB_SUSPENDED: Final = "JobSuspended"

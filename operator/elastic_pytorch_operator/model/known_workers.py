@@ -13,7 +13,7 @@ from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 
 # Of workers whose agents have reported.
-HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Succeeded", "Silent")
+HEARD_STATES = ("Running", "Ready", "Spare", "Preparing", "Saving", "Succeeded", "Silent")
 RUNNING = "Running"
 
 

@@ -198,6 +198,7 @@ class AgentView:
     set_up_since: float | None = None  # when its last set-up before a group has begun; None: not known
     set_up_until: float | None = None  # when that was over; None: not known, or it goes on
     keeps_processes: bool = False  # they can join another group without a restart
+    saving_since: float | None = None  # since when its training is done but for the last checkpoint; None: it is not
     places: tuple[Place, ...] = ()  # of its processes, by local rank, when it was last asked in the round; empty: not known
     placed_at: float = 0.0  # when it read them
     gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
@@ -255,6 +256,13 @@ class Observed:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pods_by_name", {pod.name: pod for pod in self.pods})
         object.__setattr__(self, "ranks", self.round.ranks if self.round else {})
+
+    @property
+    def saving_since(self) -> float | None:
+        """Since when the round has only its last checkpoint to write, monotonic seconds; None: it trains, or is done."""
+        members = (agent for name in self.ranks if (agent := self.agents.get(name)))
+        number = self.round.number if self.round else 0
+        return min((m.saving_since for m in members if m.saving_since is not None and m.round == number), default=None)
 
     def on_removed_node(self, pod: PodView) -> bool:
         """Whether the node of a pod has been removed from the cluster."""

@@ -17,7 +17,7 @@ JOB_STATES = (
     names.COMPLETE,
     names.FAILED,
 )
-WORKER_STATES = ("Starting", "Preparing", "Ready", "Spare", "Running", "Silent", "Leaving", "Succeeded", "Lost")
+WORKER_STATES = ("Starting", "Preparing", "Ready", "Spare", "Running", "Saving", "Silent", "Leaving", "Succeeded", "Lost")
 
 
 class JobGauges:

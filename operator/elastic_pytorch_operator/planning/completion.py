@@ -100,6 +100,9 @@ def decide_ending(
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
     if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, departures)):
         return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
+    save_by = None if observed.saving_since is None else observed.saving_since + job.save_deadline_seconds
+    if save_by is not None and observed.now >= save_by:
+        return Ending(False, names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed)), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
@@ -109,7 +112,13 @@ def decide_ending(
         if why:
             return Ending(False, names.CANNOT_START, why), None
         return None, earliest(recheck, deadline_at)
-    return None, deadline_at
+    return None, earliest(save_by, deadline_at)
+
+
+def _why_not_written(job: Job, observed: Observed) -> str:
+    agents = (observed.agents[name] for name in observed.ranks if name in observed.agents)
+    error = next((f": {agent.progress.save_error}" for agent in agents if agent.progress.save_error), "")
+    return f"the last checkpoint was not written within saveDeadlineSeconds ({job.save_deadline_seconds}){error}"
 
 
 def _failures(count: int) -> str:

@@ -83,6 +83,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         backoff_until=memory.budget.backoff_until,
         failure_open=judged.failure.open,
         finishing=current is not None and any(has_succeeded(name, observed) for name in current.ranks),
+        saving=observed.saving_since is not None,
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),

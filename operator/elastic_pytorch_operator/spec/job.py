@@ -31,6 +31,8 @@ MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 6
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
+SAVE_DEADLINE_SECONDS = 3600
+
 
 class JobKey(NamedTuple):
     """Names a job in the cluster."""
@@ -54,6 +56,7 @@ class Job:
         unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They are in a group all or not at all.
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
+        save_deadline_seconds: how long the last checkpoint may take once the training is done.
         growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
@@ -84,6 +87,7 @@ class Job:
     on_pod_loss: str = REPLACE
     rules: tuple[FailureRule, ...] = ()
     progress_deadline_seconds: int | None = None
+    save_deadline_seconds: int = SAVE_DEADLINE_SECONDS
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = 1.0
@@ -235,6 +239,7 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, template_name: st
         rules=_rules(failure_policy),
         on_pod_loss=str(failure_policy.get("onPodLoss") or REPLACE),
         progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
+        save_deadline_seconds=read_integer(spec, "saveDeadlineSeconds", None) or SAVE_DEADLINE_SECONDS,
         active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
         ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", defaults.ttl_seconds, least=0),
         settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),

@@ -12,6 +12,7 @@ LEAST_PORT = 1024
 # What only the operator's own rendezvous, and its agent, carry out.
 OWN = (
     "progressDeadlineSeconds",
+    "saveDeadlineSeconds",
     "prepare",
     "spares",
     "unitReplicas",

@@ -117,5 +117,5 @@ def _worker(job: JobView, worker: Worker) -> dict[str, Any]:
         "state": worker.state,
         "tone": tone(worker.state),
         "slowdown": slow.slowdown if slow is not None else "",
-        "preparingSince": seconds_of(worker.preparing_since),
+        "stateSince": seconds_of(worker.preparing_since or worker.saving_since),
     }

@@ -43,6 +43,7 @@ _ADVICE = {  # by the reason of the condition Failed
     "CannotStart": "Correct the image, the command or what the container refers to in spec.template. Then create the job again.",
     "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker fails the job. With Replace, the group continues without it.",
     "DeadlineExceeded": f"Raise activeDeadlineSeconds, {_AGAIN}.",
+    "LastCheckpointNotWritten": f"Free or repair the volume or bucket of the checkpoints, or raise saveDeadlineSeconds, {_AGAIN}.",
 }
 
 

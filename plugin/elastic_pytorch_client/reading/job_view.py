@@ -51,6 +51,7 @@ class Worker:
         listed: whether the status lists it; otherwise its rank is not known.
         processes: the number of processes that it would run, if that keeps it out of the group.
         preparing_since: when the set-up that goes on has begun; None: none does.
+        saving_since: when the wait for the last checkpoint has begun; None: there is none.
     """
 
     name: str
@@ -61,10 +62,11 @@ class Worker:
     listed: bool = True
     processes: int | None = None
     preparing_since: datetime | None = None
+    saving_since: datetime | None = None
 
     def describe_state(self, now: datetime) -> str:
-        """Its state, with the time that a set-up has taken by now."""
-        since = self.preparing_since
+        """Its state, with the time that a set-up or the last checkpoint has taken by now."""
+        since = self.preparing_since or self.saving_since
         return f"{self.state} ({spell(seconds_since(since, now))})" if since else self.state
 
 
@@ -364,6 +366,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
                 state=str(worker.get("state", "")),
                 processes=worker.get("processes"),
                 preparing_since=parse_time(worker.get("preparingSince")),
+                saving_since=parse_time(worker.get("savingSince")),
             )
             for worker in status.get("workers") or ()
         ),

@@ -16,6 +16,7 @@ _STATES = {
     "Ready": BUSY,
     "Starting": BUSY,
     "Preparing": BUSY,
+    "Saving": BUSY,
     "Resizing": BUSY,
     "Pending": BUSY,
     "Silent": BUSY,

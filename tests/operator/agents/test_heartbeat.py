@@ -28,6 +28,7 @@ GOOD: dict[str, Any] = {
         "commitEverySteps": 12,
         "startedAgeSeconds": 2.5,
         "formedAgeSeconds": None,
+        "savingSeconds": 1.5,
     },
     "failure": None,
 }
@@ -40,7 +41,7 @@ def test_good_heartbeat() -> None:
     assert beat.progress.checkpoints == 4
 
     assert beat.progress.commit_every_steps == 12
-    assert (beat.started_age_seconds, beat.formed_age_seconds) == (2.5, None)
+    assert (beat.started_age_seconds, beat.formed_age_seconds, beat.saving_seconds) == (2.5, None, 1.5)
 
 
 @pytest.mark.parametrize(("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)])
@@ -77,6 +78,7 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"loss": math.inf}}, "progress.loss"),
         ({"progress": {"startedAgeSeconds": -1}}, "progress.startedAgeSeconds"),
         ({"progress": {"formedAgeSeconds": "now"}}, "progress.formedAgeSeconds"),
+        ({"progress": {"savingSeconds": -1}}, "progress.savingSeconds"),
         ({"progress": {"step": 1.5}}, "step"),
         ({"progress": {"checkpoints": -1}}, "checkpoints"),
         ({"progress": {"workWindows": 1.5}}, "workWindows"),

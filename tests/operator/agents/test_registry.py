@@ -79,6 +79,23 @@ def test_moments_of_a_round_are_those_of_their_first_report(registry: AgentRegis
     assert moments() == (8.5, None)
 
 
+def test_wait_for_the_last_checkpoint_is_planned_for_and_a_training_that_goes_on_has_its_time_again(
+    registry: AgentRegistry,
+) -> None:
+    def moments() -> tuple[float | None, float]:
+        agent = registry.agents(JOB, {"w0"})["w0"]
+        return agent.saving_since, agent.progressed_at
+
+    beat(registry, "w0", at=5.0, progress={"step": 7})
+    assert beat(registry, "w0", at=9.0, progress={"step": 7, "savingSeconds": 1.0}) is not None
+    assert beat(registry, "w0", at=11.5, progress={"step": 7, "savingSeconds": 3.2}) is None
+    assert moments() == (8.0, 5.0)
+    assert beat(registry, "w0", at=20.0, progress={"step": 7}) is not None
+    assert moments() == (None, 20.0)
+    beat(registry, "w0", at=21.0, state="succeeded", progress={"step": 7, "savingSeconds": 3.2})
+    assert moments()[0] is None
+
+
 def test_set_up_is_timed_from_its_first_report_to_the_next_state() -> None:
     registry = AgentRegistry()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -34,10 +34,17 @@ def group(*states: str, **fields: Any) -> Observed:
     )
 
 
+def saving(seconds: float) -> Observed:
+    """A group of which one worker has done, and the other waits for the last checkpoint."""
+    saves = an_agent("w0", saving_since=NOW - seconds, progress=Progress(failed_saves=2, save_error="no space"))
+    return observed([a_pod(0), a_pod(1)], [saves, an_agent("w1", "succeeded")], round=a_round(0, 1))
+
+
 @pytest.mark.parametrize(
     ("situation", "seen", "complete"),
     [
         ("all have succeeded", group("succeeded", "succeeded"), True),
+        ("one waits for the last checkpoint", saving(5), False),
         ("one has returned early", group("succeeded", "running"), False),
         ("nobody has", group("running", "running"), False),
         (
@@ -125,6 +132,10 @@ IMAGE = "InvalidImageName of image NO"
             group("running", "running"),
             {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}, "victims": frozenset({"w1"})},
         ),
+        ("LastCheckpointNotWritten", "within saveDeadlineSeconds (3600): no space", saving(3600), {}),
+        ("LastCheckpointNotWritten", "(60)", saving(60), {"job": {"saveDeadlineSeconds": 60}}),
+        (None, "", saving(59), {"job": {"saveDeadlineSeconds": 60}}),
+        ("DeadlineExceeded", "(60)", saving(59), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
         ("DeadlineExceeded", "(60)", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
         (None, "", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
         ("CannotStart", "NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
@@ -146,6 +157,8 @@ def test_success_goes_before_every_limit() -> None:
 def test_looks_again_at_the_deadline() -> None:
     seen = group("running")
     assert decide_ending(a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
+    seen = saving(3595)
+    assert decide_ending(a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 5
 
 
 RULE = parse_rules([on_codes("FailJob", 42)])[0]

@@ -34,6 +34,7 @@ class Progress:
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
     metrics: Metrics = ()  # of the round
     work: Work | None = None  # how long the processes have worked in their last steps
+    saving_since: float | None = None  # when a process began to wait for the last checkpoint of its training, monotonic seconds
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
 
@@ -66,9 +67,15 @@ class Progress:
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
             metrics=merge_metrics(self.metrics, read_metrics(fields.get("metrics", {}))),
             work=self.work,
+            saving_since=self._saving_since(fields.get("saving"), now),
             failed_saves=failed_saves,
             save_error=save_error if isinstance(save_error, str) else "",
         )
+
+    def _saving_since(self, saving: object, now: float) -> float | None:
+        if not isinstance(saving, bool):
+            return self.saving_since
+        return (now if self.saving_since is None else self.saving_since) if saving else None
 
     def to_json(self, now: float = 0.0) -> dict[str, object] | None:
         """Returns the progress as a heartbeat carries it at a moment, monotonic seconds."""
@@ -78,6 +85,8 @@ class Progress:
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
         commits: dict[str, object] = {"commitEverySteps": self.commit_every_steps}
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
+        if self.saving_since is not None:
+            ages["savingSeconds"] = _age(self.saving_since, now)
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
         saves = {"failedSaves": self.failed_saves, "saveError": self.save_error} if self.failed_saves else {}

@@ -1,4 +1,4 @@
-"""`progressDeadlineSeconds`: a group that finishes no step within that time hangs.
+"""`progressDeadlineSeconds`: a group that finishes no step within that time hangs, unless it only waits for its last checkpoint.
 
 First its agents are asked for the stacks of their workers, which go to the pods' logs, and where each rank stands. Then the group is
 restarted, and that counts as a failure of the job's own. It names the rank that the others wait for (hang_culprit.py), or if none stands
@@ -49,7 +49,7 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
         The stall, None if the group steps; and when to look again.
     """
     round_ = observed.round
-    if job.progress_deadline_seconds is None or round_ is None or round_.size == 0:
+    if job.progress_deadline_seconds is None or round_ is None or round_.size == 0 or observed.saving_since is not None:
         return None, None
     members = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
     # In an orderly change the round before may train on to its next step boundary.

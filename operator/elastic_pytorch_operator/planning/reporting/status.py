@@ -243,9 +243,11 @@ def _running(
 ) -> Condition:
     """Whether a group trains, and if not, what it waits for."""
     if size:
-        text = f"{size} of {findings.target.wanted} workers train"
+        text, reason = f"{size} of {findings.target.wanted} workers train", names.ROUND_RUNNING
+        if observed.saving_since is not None:
+            text, reason = "the training is done, and its last checkpoint is being written", names.SAVING
         refusal = explain_refusals(findings.refusals)
-        return Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{text}; {refusal}" if refusal else text)
+        return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
         return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, explain_schedule_wait(job, findings.schedule))
     if observed.now < findings.budget.backoff_until and findings.budget.last is not None:

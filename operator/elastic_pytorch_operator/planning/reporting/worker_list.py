@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.numbers import format_ranges
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.known_workers import HEARD_STATES
@@ -98,14 +99,19 @@ def _worker(
         worker["processes"] = candidate.processes
     worker["state"] = state
     if state == PREPARING:
-        worker["preparingSince"] = _preparing_since(candidate.worker, job, observed)
+        worker["preparingSince"] = _since(
+            "preparingSince", candidate.worker, observed.agents[candidate.worker].set_up_since, job, observed
+        )
+    if state == names.SAVING:
+        worker["savingSince"] = _since(
+            "savingSince", candidate.worker, observed.agents[candidate.worker].saving_since, job, observed
+        )
     return worker
 
 
-def _preparing_since(worker: str, job: Job, observed: Observed) -> str:
-    """When a worker has begun its set-up, RFC 3339: as it was first written, since a leader after that one has not seen it."""
-    known = (old.get("preparingSince") for old in job.status.get("workers") or () if old.get("name") == worker)
-    begun_at = observed.agents[worker].set_up_since
+def _since(field: str, worker: str, begun_at: float | None, job: Job, observed: Observed) -> str:
+    """When a worker's state has begun, RFC 3339: as it was first written, since a leader after that one has not seen it."""
+    known = (old.get(field) for old in job.status.get("workers") or () if old.get("name") == worker)
     return next(known, None) or earlier(observed.time, observed.now - begun_at if begun_at is not None else 0.0)
 
 
@@ -115,6 +121,8 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_
         agent = observed.agents.get(candidate.worker)
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             return "Succeeded"
+        if agent is not None and agent.saving_since is not None:
+            return names.SAVING
         return "Running" if round_ is not None and candidate.worker in round_.ranks else left_out
     if candidate.succeeded and observed.pods_by_name[candidate.worker].exit_code == 0:
         return "Succeeded"

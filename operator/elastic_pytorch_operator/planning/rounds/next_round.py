@@ -104,6 +104,7 @@ class GroupState:
         backoff_until: do not restart a failed group before (back-off of a crash loop).
         failure_open: why a member has failed is not known yet: all are to report first.
         finishing: a member has finished its work: a whole group is not disturbed any more.
+        saving: the training is done but for its last checkpoint, which is in the members' memory: the same.
         stall: why the group hangs and is to be restarted; None: it does not.
         settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
         grow_at: newcomers make no round of their own before, monotonic seconds.
@@ -116,6 +117,7 @@ class GroupState:
     backoff_until: float = 0.0
     failure_open: bool = False
     finishing: bool = False
+    saving: bool = False
     stall: Cause | None = None
     settled: bool = False
     grow_at: float = 0.0
@@ -201,7 +203,7 @@ def next_round(
         return declare(reason, cause, chosen)
     if state.stall is not None:
         return declare(*state.stall, chosen if len(chosen) >= policy.minimum else ())
-    if state.finishing:
+    if state.finishing or state.saving:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
         cause = (

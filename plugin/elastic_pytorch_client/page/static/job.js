@@ -99,7 +99,7 @@ export class JobView {
       h("td", { class: "number" }, worker.rank === null ? "–" : String(worker.rank)),
       h("td", { class: "number" }, String(worker.index)),
       h("td", {}, stateMark(worker.state, worker.tone),
-        worker.preparingSince ? h("span", { class: "quiet" }, ` for ${spell(Date.now() / 1000 - worker.preparingSince)}`) : null),
+        worker.stateSince ? h("span", { class: "quiet" }, ` for ${spell(Date.now() / 1000 - worker.stateSince)}`) : null),
       h("td", {}, h("code", {}, worker.name)),
       h("td", {}, worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet")),
       slow ? h("td", {}, worker.slowdown ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : "") : null,

@@ -19,6 +19,10 @@ def group(*steps: int | None, stepped_at: float = NOW - 90, **fields: Any) -> Ob
     return observed([a_pod(i) for i in range(len(steps))], agents, round=fields.pop("round_", a_round(*range(len(steps)))))
 
 
+def saving(seen: Observed) -> Observed:
+    return replace(seen, agents={**seen.agents, "w0": replace(seen.agents["w0"], saving_since=NOW - 80)})
+
+
 @pytest.mark.parametrize(
     ("situation", "seen", "stalls"),
     [
@@ -26,6 +30,7 @@ def group(*steps: int | None, stepped_at: float = NOW - 90, **fields: Any) -> Ob
         ("a step a moment ago", group(5, 5, stepped_at=NOW - 59), False),
         ("a young round", group(5, 5, round_=replace(a_round(0, 1), declared_at=NOW - 30)), False),
         ("nobody has ever reported", group(None, None, stepped_at=0.0), True),
+        ("a last checkpoint that is being written", saving(group(5, 5)), False),
         ("no group", observed([a_pod(0)], [an_agent("w0")], round=a_round()), False),
     ],
 )

@@ -114,6 +114,16 @@ def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
     assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]
 
 
+def test_worker_whose_last_checkpoint_is_being_written_is_saving() -> None:
+    agents = [an_agent("w0", saving_since=NOW - 90), an_agent("w1", "succeeded")]
+    seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
+    found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
+    assert [(worker["state"], worker.get("savingSince")) for worker in found["workers"]] == [
+        ("Saving", earlier(TIME, 90.0)),
+        ("Succeeded", None),
+    ]
+
+
 def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_begin() -> None:
     agents = [an_agent("w0", "preparing", 0, set_up_since=NOW - 90), an_agent("w1", "preparing", 0, set_up_since=NOW)]
     seen = observed([a_pod(0), a_pod(1)], agents)

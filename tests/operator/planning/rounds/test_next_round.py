@@ -170,9 +170,10 @@ def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     assert workers(decide(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, "a member may be back in a moment"
 
 
-def test_newcomers_do_not_disturb_a_group_that_finishes() -> None:
-    assert decide(a_round(0, 1), ready(0, 1, 2), finishing=True).round is None
-    assert decide(a_round(0, 1), [candidate(0), candidate(1, "gone"), candidate(2)], finishing=True).round is not None
+@pytest.mark.parametrize("how", ["finishing", "saving"])
+def test_newcomers_do_not_disturb_a_group_that_finishes(how: str) -> None:
+    assert decide(a_round(0, 1), ready(0, 1, 2), **{how: True}).round is None
+    assert decide(a_round(0, 1), [candidate(0), candidate(1, "gone"), candidate(2)], **{how: True}).round is not None
 
 
 def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
