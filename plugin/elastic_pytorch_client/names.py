@@ -26,6 +26,7 @@ ANNOTATION_STEPS_LOST: Final = f"{GROUP}/steps-lost"
 BACKING_OFF: Final = "BackingOff"
 SCHEDULE_TIMEOUT: Final = "ScheduleTimeout"
 CHECKPOINTS_FAILING: Final = "CheckpointsFailing"  # of Degraded, while all wanted workers train
+CHECKPOINTS_SLOW: Final = "CheckpointsSlow"  # likewise
 COOLING_DOWN: Final = "CoolingDown"  # of Resizing, while minSecondsBetweenGrowths lasts
 NODE_ENDING: Final = "NodeEnding"  # of Resizing, while a worker waits for its replacement
 

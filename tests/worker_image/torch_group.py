@@ -127,6 +127,8 @@ def _member(
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
+        if not dist.is_initialized():  # the function has destroyed the group
+            return
         dist.barrier()
         if backend != "gloo":  # whose destruction may hang: torch waits for a thread that may want the GIL, and holds the GIL
             dist.destroy_process_group()

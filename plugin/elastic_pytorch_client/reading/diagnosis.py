@@ -331,9 +331,14 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 def _failing_saves(job: JobView) -> Iterable[Finding]:
     degraded = job.condition("Degraded")
-    if degraded is None or degraded.reason != names.CHECKPOINTS_FAILING:
+    if degraded is None:
         return
     message = first_line(degraded.message).rstrip(".")
+    if degraded.reason == names.CHECKPOINTS_SLOW:
+        do = "Raise terminationGracePeriodSeconds in spec.template, or write to a faster volume."
+        yield Finding(f"{message[:1].upper()}{message[1:]}.", do)
+    if degraded.reason != names.CHECKPOINTS_FAILING:
+        return
     yield Finding(
         f"{message[:1].upper()}{message[1:]}. Training goes on, and would lose the steps since the last checkpoint with its pods.",
         "Free or repair the volume of the checkpoints; the next save that succeeds ends this. Read the log:\n"

@@ -296,7 +296,8 @@ class JobView:
     def at_wanted_size(self) -> bool:
         """Whether a group of the wanted size trains."""
         degraded = self.condition("Degraded")
-        smaller = degraded is not None and degraded.true and degraded.reason != names.CHECKPOINTS_FAILING
+        of_saves = (names.CHECKPOINTS_FAILING, names.CHECKPOINTS_SLOW)
+        smaller = degraded is not None and degraded.true and degraded.reason not in of_saves
         return self.holds("Running") and not self.holds("Resizing") and not smaller
 
 

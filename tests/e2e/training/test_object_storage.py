@@ -76,6 +76,35 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
     assert "no checkpoint: " not in text
 
 
+def objects(namespace: str) -> str:
+    """The list of what is in the bucket, as the server gives it."""
+    ask = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{PORT}/{BUCKET}?list-type=2').read().decode())"
+    return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask)
+
+
+def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is_there(
+    start_job: StartJob, namespace: str, bucket: str
+) -> None:
+    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", "600"]
+    job = start_job(file="elastic.yaml", args=args, change_pod=without_volumes)
+    job.until(lambda status: (status.get("progress") or {}).get("checkpointStep"), "a checkpoint in the bucket", 180)
+    run_kubectl("-n", namespace, "delete", f"service/{SERVER}")
+
+    def saving(status: dict[str, Any]) -> list[str]:
+        return [worker["savingSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
+
+    status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
+    since = saving(status)
+    status = job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
+    assert saving(status) == since
+    assert job.condition("Running")["reason"] == "Saving"
+    assert len(job.members()) == 3
+    assert "s000000600" not in objects(namespace)
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(server()[1]))
+    job.until(lambda status: status["state"] == "Complete", "the end", 240)
+    assert "s000000600" in objects(namespace)
+
+
 def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob, bucket: str) -> None:
     args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", "100000"]
     job = start_job(file="elastic.yaml", args=args, change_pod=without_volumes)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from elastic_pytorch import report
 from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
-from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_group_formed
+from elastic_pytorch.progress.report import (
+    REPORT_SOCKET,
+    report_failed_saves,
+    report_group_formed,
+    report_saving,
+    report_written,
+)
 from elastic_pytorch.progress.work_windows import WorkWindows
 from elastic_pytorch.socket_folder import LOOK_SECONDS
 
@@ -41,6 +47,9 @@ def test_a_new_round_forgets_all_but_the_checkpoint(receiver: ProgressReceiver) 
     until(lambda: receiver.current().step == 7)
     receiver.start_round()
     assert receiver.current() == Progress(checkpoint_step=5, checkpoints=3)
+    receiver.note_written(9, 1.25)
+    receiver.start_round()
+    assert receiver.current() == Progress(checkpoint_step=9, checkpoints=3, checkpoint_seconds=1.25)
     report(step=6)
     until(lambda: receiver.current().step == 6)
 
@@ -50,6 +59,26 @@ def test_new_round_takes_no_time_from_the_workers(receiver: ProgressReceiver) ->
     receiver.start_round()
     time.sleep(LOOK_SECONDS)
     assert time.process_time() - began < LOOK_SECONDS / 4
+
+
+def test_how_long_a_checkpoint_has_taken_is_told(receiver: ProgressReceiver) -> None:
+    report_written(8, 12.3456)
+    until(lambda: receiver.current().checkpoint_step == 8)
+    assert (receiver.current().to_json() or {})["checkpointSeconds"] == 12.346
+
+
+def test_wait_for_the_last_checkpoint_is_timed_from_its_first_report(receiver: ProgressReceiver) -> None:
+    report_saving(True)
+    until(lambda: receiver.current().saving_since is not None)
+    began = receiver.current().saving_since
+    assert began is not None
+    report_saving(True)
+    report(step=7)
+    until(lambda: receiver.current().step == 7)
+    assert (receiver.current().to_json(began + 2.5) or {})["savingSeconds"] == 2.5
+    report_saving(False)
+    until(lambda: receiver.current().saving_since is None)
+    assert "savingSeconds" not in (receiver.current().to_json() or {})
 
 
 def test_failed_saves_are_told_until_another_checkpoint_is_there(receiver: ProgressReceiver) -> None:
@@ -65,6 +94,10 @@ def test_failed_saves_are_told_until_another_checkpoint_is_there(receiver: Progr
     assert told()[0] == 3, "it is the same checkpoint"
     report(step=9, checkpoint_step=9)
     until(lambda: receiver.current().step == 9)
+    assert told() == (None, None)
+    report_failed_saves(1, "full")
+    until(lambda: told() == (1, "full"))
+    receiver.note_written(10, 0.5)
     assert told() == (None, None)
     report_failed_saves(1, "full")
     until(lambda: told() == (1, "full"))

@@ -12,6 +12,7 @@ from elastic_pytorch.stopping.stacks import children
 from elastic_pytorch.storage.checkpoint_folder import by_name, newest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 
+from tests.torch_features import needs_averages
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.object_storage import Bucket
 from tests.worker_image.scripted_operator import ScriptedOperator
@@ -81,6 +82,31 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
     away.rename(folder)
     operator.wait(lambda: failed_saves() == (0, ""))
     agent.kill()
+
+
+@pytest.mark.parametrize("kind", [pytest.param("--sharded", marks=[pytest.mark.torch, needs_averages]), "--open-ended"])
+def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_waits_for_that(
+    operator: ScriptedOperator, agents: Start, tmp_path: Path, kind: str
+) -> None:
+    def saving_seconds() -> float:
+        return parse_heartbeat(operator.last("w0").body).saving_seconds or 0.0  # type: ignore[union-attr]
+
+    folder, away, slow = tmp_path / "folder", tmp_path / "away", tmp_path / "slow"
+    slow.touch()
+    steps = ("--epochs", 1, "--samples", 2400, "--step-seconds", 0.5, "--slow", slow)
+    agents("w0", SCRIPTS / "stateful.py", kind, "--folder", folder, "--flush-seconds", 0.1, *steps)
+    operator.wait_for("ready", "w0")
+    operator.declare("w0")
+    operator.wait(lambda: list(folder.glob("*ed")) or list(folder.glob("*.elastic")))
+    folder.rename(away)
+    folder.write_text("a file where the folder was")
+    slow.unlink()
+    operator.wait(lambda: saving_seconds() > 1.5)
+    assert operator.last("w0").body["state"] == "running"  # type: ignore[union-attr]
+    folder.unlink()
+    operator.wait_for("succeeded", "w0")
+    assert [path.name for path in folder.iterdir() if "s000000200" in path.name]
+    operator.end("complete")
 
 
 @pytest.mark.long

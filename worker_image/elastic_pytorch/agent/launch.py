@@ -136,6 +136,7 @@ def launch(
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )
+    pod_server.on_written = lambda version, seconds: progress.note_written(version.step, seconds)
     signals.install()
     if timeouts.prepare_seconds is not None:
         client.tell(state="preparing")  # before the first heartbeat
@@ -143,7 +144,9 @@ def launch(
     try:
         exit_code = _run(agent, client, settings)
     finally:
-        wait_for_disk(pod_server, signals, settings.grace_seconds)
+        if wait_for_disk(pod_server, signals, settings.grace_seconds) and signals.received is not None:
+            client.tell()  # which checkpoint is the last one
+            client.flush(FLUSH_SECONDS)
         client.stop()
         store_port.close()
         tails.close()

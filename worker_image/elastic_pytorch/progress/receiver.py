@@ -37,6 +37,7 @@ class Progress:
     saving_since: float | None = None  # when a process began to wait for the last checkpoint of its training, monotonic seconds
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
+    checkpoint_seconds: float | None = None  # for which the newest checkpoint was written
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
@@ -50,7 +51,7 @@ class Progress:
         """
         counts = ("step", "total", "checkpointStep", "commitEverySteps")
         step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
-        loss = _number(fields.get("loss"))
+        loss, seconds = _number(fields.get("loss")), _number(fields.get("checkpointSeconds"))
         failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
         if failed_saves is None:
             saved = checkpoint is not None and checkpoint != self.checkpoint_step
@@ -70,6 +71,7 @@ class Progress:
             saving_since=self._saving_since(fields.get("saving"), now),
             failed_saves=failed_saves,
             save_error=save_error if isinstance(save_error, str) else "",
+            checkpoint_seconds=self.checkpoint_seconds if seconds is None else seconds,
         )
 
     def _saving_since(self, saving: object, now: float) -> float | None:
@@ -84,6 +86,8 @@ class Progress:
         steps = {"step": self.step, "firstStep": self.first_step}
         checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
         commits: dict[str, object] = {"commitEverySteps": self.commit_every_steps}
+        if self.checkpoint_seconds is not None:
+            commits["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         if self.saving_since is not None:
             ages["savingSeconds"] = _age(self.saving_since, now)
@@ -169,7 +173,11 @@ class ProgressReceiver:
         """Forgets the steps of the last round, including those still on their way, but not the checkpoints."""
         with self._lock:
             before = self._progress
-            self._progress = Progress(checkpoint_step=before.checkpoint_step, checkpoints=before.checkpoints)
+            self._progress = Progress(
+                checkpoint_step=before.checkpoint_step,
+                checkpoint_seconds=before.checkpoint_seconds,
+                checkpoints=before.checkpoints,
+            )
             self._windows = WorkWindows(self._window_seconds)
             if self._socket is not None:
                 with contextlib.suppress(OSError):
@@ -186,6 +194,12 @@ class ProgressReceiver:
         """Records how many checkpoints have been seen in the watched folder. From any thread."""
         with self._lock:
             self._progress = replace(self._progress, checkpoints=count)
+
+    def note_written(self, step: int, seconds: float) -> None:
+        """Records that a checkpoint of a step has been written, and how long that has taken. From any thread."""
+        with self._lock:
+            known = replace(self._progress, failed_saves=0, save_error="")
+            self._progress = replace(known, checkpoint_step=step, checkpoint_seconds=seconds)
 
     def note_started(self) -> None:
         """Records that all processes of the pod have been started for the round, or taken along into it."""

@@ -94,6 +94,13 @@ def report_failed_saves(count: int, error: str) -> None:
             _socket().sendto(told.encode(errors="replace"), path)
 
 
+def report_written(step: int, seconds: float) -> None:
+    """Reports that a checkpoint of a step is written, and how long that has taken. Never raises; without an agent it does nothing."""
+    with contextlib.suppress(Exception):
+        if path := os.environ.get(REPORT_SOCKET):
+            _socket().sendto(json.dumps({"checkpointStep": step, "checkpointSeconds": seconds}).encode(), path)
+
+
 def report_saving(saving: bool) -> None:
     """Reports whether this process waits for the last checkpoint of its training. Never raises; without an agent it does nothing.
 

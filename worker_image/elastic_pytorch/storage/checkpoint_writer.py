@@ -49,9 +49,13 @@ class CheckpointWriter:
 
     Args:
         clock: seconds, from any zero.
+
+    Attributes:
+        on_written: called with each version that is newly on the disk, and the seconds that writing it has taken.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.on_written: Callable[[StateVersion, float], None] = lambda _version, _seconds: None
         self._clock = clock
         self._rested_at = clock()
         self._rests: defaultdict[str, Rest] = defaultdict(Rest)  # by snapshot
@@ -118,6 +122,8 @@ class CheckpointWriter:
                 ended, rest = self._clock(), self._rests[flush.name]
                 seconds = rest.after_failure(ended - begun) if version is None else rest.after(ended - begun)
                 self._rested_at = max(self._rested_at, ended + seconds)
+                if version is not None:
+                    self.on_written(version, ended - begun)
             flush.answer(version, trouble)
 
     def _write(self, flush: Flush) -> StateVersion:

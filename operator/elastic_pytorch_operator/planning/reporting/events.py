@@ -11,6 +11,7 @@ from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.reporting.failing_saves import explain_slow_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds
 from elastic_pytorch_operator.planning.reporting.interruption_phases import slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
@@ -70,7 +71,9 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     known = find_condition(job.status, names.SUSPENDED) or {}
     suspended = known.get("status") == "True" or known.get("reason") == names.SUSPENDING
     if job.suspend and not suspended:
-        events.append(_with_status(names.JOB_SUSPENDED, "The workers save and stop; spec.suspend: false resumes the job"))
+        slow = explain_slow_saves(job, observed.agents.values())
+        note = "The workers save and stop; spec.suspend: false resumes the job"
+        events.append(_with_status(names.JOB_SUSPENDED, f"{note}. But {slow}" if slow else note, warning=bool(slow)))
     elif suspended and not job.suspend:
         events.append(_with_status(names.JOB_RESUMED, f"{target.wanted} workers are started again"))
     events += _events_of_quota(job, target)

@@ -1,12 +1,14 @@
-"""Whether checkpoints of a training fail again and again: the group trains on, and would lose much with its pods."""
+"""Whether checkpoints of a training fail again and again, or take too long: the group trains on, and would lose much with its pods."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import Condition
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.spec.job import Job
 
 TOLD_FROM = (
     3,
@@ -28,17 +30,42 @@ def explain_failing_saves(agents: Iterable[AgentView]) -> str:
     return f"at least {least} saves of a checkpoint in a row have failed in {worst.worker}: {worst.progress.save_error}"
 
 
-def with_failing_saves(degraded: Condition, observed: Observed, round_: Round | None) -> Condition:
-    """Returns the condition Degraded with what `explain_failing_saves` says. One that is true already keeps its reason.
+def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
+    """Returns that a checkpoint takes longer than pods have to stop; empty: it does not, as far as it was measured.
+
+    The time itself is left out, as a text that changed with each checkpoint would be a write of the status each time.
+    """
+    if max((each.progress.checkpoint_seconds or 0.0 for each in agents), default=0.0) <= job.grace_seconds:
+        return ""
+    return (
+        f"writing a checkpoint takes longer than terminationGracePeriodSeconds ({job.grace_seconds}): when all workers stop, as for "
+        "`suspend`, the steps since the last one are lost"
+    )
+
+
+def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
+    """Returns which steps a stopped job has done that no checkpoint has, by its `status.progress`; empty: none, as far as is known."""
+    step, saved = progress.get("step"), progress.get("checkpointStep")
+    if step is None or saved is None or step <= saved:
+        return ""
+    return f"the last checkpoint is of step {saved}, and steps {saved + 1} to {step} are done again"
+
+
+def with_failing_saves(degraded: Condition, job: Job, observed: Observed, round_: Round | None) -> Condition:
+    """Returns the condition Degraded with what is wrong with the saves. One that is true already keeps its reason.
 
     Args:
         degraded: as it is without that.
+        job: says how long its pods have to stop.
         observed: what is known.
         round_: of the group; None: nothing trains.
     """
     members = [observed.agents[name] for name in round_.ranks if name in observed.agents] if round_ else []
-    if not (failing := explain_failing_saves(members)):
+    reason, told = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
+    if not told:
+        reason, told = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)
+    if not told:
         return degraded
     if degraded.true:
-        return replace(degraded, message=f"{degraded.message}; {failing}")
-    return Condition(names.DEGRADED, True, names.CHECKPOINTS_FAILING, failing)
+        return replace(degraded, message=f"{degraded.message}; {told}")
+    return Condition(names.DEGRADED, True, reason, told)

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explai
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
-from elastic_pytorch_operator.planning.reporting.failing_saves import with_failing_saves
+from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
@@ -138,7 +138,9 @@ def describe_job(
         status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
-    if progress := describe_progress(agents, old.get("progress") or {}, trains=trains):
+    # Those that leave tell the last checkpoint, which they write in their grace period.
+    told = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
+    if progress := describe_progress(told, old.get("progress") or {}, trains=trains):
         status["progress"] = progress
     status |= _interruptions(old, interruption)
     cause = (ending.cause if ending else None) or budget.last
@@ -146,7 +148,8 @@ def describe_job(
         status["rootCause"] = cause.as_status()
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
-    conditions = _conditions(job, observed, live, round_, size, findings, unheard=unheard)
+    unsaved = explain_unsaved_steps(progress) if job.suspend else ""
+    conditions = _conditions(job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved)
     status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
         status["completionTime"] = observed.time
@@ -195,13 +198,14 @@ def _conditions(
     findings: Findings,
     *,
     unheard: bool,
+    unsaved: str,
 ) -> list[Condition]:
     target, ending, refusal = findings.target, findings.ending, explain_refusals(findings.refusals)
     waiting, cooling = explain_deferral(job, findings.deferral), explain_growth_wait(job, findings.cooling)
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
-        return [*_suspended(observed, size, waiting, refusal), *not_ended()]
+        return [*_suspended(observed, size, waiting, refusal, unsaved), *not_ended()]
     if target.held:
         return [*without_quota(target.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
     if unheard:
@@ -234,7 +238,7 @@ def _conditions(
         text = f"trains with {size} of {target.wanted} workers"
         reason = reason_of(target.quota) if target.quota.lack and size == target.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
-    degraded = with_failing_saves(degraded, observed, round_ if size else None)
+    degraded = with_failing_saves(degraded, job, observed, round_ if size else None)
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 
@@ -272,12 +276,12 @@ def _which_failure(job: Job, budget: Budget) -> str:
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 
-def _suspended(observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
+def _suspended(observed: Observed, size: int, waiting: str, refusal: str, unsaved: str) -> list[Condition]:
     """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop."""
     left = len(observed.pods) + len(observed.stores)
     reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
     does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")
-    text = f"spec.suspend is true: {does}; {refusal}" if refusal else f"spec.suspend is true: {does}"
+    text = "; ".join(filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved)))
     rests = names.SUSPENDING if left else names.JOB_SUSPENDED
     running, resizing, degraded = (
         Condition(type_, False, rests, "the job is suspended") for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)

@@ -6,7 +6,12 @@ import pytest
 from elastic_pytorch_operator.api.conditions import Condition, find_condition
 from elastic_pytorch_operator.model.observed import AgentView, Progress
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.failing_saves import explain_failing_saves, with_failing_saves
+from elastic_pytorch_operator.planning.reporting.failing_saves import (
+    explain_failing_saves,
+    explain_slow_saves,
+    explain_unsaved_steps,
+    with_failing_saves,
+)
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
@@ -50,11 +55,40 @@ def test_a_group_that_is_degraded_already_keeps_its_reason() -> None:
     calm = Condition("Degraded", False, "AtWantedSize", "all 3 wanted workers train")
     small = Condition("Degraded", True, "WorkersMissing", "trains with 2 of 3 workers")
     well, ill = observed([], [an_agent("w0")]), observed([], [failing(3)])
-    assert with_failing_saves(calm, well, a_round(0)) is with_failing_saves(calm, ill, None) is calm
-    assert with_failing_saves(calm, ill, a_round(1)) is calm
-    assert with_failing_saves(calm, ill, a_round(0)) == Condition("Degraded", True, "CheckpointsFailing", words(3))
+    job = a_job()
+    assert with_failing_saves(calm, job, well, a_round(0)) is with_failing_saves(calm, job, ill, None) is calm
+    assert with_failing_saves(calm, job, ill, a_round(1)) is calm
+    assert with_failing_saves(calm, job, ill, a_round(0)) == Condition("Degraded", True, "CheckpointsFailing", words(3))
     told = Condition("Degraded", True, "WorkersMissing", f"trains with 2 of 3 workers; {words(3)}")
-    assert with_failing_saves(small, ill, a_round(0)) == told
+    assert with_failing_saves(small, job, ill, a_round(0)) == told
+
+
+SLOW = (
+    "writing a checkpoint takes longer than terminationGracePeriodSeconds (30): when all workers stop, as for `suspend`, the steps "
+    "since the last one are lost"
+)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(None, ""), (30.0, ""), (30.1, SLOW)])
+def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(seconds: float | None, told: str) -> None:
+    agents = [an_agent("w0", progress=Progress(step=7, checkpoint_seconds=seconds)), an_agent("w1")]
+    assert explain_slow_saves(a_job(), agents) == told
+    calm = Condition("Degraded", False, "AtWantedSize", "all 2 wanted workers train")
+    found = with_failing_saves(calm, a_job(), observed([], agents), a_round(0, 1))
+    assert found == (Condition("Degraded", True, "CheckpointsSlow", SLOW) if told else calm)
+
+
+@pytest.mark.parametrize(
+    ("progress", "told"),
+    [
+        ({}, ""),
+        ({"step": 7}, ""),
+        ({"step": 7, "checkpointStep": 7}, ""),
+        ({"step": 9, "checkpointStep": 7}, "the last checkpoint is of step 7, and steps 8 to 9 are done again"),
+    ],
+)
+def test_steps_that_a_stopped_job_has_in_no_checkpoint_are_told(progress: dict[str, int], told: str) -> None:
+    assert explain_unsaved_steps(progress) == told
 
 
 def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from elastic_pytorch.group.rank_group import TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import location_of
 from elastic_pytorch.pod import agent_link
-from elastic_pytorch.progress.report import report, report_failed_saves
+from elastic_pytorch.progress.report import report_failed_saves, report_written
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.restore import Found
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
@@ -110,7 +110,7 @@ class ShardedState(State):
         self._stages: list[int] = []  # of the ranks
         self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
         self._compared = False  # whether ranks with the same shards have the same values
-        self._saved, self._saved_at = NONE, time.monotonic()
+        self._saved, self._saved_at, self._save_began_at = NONE, time.monotonic(), 0.0
         self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
         self._background = BackgroundSave()
@@ -326,6 +326,7 @@ class ShardedState(State):
         assert self._path is not None
         version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
         options: Any = {"stages": self._stages, "group": self._saves_group}
+        self._save_began_at = time.monotonic()
         self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
 
     def _take_saved(self, *, wait: bool) -> None:
@@ -340,7 +341,7 @@ class ShardedState(State):
     def _save(self) -> bool:
         assert self._path is not None
         self._exchange()
-        version, problem = StateVersion(self._version.generation, self._step), None
+        version, problem, self._save_began_at = StateVersion(self._version.generation, self._step), None, time.monotonic()
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
             save_sharded(self._path, version, self._tree(), self._keep, **options)
@@ -355,7 +356,7 @@ class ShardedState(State):
             self._saved, self._failed_saves = version, 0
             if version.step == self._step:
                 unfinished.pop(self, None)
-            report(checkpoint_step=version.step)
+            report_written(version.step, self._saved_at - self._save_began_at)
             return
         if not isinstance(problem, OSError | Superseded):
             raise problem
