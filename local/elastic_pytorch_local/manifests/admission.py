@@ -6,8 +6,9 @@ from itertools import takewhile
 from typing import Any
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth
+from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, parse_job, training_container
+from elastic_pytorch_operator.spec.job_size import check_size
 
 from elastic_pytorch_local.manifests.job_schema import check_schema, job_schema
 from elastic_pytorch_local.manifests.kubernetes_models import check_model
@@ -26,7 +27,7 @@ def admit(manifest: dict[str, Any]) -> Job:
     Raises:
         InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first such field and the fix.
     """
-    check_depth(manifest, "the job")
+    check_size(manifest, "the job")
     check_model(manifest["metadata"], "V1ObjectMeta", "metadata")
     check_schema(manifest, job_schema())
     spec = manifest["spec"]

@@ -1,13 +1,16 @@
 """The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
 
 WorkloadPart = Literal["spec", "status"]
+MAX_QUOTED = 500  # bytes of an answer that cannot be read
 
 
 class ClusterError(Exception):
@@ -38,6 +41,26 @@ class ClusterError(Exception):
     def words(self) -> str:
         """What a job's user is told about it, a clause."""
         return f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
+
+
+def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
+    """The error in a Status object, or else the start of the answer.
+
+    Args:
+        code: the HTTP status.
+        text: the answer.
+        retry_after: the header; it is in seconds here, never a date.
+    """
+    seconds = float(parse_count(retry_after) or 0)
+    try:
+        status = json.loads(text)
+        listed = (status.get("details") or {}).get("causes") or []
+        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in listed]
+        return ClusterError(
+            code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ClusterError(code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)

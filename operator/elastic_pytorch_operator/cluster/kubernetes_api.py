@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -12,11 +12,19 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from elastic_pytorch_operator.api import gang_schedulers, kueue, names
+from elastic_pytorch_operator.api.list_reader import read_list
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.numbers import parse_count
-from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.cluster.clocks import ServerClock
-from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, RequestObserver, TokenKeys, WorkloadPart
+from elastic_pytorch_operator.cluster.interface import (
+    MAX_QUOTED,
+    ClusterError,
+    PodIdentity,
+    RequestObserver,
+    TokenKeys,
+    WorkloadPart,
+    error_of_answer,
+)
+from elastic_pytorch_operator.model.reduced_objects import reducer
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
@@ -25,7 +33,6 @@ REQUEST_TIMEOUT_SECONDS = 15
 ADMISSION_TIMEOUT_SECONDS = 32
 WRITE_TIMEOUT_SECONDS = 35
 MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
-MAX_QUOTED = 500  # bytes of an answer that cannot be read
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 KUEUE_PATH = f"/apis/{kueue.API_VERSION}"
@@ -44,7 +51,6 @@ class KubernetesCluster:
 
     Attributes:
         namespaces: the same.
-        reduce_pod: takes from a listed pod what is not needed, before the next ones are read: 6 KiB of JSON take 40 in memory.
         server_clock: the time of day that the API server's answers name.
     """
 
@@ -53,7 +59,6 @@ class KubernetesCluster:
         self.namespaces = namespaces
         self._observer = observer
         self._answering_since: float | None = None
-        self.reduce_pod: Callable[[Manifest], Manifest] = lambda pod: pod
         self.server_clock = ServerClock()
 
     @property
@@ -91,7 +96,7 @@ class KubernetesCluster:
 
     async def list_pods(self, namespace: str = "") -> list[Manifest]:
         selector = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
-        return await self._list(f"/api/v1{_place(namespace)}/pods", self.reduce_pod, labelSelector=selector)
+        return await self._list(f"/api/v1{_place(namespace)}/pods", labelSelector=selector)
 
     async def list_nodes(self) -> list[Manifest]:
         return await self._list("/api/v1/nodes")
@@ -272,13 +277,12 @@ class KubernetesCluster:
     async def _replace(self, path: str, manifest: Manifest) -> Manifest:
         return await self._request("PUT", f"{path}/{manifest['metadata']['name']}", manifest)
 
-    async def _list(self, path: str, reduce: Callable[[Manifest], Manifest] | None = None, **query: str) -> list[Manifest]:
+    async def _list(self, path: str, **query: str) -> list[Manifest]:
         items: list[Manifest] = []
         page: dict[str, str] = {"limit": str(PAGE_SIZE)}
         while True:
-            answer = await self._request("GET", path, query={**query, **page})
-            found = answer.get("items") or []
-            items += map(reduce, found) if reduce else found
+            answer = await self._request("GET", path, query={**query, **page}, lists=path.rpartition("/")[2])
+            items += answer.get("items") or []
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
                 return items
@@ -294,12 +298,19 @@ class KubernetesCluster:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+        lists: str = "",
     ) -> dict[str, Any]:
+        """The object in the answer; of a list of that resource, with what is kept of each item."""
         pairs = "&".join(f"{name}={quote(value)}" for name, value in (query or {}).items())
-        headers = {"Accept": accept, "Content-Type": content_type}
+        found: Any = None
+        text = b""
         try:
             _, url, sent_headers, _, _ = await self._api.param_serialize(
-                method, path, header_params=headers, query_params=[], auth_settings=["BearerToken"]
+                method,
+                path,
+                header_params={"Accept": accept, "Content-Type": content_type},
+                query_params=[],
+                auth_settings=["BearerToken"],
             )
             answer = await self._api.call_api(
                 method,
@@ -309,20 +320,23 @@ class KubernetesCluster:
                 _request_timeout=timeout_seconds,
             )
             self.server_clock.note(answer.headers.get("Date", ""))
-            text = await answer.read()  # type: ignore[no-untyped-call]
+            good = 200 <= answer.status < 300
+            if good and lists:
+                found = await read_list(answer.response.content.iter_any(), reducer(lists))
+            else:
+                text = await answer.read()  # type: ignore[no-untyped-call]
+                found = json.loads(text) if good else None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._observer.requested(method, 0)
             self._answering_since = None
             raise ClusterError(0, f"no answer from the API server: {error or type(error).__name__}") from error
+        except (ValueError, RecursionError) as error:
+            text = str(getattr(error, "doc", error)).encode(errors="replace")
         self._observer.requested(method, answer.status)
         if self._answering_since is None:
             self._answering_since = time.monotonic()
-        if not 200 <= answer.status < 300:
-            raise _error_of(answer.status, text, answer.headers.get("Retry-After", ""))
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
+        if not good:
+            raise error_of_answer(answer.status, text, answer.headers.get("Retry-After", ""))
         if not isinstance(found, dict):  # a proxy's page, for instance
             raise ClusterError(answer.status, f"the answer is no object: {text[:MAX_QUOTED].decode(errors='replace')}")
         return found
@@ -379,17 +393,3 @@ def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
     if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not pod_names or not uids:
         return None
     return PodIdentity(parts[2], pod_names[0], uids[0])
-
-
-def _error_of(code: int, text: bytes, retry_after: str) -> ClusterError:
-    """The error in a Status object, or else the start of the answer. Retry-After is in seconds here, never a date."""
-    seconds = float(parse_count(retry_after) or 0)
-    try:
-        status = json.loads(text)
-        listed = (status.get("details") or {}).get("causes") or []
-        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in listed]
-        return ClusterError(
-            code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ClusterError(code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds)

@@ -9,13 +9,14 @@ from elastic_pytorch_operator.informer.changes import identify, plans_alike, pod
 from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.owned_objects import Entry
 from elastic_pytorch_operator.informer.pod_index import PodIndex
-from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod, without_managed_fields
+from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod
 from elastic_pytorch_operator.informer.tombstones import Tombstones
 from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableObject
+from elastic_pytorch_operator.model.reduced_objects import reduce_job
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
@@ -284,15 +285,11 @@ class Cache:
             self._tombstones.leave(known.uid, now)
         parsed: Job | InvalidJob
         status = manifest.get("status")
-        kept = {
-            **manifest,
-            "metadata": without_managed_fields(metadata),
-            "status": status if isinstance(status, Mapping) else {},
-        }
+        kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
         try:
             parsed = parse_job(kept, self.defaults)
         except InvalidJob as problem:
-            parsed = problem
+            parsed = problem.without_trace()
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import kopf
 from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api.list_reader import read_list
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
+from elastic_pytorch_operator.model.reduced_objects import reducer
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ RESOURCES = {
     "Node": ("", "v1", "nodes"),
     kueue.WORKLOAD: (kueue.GROUP, kueue.VERSION, kueue.WORKLOADS),
 }
+_LISTED = frozenset(plural for _, _, plural in RESOURCES.values())
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
@@ -182,14 +186,49 @@ def api_server(environment: Mapping[str, str]) -> str:
 
 
 def _register(registry: kopf.OperatorRegistry, kind: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+    known: dict[kopf.ConnectionInfo, kopf.AiohttpSession] = {}
+
     @kopf.on.login(registry=registry)
-    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
         account = kopf.login_with_service_account(**kwargs)
+        if account is not None:
+            account = replace(account, server=api_server(os.environ) or account.server)
+        else:
+            account = kopf.login_with_kubeconfig(**kwargs)
         if account is None:
-            return kopf.login_with_kubeconfig(**kwargs)
-        return replace(account, server=api_server(os.environ) or account.server)
+            return None
+        # kopf tells by it that an account which has been refused is the same one again.
+        if account not in known:
+            known[account] = _session_of(account)
+        return known[account]
 
     @kopf.on.event(*RESOURCES[kind], registry=registry)
     async def take(event: kopf.RawEvent, **_: Any) -> None:
-        for key in cache.observe_change(kind, event["type"], event["object"], time.monotonic()):
+        found: dict[str, Any] = {**event["object"]}
+        event["object"].pop("spec", None)  # type: ignore[typeddict-item]  # it may be large, and kopf keeps it for IDLE_SECONDS
+        for key in cache.observe_change(kind, event["type"], found, time.monotonic()):
             request_work(key, 0.0)
+
+
+class _Answer(aiohttp.ClientResponse):
+    """An answer of the API server's: kopf would read all objects of a page before it takes the first."""
+
+    async def json(self, **options: Any) -> Any:
+        resource = self.url.path.rpartition("/")[2]
+        if not self.ok or resource not in _LISTED:
+            return await super().json(**options)
+        return await read_list(self.content.iter_any(), reducer(resource))
+
+
+def _session_of(account: kopf.ConnectionInfo) -> kopf.AiohttpSession:
+    """The session that kopf would make by itself, but for the class of its answers."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=account.as_ssl_context()),
+        headers=account.as_http_headers(),
+        proxy=account.proxy_url,
+        trust_env=account.trust_env,
+        response_class=_Answer,
+    )
+    return kopf.AiohttpSession(
+        server=account.server, default_namespace=account.default_namespace, priority=account.priority, aiohttp_session=session
+    )

@@ -86,26 +86,6 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     return view
 
 
-def reduce_pod(pod: Manifest) -> Manifest:
-    """A pod without most of what `job_of_pod` and `view_pod` do not read. It takes a third of the memory.
-
-    One that cannot be reduced is returned as it is: the cache tells what is wrong with it.
-    """
-    try:
-        spec = pod.get("spec") or {}
-        reduced = {name: spec[name] for name in ("nodeName", "terminationGracePeriodSeconds") if name in spec}
-        init = spec.get("initContainers") or ()
-        reduced["initContainers"] = [{name: c[name] for name in ("name", "restartPolicy") if name in c} for c in init]
-        return {**pod, "metadata": without_managed_fields(pod["metadata"]), "spec": reduced}
-    except Exception:
-        return pod
-
-
-def without_managed_fields(metadata: Manifest) -> Manifest:
-    """Metadata without what only the API server reads. It is a good part of an object."""
-    return {name: value for name, value in metadata.items() if name != "managedFields"}
-
-
 def follow_view(known: PodView, view: PodView, now: float) -> PodView:
     """The view of a pod that was known before, with what only the views before it tell.
 

@@ -11,7 +11,6 @@ from functools import partial
 from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
 from elastic_pytorch_operator.http.server import raise_limit
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
-from elastic_pytorch_operator.informer.pod_views import reduce_pod
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
@@ -48,7 +47,6 @@ async def run_operator(
     sys.setswitchinterval(GIVE_WAY_SECONDS)
     metrics = Metrics(per_job=metrics_per_job)
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
-    cluster.reduce_pod = reduce_pod
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
     thread = ElectionThread()

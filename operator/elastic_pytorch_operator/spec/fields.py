@@ -1,12 +1,11 @@
 """Reads single fields of a job's manifest: a value of the wrong type or out of bounds is refused with the field's path."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 MAX_INTEGER = 2**31 - 1  # of the schema's int32
 MAX_WORDS = 300  # of a fault: it may quote what cannot be read
-MAX_DEPTH = 64  # of objects and lists in each other; a PodSpec has less than 20
 
 
 class InvalidJob(ValueError):
@@ -19,6 +18,11 @@ class InvalidJob(ValueError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
         self.path = path
+
+    def without_trace(self) -> Self:
+        """The same, to be kept: a trace would keep all that the functions had in their hands, and so the whole job."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 @contextmanager
@@ -36,26 +40,6 @@ def reading(path: str) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
         raise InvalidJob(path, f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
-
-
-def check_depth(fields: Mapping[str, Any], path: str) -> None:
-    """Refuses what functions that call themselves for each level could not read.
-
-    Raises:
-        InvalidJob: a field holds more than `MAX_DEPTH` levels of objects and lists.
-    """
-    for name, value in fields.items():
-        level: list[Any] = [value]
-        for _ in range(MAX_DEPTH + 1):
-            level = [inner for item in level if isinstance(item, dict | list) for inner in _inside(item)]
-            if not level:
-                break
-        else:
-            raise InvalidJob(f"{path}.{name}", f"must not hold more than {MAX_DEPTH} levels of objects and lists")
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def read_object(fields: Mapping[str, Any], name: str, path: str = "spec") -> Mapping[str, Any]:

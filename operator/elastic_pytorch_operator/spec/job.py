@@ -12,7 +12,8 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
-from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth, read_boolean, read_integer, read_object, reading
+from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer, read_object, reading
+from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import naming, read_template_name, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
@@ -200,7 +201,7 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
         raise InvalidJob("metadata.name", too_long)
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
-    check_depth(spec, "spec")
+    check_size(spec, "spec")
     name = read_template_name(spec)
     with naming(name):
         return _read_job(key, manifest, whole_spec(manifest, name), name, defaults)

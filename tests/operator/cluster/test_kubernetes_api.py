@@ -13,7 +13,10 @@ from elastic_pytorch_operator.cluster.kubernetes_api import (
     KubernetesCluster,
 )
 from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.spec.job_size import MAX_BYTES
 from kubernetes.aio import client
+
+from tests.operator.builders import a_manifest
 
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 
@@ -293,3 +296,17 @@ async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]
     server, cluster = served
     await cluster.get_template("gpu-8")
     assert server.asked == [("GET", "/apis/elasticpytorch.dev/v1alpha1/clusterelasticpytorchjobtemplates/gpu-8")]
+
+
+async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(served: tuple[Server, KubernetesCluster]) -> None:
+    server, cluster = served
+    server.answer = web.json_response({"items": [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]})
+    large, small = await cluster.list_jobs()
+    assert (large["spec"], small["spec"]) == ({"replicas": 3}, a_manifest()["spec"])
+    server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"containers": [{"image": "x"}] * 1000}}]})
+    (pod,) = await cluster.list_pods()
+    assert pod["spec"] == {"initContainers": []}
+    pods = {"count": 2, "template": {"spec": {}}}
+    server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"queueName": "q", "podSets": [pods]}}]})
+    (workload,) = await cluster.list_workloads()
+    assert workload["spec"] == {"queueName": "q", "podSets": [{"count": 2}]}

@@ -1,7 +1,10 @@
 """What the cache knows, and what it does not let itself be told."""
 
+import gc
+import weakref
 from typing import Any
 
+import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
@@ -10,6 +13,7 @@ from elastic_pytorch_operator.model.announced_ends import Certainty, parse_marks
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey
+from elastic_pytorch_operator.spec.job_size import MAX_BYTES, MAX_VALUES
 
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
@@ -55,6 +59,25 @@ def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
     cache = Cache()
     assert cache.apply(names.KIND, a_manifest(minimum=9), 1.0) == {KEY}
     assert isinstance(cache.job(KEY), InvalidJob)
+
+
+class Part(dict[str, Any]):
+    """A part of an object, of which can be told whether anything has kept it."""
+
+
+@pytest.mark.parametrize("notes", ["x" * MAX_BYTES, [{}] * MAX_VALUES], ids=["bytes", "values"])
+def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
+    found, cache = a_manifest(notes=Part(a=notes), suspend=True), Cache()
+    found["metadata"] |= {"labels": Part({f"team.example.com/{n}": "x" for n in range(100)}), "managedFields": [Part()]}
+    kept = [
+        weakref.ref(part) for part in (found["spec"]["notes"], found["metadata"]["labels"], *found["metadata"]["managedFields"])
+    ]
+    assert cache.observe_change(names.KIND, "ADDED", found, 1.0) == {KEY}
+    del found
+    gc.collect()
+    assert [part() for part in kept] == [None] * 3
+    assert isinstance(cache.job(KEY), InvalidJob)
+    assert cache.job_manifest(KEY)["spec"] == {"replicas": 3, "suspend": True}
 
 
 def test_news_that_is_old_is_ignored() -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.informer.pod_views import job_of_pod, reduce_pod, view_node, view_pod
+from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
+from elastic_pytorch_operator.model.reduced_objects import reduce_pod
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_job, a_worker_pod

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
-from elastic_pytorch_operator.informer.pod_views import reduce_pod
+from elastic_pytorch_operator.informer.kopf_watches import RESOURCES
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
+from elastic_pytorch_operator.model.reduced_objects import reducer
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey
 from hypothesis import given, settings
@@ -102,6 +103,11 @@ JSON = st.recursive(
 )
 
 
+def as_listed(kind: str, found: Any) -> Any:
+    """An object as a list has it."""
+    return reducer(RESOURCES[kind][2])(found)
+
+
 def check_that_others_are_known(kind: str, bad: Any) -> None:
     """An object is listed beside good ones of all kinds, then watched, then gone: the good ones are known all the time."""
     cache = Cache()
@@ -134,7 +140,7 @@ def test_what_is_no_object_is_left_out() -> None:
     for bad in (None, 7, "text", [], {}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": "bad"}}):
         for kind in KINDS:
             check_that_others_are_known(kind, bad)
-            check_that_others_are_known(kind, reduce_pod(bad))
+            check_that_others_are_known(kind, as_listed(kind, bad))
 
 
 def test_values_that_are_known_to_be_nasty_hide_no_other_object() -> None:
@@ -149,7 +155,7 @@ def test_no_value_of_any_field_hides_another_object(place: tuple[str, Path], val
     kind, path = place
     bad = altered(a_reported(kind, namespace="tenant", name="bad"), path, value)
     check_that_others_are_known(kind, bad)
-    check_that_others_are_known("Pod", reduce_pod(bad))
+    check_that_others_are_known(kind, as_listed(kind, bad))
 
 
 @given(

@@ -16,10 +16,13 @@ from elastic_pytorch_operator.informer import kopf_watches
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.kopf_watches import kopf_settings, watch_cluster
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, JobKey
+from elastic_pytorch_operator.spec.job_size import MAX_BYTES
 
 from tests.operator import api_server as stand_in
 from tests.operator.api_server import JOBS, ApiServer, write_kubeconfig
-from tests.operator.builders import a_manifest
+from tests.operator.builders import KEY, a_manifest
 
 pytestmark = pytest.mark.process
 
@@ -35,6 +38,7 @@ class FailingServer(ApiServer):
         ends: how many watches of a path are still to be ended.
         refused: the namespace that it refuses to show.
         unserved: a group that it does not serve, as while it starts.
+        unauthorized: it refuses the account.
         watches: how many there have been, by path.
         jobs: what it has.
     """
@@ -44,6 +48,7 @@ class FailingServer(ApiServer):
         self.ends: Counter[str] = Counter()
         self.refused = ""
         self.unserved = ""
+        self.unauthorized = False
         self.watches: Counter[str] = Counter()
         self.jobs: list[dict[str, Any]] = []
 
@@ -52,6 +57,9 @@ class FailingServer(ApiServer):
         if self.refused and f"/namespaces/{self.refused}/" in path:
             self.watches["refused"] += 1
             return web.json_response({**STATUS, "code": 403, "reason": "Forbidden"}, status=403)
+        if self.unauthorized:
+            self.watches["unauthorized"] += 1
+            return web.json_response({**STATUS, "code": 401, "reason": "Unauthorized"}, status=401)
         if path == self.unserved:
             self.watches["unserved"] += 1
             return web.json_response({"resources": []})
@@ -130,8 +138,11 @@ async def test_what_is_there_when_a_watch_begins_again_is_taken_in(tmp_path: Pat
     async with watching(cache, tmp_path, monkeypatch) as (server, _):
         jobs = f"{JOBS}/elasticpytorchjobs"
         await until(lambda: server.watches[jobs] == 1)
-        server.jobs, server.ends[jobs] = [a_manifest()], 1
-        await until(lambda: len(cache.keys) == 1)
+        server.jobs, server.ends[jobs] = [a_manifest("large", image="x" * MAX_BYTES), a_manifest()], 1
+        await until(lambda: len(cache.keys) == 2)
+        assert isinstance(cache.job(KEY), Job)
+        assert isinstance(cache.job(JobKey("default", "large")), InvalidJob)
+        assert "template" not in cache.job_manifest(JobKey("default", "large"))["spec"], "it is dropped as it is read"
 
 
 async def test_namespace_is_watched_once_it_was_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,3 +190,14 @@ async def test_kind_that_is_not_served_yet_is_watched_once_it_is(
         server.unserved = ""
         await until(lambda: server.watches[f"{JOBS}/elasticpytorchjobs"] == 1)
     assert "the API server does not serve elasticpytorchjobs of elasticpytorch.dev/v1alpha1" in caplog.text
+
+
+async def test_account_that_is_refused_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watching(Cache(), tmp_path, monkeypatch) as (server, _):
+        await until(lambda: len(server.watches) == 3)
+        server.unauthorized, server.ends["api/v1/pods"] = True, 1
+        await until(lambda: server.watches["unauthorized"] > 0)
+        await asyncio.sleep(0.5 * kopf_watches.MIN_PAUSE_SECONDS)
+        assert server.watches["unauthorized"] < 10
+        server.unauthorized = False
+        await until(lambda: server.watches["api/v1/pods"] == 2)

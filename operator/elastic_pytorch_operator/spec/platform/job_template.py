@@ -4,7 +4,6 @@ The operator keeps the spec of the template, as it was read, in `status.template
 template concerns no job that runs. It is read again only when the job is resumed.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.spec.fields import InvalidJob, check_depth
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job_size import check_size, size_of
 from elastic_pytorch_operator.spec.platform.strategic_merge import APPENDED, merge
 from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
 
@@ -89,7 +89,7 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
         for part in (template, spec):
             _check_count(part, path)
     merged = merge(template, spec)
-    check_depth(merged, "spec")
+    check_size(merged, "spec")
     return merged
 
 
@@ -122,9 +122,8 @@ def keep(template: Manifest) -> dict[str, Any]:
         raise InvalidJob(PATH, f"the spec of {title} must be an object")
     if found := [name for name in NOT_OF_TEMPLATES if spec.get(name) is not None]:
         raise InvalidJob(PATH, f"{title} must not have spec.{found[0]}, which is each job's own")
-    check_depth(spec, "spec")
-    size = len(json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
-    if size > MAX_BYTES:
+    check_size(spec, "spec")
+    if (size := size_of(spec)) > MAX_BYTES:
         raise InvalidJob(PATH, f"the spec of {title} must have at most {MAX_BYTES} bytes as JSON, not {size}")
     return {"name": metadata["name"], "generation": metadata.get("generation", 1), "spec": spec}
 
