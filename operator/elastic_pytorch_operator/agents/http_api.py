@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -17,7 +18,7 @@ from aiohttp.typedefs import Handler
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.agents.load import Hearing, delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
-from elastic_pytorch_operator.agents.stream_lines import LineTooLongError, StreamLines
+from elastic_pytorch_operator.agents.stream_lines import HeldBytes, LineTooLongError, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
@@ -70,6 +71,7 @@ class AgentApi:
         self._leading = leading
         self.metrics = metrics or Metrics()
         self._limit: RateLimit[Speaker] = RateLimit(lines_per_second, BURST_SECONDS * lines_per_second)
+        self._held: WeakValueDictionary[str, HeldBytes] = WeakValueDictionary()  # by namespace
         self._full_told_at = -math.inf
 
     @property
@@ -117,7 +119,8 @@ class AgentApi:
         speaker = await self._speaker(request, token)
         told = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
-        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, time.monotonic(), price))
+        held = self._held.setdefault(speaker[0].namespace, HeldBytes())
+        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, time.monotonic(), price), held)
         with self._listening_to(speaker):
             try:
                 await told.prepare(request)
@@ -323,7 +326,7 @@ async def _next_line(lines: StreamLines) -> bytes:
     try:
         return await lines.next()
     except LineTooLongError as error:
-        raise _failure(web.HTTPBadRequest, "a line is too long") from error
+        raise _failure(web.HTTPBadRequest, "a line is too long, or takes too long to come") from error
 
 
 def _too_many(speaker: Speaker, wait_seconds: float) -> web.HTTPException:

@@ -5,17 +5,27 @@ then stops the sender. Every line has a turn of the event loop of its own, so th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import StreamReader
 
 PAUSE_SECONDS = 0.25  # after a refused line; the agent was told to wait longer
 MAX_LINE_BYTES = 64 * 1024
+MAX_HELD_BYTES = 4 * 1024 * 1024  # of lines that have not ended, in all streams of a namespace
+LINE_SECONDS = 10.0  # in which a line that has begun must end; an agent sends it at once
 LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by its length
 
 
 class LineTooLongError(Exception):
-    """A line has more than MAX_LINE_BYTES."""
+    """A line has more than MAX_LINE_BYTES, or has not ended within LINE_SECONDS, or within what its namespace may have."""
+
+
+class HeldBytes:
+    """What the streams of a namespace have sent of lines that have not ended."""
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class StreamLines:
@@ -24,13 +34,15 @@ class StreamLines:
     Args:
         content: the body. A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
         admit: admits that many lines now, or returns how many seconds it takes until it would; 0: admitted.
+        held: by all streams of the namespace.
 
     Attributes:
         refused_seconds: until the limit admits such a line as the last; 0: it was admitted.
     """
 
-    def __init__(self, content: StreamReader, admit: Callable[[float], float]) -> None:
+    def __init__(self, content: StreamReader, admit: Callable[[float], float], held: HeldBytes) -> None:
         self._content = content
+        self._held = held
         self._admit = admit
         self._read = bytearray()
         self.refused_seconds = 0.0
@@ -42,7 +54,13 @@ class StreamLines:
             LineTooLongError: the line is too long.
         """
         await asyncio.sleep(PAUSE_SECONDS if self.refused_seconds else 0)
-        line = await self._read_line()
+        if not self._read:
+            self._read += await self._content.readany()
+        try:
+            async with asyncio.timeout(LINE_SECONDS):
+                line = await self._read_line()
+        except TimeoutError as error:
+            raise LineTooLongError from error
         self.refused_seconds = self._admit(max(1.0, len(line) / LINE_BYTES))
         return line
 
@@ -50,9 +68,10 @@ class StreamLines:
         searched = 0
         while not (end := self._read.find(b"\n", searched) + 1):
             searched = len(self._read)
-            if searched > MAX_LINE_BYTES or not (more := await self._content.readany()):
-                end = searched
-                break
+            with self._holding(searched):
+                if not (more := await self._content.readany()):
+                    end = searched
+                    break
             self._read += more
             await asyncio.sleep(0)  # there may be more that has been received
         if end > MAX_LINE_BYTES:
@@ -60,3 +79,14 @@ class StreamLines:
         line = bytes(self._read[:end])
         del self._read[:end]
         return line
+
+    @contextmanager
+    def _holding(self, size: int) -> Iterator[None]:
+        """While the rest of a line is waited for."""
+        if size > MAX_LINE_BYTES or self._held.count + size > MAX_HELD_BYTES:
+            raise LineTooLongError
+        self._held.count += size
+        try:
+            yield
+        finally:
+            self._held.count -= size

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.agents.stream_lines import (
     LINE_BYTES,
+    LINE_SECONDS,
+    MAX_HELD_BYTES,
     MAX_LINE_BYTES,
     PAUSE_SECONDS,
+    HeldBytes,
     LineTooLongError,
     StreamLines,
 )
@@ -34,7 +37,7 @@ def lines_of(*pieces: bytes, refuse: tuple[int, ...] = ()) -> tuple[StreamLines,
         return 0.05 if len(prices) in refuse else 0.0
 
     body: Any = Body(*pieces)
-    return StreamLines(body, admit), prices
+    return StreamLines(body, admit, HeldBytes()), prices
 
 
 async def read(lines: StreamLines) -> list[bytes]:
@@ -87,5 +90,52 @@ def test_nothing_is_read_for_a_while_after_a_refused_line() -> None:
             times.append(loop.time())
         assert times[1] - times[0] < 0.01
         assert times[2] - times[1] >= PAUSE_SECONDS
+
+    run_in_virtual_time(story())
+
+
+class OpenBody:
+    """The body of a request whose sender says no more after some pieces, and leaves it open."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    async def readany(self) -> bytes:
+        if not self._pieces:
+            await asyncio.Event().wait()
+        return self._pieces.pop(0)
+
+
+def test_line_that_has_begun_must_end_soon_and_one_that_has_not_may_wait() -> None:
+    async def story() -> None:
+        silent: Any = OpenBody(b"a\n")
+        lines = StreamLines(silent, lambda _: 0.0, HeldBytes())
+        assert await lines.next() == b"a\n"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lines.next(), 100 * LINE_SECONDS)
+        half: Any = OpenBody(b"a\nb")
+        lines = StreamLines(half, lambda _: 0.0, HeldBytes())
+        await lines.next()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(LineTooLongError):
+            await lines.next()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(LINE_SECONDS)
+
+    run_in_virtual_time(story())
+
+
+def test_half_lines_of_a_namespace_take_no_more_than_it_may_have() -> None:
+    async def story() -> None:
+        held, streams = HeldBytes(), 2 * MAX_HELD_BYTES // MAX_LINE_BYTES
+        half: list[Any] = [OpenBody(b"x" * MAX_LINE_BYTES) for _ in range(streams)]
+        waiting = [asyncio.create_task(StreamLines(body, lambda _: 0.0, held).next()) for body in half]
+        await asyncio.sleep(1)
+        assert held.count == MAX_HELD_BYTES
+        assert sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done()) == streams // 2
+        whole: Any = OpenBody(b"a\n")
+        assert await StreamLines(whole, lambda _: 0.0, held).next() == b"a\n", "a line that has ended is none of them"
+        await asyncio.sleep(LINE_SECONDS)
+        assert held.count == 0
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     run_in_virtual_time(story())
