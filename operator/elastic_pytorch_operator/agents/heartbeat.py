@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeGuard
 
-from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, Failure, Progress
+from elastic_pytorch_operator.model.observed import MAX_COMPARED, MAX_METRICS, AgentState, Failure, Progress
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
+from elastic_pytorch_operator.spec.accelerators import MAX_PROCESSES
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
-MAX_LOCAL_RANKS = 4096
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
 MAX_SAVE_ERROR = 200
 MAX_FRAME = 100
@@ -79,7 +79,7 @@ def parse_heartbeat(body: object) -> Heartbeat:
         round=_number(body, "round"),
         rank=_number(body, "rank", 0),
         world_size=_number(body, "worldSize", 0),
-        local_world_size=_number(body, "localWorldSize", 1, most=MAX_LOCAL_RANKS),
+        local_world_size=_number(body, "localWorldSize", 1, most=MAX_PROCESSES),
         port=_number(body, "port", 0, most=65535),
         restarts=_number(body, "restarts", 0),
         progress=_progress(body.get("progress")),
@@ -122,9 +122,10 @@ def _progress(body: object) -> Progress:
 def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > MAX_LOCAL_RANKS:
-        raise MalformedHeartbeat(f"progress.workSeconds: must be a list of at most {MAX_LOCAL_RANKS} numbers")
-    return tuple(None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER) for v in value)
+    if not isinstance(value, list):
+        raise MalformedHeartbeat("progress.workSeconds: must be a list of numbers")
+    compared = value[:MAX_COMPARED]
+    return tuple(None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER) for v in compared)
 
 
 def _metrics(found: object) -> tuple[tuple[str, float], ...]:

@@ -151,6 +151,7 @@ class Failure:
 
 
 MAX_METRICS = 16  # that a status lists
+MAX_COMPARED = 16  # processes of a worker whose work is compared with that of others
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
+from elastic_pytorch_operator.model.observed import MAX_COMPARED
 from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,7 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"round": "7"}, "round"),
         ({"round": True}, "round"),
         ({"port": 70000}, "port"),
+        ({"localWorldSize": 1025}, "localWorldSize"),
         ({"progress": []}, "progress"),
         ({"progress": {"loss": "low"}}, "progress.loss"),
         ({"progress": {"loss": True}}, "progress.loss"),
@@ -85,7 +87,6 @@ def test_failure_gets_its_time_on_the_operators_clock() -> None:
         ({"progress": {"workSeconds": 0.1}}, "progress.workSeconds"),
         ({"progress": {"workSeconds": [0.1, -0.1]}}, "progress.workSeconds"),
         ({"progress": {"workSeconds": ["0.1"]}}, "progress.workSeconds"),
-        ({"progress": {"workSeconds": [0.1] * 4097}}, "progress.workSeconds"),
         ({"progress": {"stepSeconds": -1}}, "progress.stepSeconds"),
         ({"progress": {"checkpoints": "many"}}, "checkpoints"),
         ({"progress": {"failedSaves": -1}}, "failedSaves"),
@@ -116,6 +117,8 @@ def test_work_of_each_local_rank() -> None:
     told = {"workWindows": 3, "workSeconds": [0.25, None, 1], "stepSeconds": 2}
     progress = parse_heartbeat({**GOOD, "progress": told}).progress
     assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (3, (0.25, None, 1.0), 2.0)
+    many = parse_heartbeat({**GOOD, "progress": {**told, "workSeconds": [1] * 1024}}).progress
+    assert len(many.work_seconds) == MAX_COMPARED
     older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
     assert (older.work_windows, older.work_seconds, older.step_seconds) == (None, (), None)
 

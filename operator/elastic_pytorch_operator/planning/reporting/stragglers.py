@@ -166,10 +166,8 @@ def _judge(known: Stragglers, work: Mapping[Place, Work], round_: Round, observe
             listed = not listed
             del turning[place]
         if listed:
-            worker, local_rank = place
             slowdown = each.seconds / typical if typical else SLOW
-            found = Straggler(worker, local_rank, 0, "", slowdown, each.seconds, typical)
-            slow.append(_in_round(found, round_, observed))
+            slow.append(Straggler(*place, *_where(place, "", round_, observed), slowdown, each.seconds, typical))
     slow.sort(key=lambda straggler: (-straggler.slowdown, straggler.rank))
     return replace(known, slow=tuple(slow), turning=turning)
 
@@ -184,10 +182,15 @@ def _turns(work: Work, typical: float, *, listed: bool) -> bool:
 
 def _in_round(straggler: Straggler, round_: Round, observed: Observed) -> Straggler:
     """Returns it with its rank in a round, and its node."""
-    worker = straggler.worker
+    rank, node = _where(straggler.place, straggler.node, round_, observed)
+    return replace(straggler, rank=rank, node=node)
+
+
+def _where(place: Place, node: str, round_: Round, observed: Observed) -> tuple[int, str]:
+    """The rank of a process in a round, and its node, which may be known only from before."""
+    worker, local_rank = place
     agent, pod = observed.agents.get(worker), observed.pods_by_name.get(worker)
-    rank = round_.ranks[worker] * (agent.local_world_size if agent else 1) + straggler.local_rank
-    return replace(straggler, rank=rank, node=pod.node if pod else straggler.node)
+    return round_.ranks[worker] * (agent.local_world_size if agent else 1) + local_rank, pod.node if pod else node
 
 
 def record_stragglers(before: Stragglers, after: Stragglers) -> list[RecordEvent]:
