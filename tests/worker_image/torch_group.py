@@ -1,5 +1,7 @@
 """Groups of real processes, forked from one process that has imported torch: with gloo and without GPUs, or with NCCL on one GPU."""
 
+import atexit
+import gc
 import multiprocessing
 import os
 import pickle
@@ -16,17 +18,25 @@ import torch.distributed as dist
 from tests.worker_image.one_gpu import one_gpu
 
 PROCESSES = multiprocessing.get_context("forkserver")
+# What modules of tests import: half of a second of CPU time in each process that imports it itself.
 PROCESSES.set_forkserver_preload(
     [
         "torch",
         "torch.distributed",
         "torch.nn.parallel",
         "torch._dynamo",
-        "torch.distributed.checkpoint",
+        "torch.distributed.checkpoint.state_dict",
         "torch.distributed.fsdp",
+        "torch.distributed.tensor.parallel",
+        "pytest",
+        "elastic_pytorch.state.sharded.framework_state",
+        "elastic_pytorch.training.streams.loader",
+        "elastic_pytorch.training.training_loop",
         __name__,
     ]
 )
+gc.freeze()  # a forked process that searched these objects for garbage would copy all of their memory
+atexit.register(gc.unfreeze)  # at its end the process frees them, or the bindings of triton report leaks
 LIMIT_SECONDS = 120.0
 
 
