@@ -1,4 +1,7 @@
 import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,25 @@ def test_folder_of_the_logs_is_made(tmp_path: Path) -> None:
     check_log_folder("/dev/null")
     with pytest.raises(LogFolderError, match=r"spec\.torchrun\.logDir .* is /proc/logs, which cannot be written"):
         check_log_folder("/proc/logs")
+
+
+# The agent's own module, in a process that holds an object of which it can be seen that it is freed.
+ENDS = """
+import atexit, os, runpy
+
+class Held:
+    def __del__(self, write=os.write):
+        write(1, b"freed")
+
+held = Held()
+atexit.register(print, "as Python does")
+runpy.run_module("elastic_pytorch.agent", run_name="__main__")
+"""
+
+
+@pytest.mark.process
+def test_agent_ends_as_python_does_but_frees_nothing() -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ELASTIC_PYTORCH_")}
+    ended = subprocess.run([sys.executable, "-c", ENDS], env=environ, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == "as Python does\n"

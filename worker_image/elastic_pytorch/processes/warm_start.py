@@ -4,7 +4,6 @@ The agent needs torch itself, the import takes seconds of CPU time, and a pod ha
 interpreter that imports torch again. It is forked from the agent, before the agent has a thread or has used a GPU.
 """
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -79,7 +78,6 @@ def start_forkserver() -> None:
         logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
         _forget_forkserver()
         forkserver.ensure_running()
-    atexit.register(gc.unfreeze)  # after the fork: at its end this process frees them, or triton's bindings report leaks
 
 
 def _hold_address() -> None:
