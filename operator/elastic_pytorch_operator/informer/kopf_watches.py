@@ -205,7 +205,7 @@ def _register(registry: kopf.OperatorRegistry, kind: str, cache: Cache, request_
     @kopf.on.event(*RESOURCES[kind], registry=registry)
     async def take(event: kopf.RawEvent, **_: Any) -> None:
         found: dict[str, Any] = {**event["object"]}
-        event["object"].pop("spec", None)  # type: ignore[typeddict-item]  # it may be large, and kopf keeps it for IDLE_SECONDS
+        event["object"].pop("spec", None)  # it may be large, and kopf keeps it for IDLE_SECONDS
         for key in cache.observe_change(kind, event["type"], found, time.monotonic()):
             request_work(key, 0.0)
 

@@ -44,10 +44,11 @@ class StepReports:
         if writes:
             flushed = agent_link.pod_client().flushed(self._name)
             self.complain()
+        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         report(
             step=step,
             total=total,
-            loss=loss.detach() if isinstance(loss, torch.Tensor) else loss,
+            loss=loss,
             checkpoint_step=flushed.step if flushed else None,
             commit_every_steps=self._interval.steps,
         )
