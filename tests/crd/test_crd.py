@@ -217,7 +217,12 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
         for path, schema in PROPERTIES.items()
         if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
     ]
-    assert elsewhere == ["spec.sharedVolumeClaims[].spec", "status.template.spec", "status.operatorState"]
+    assert elsewhere == [
+        "spec.sharedVolumeClaims[].spec",
+        "status.template.spec",
+        "status.lastValidSpec",
+        "status.operatorState",
+    ]
 
 
 def test_status_holds_what_the_operator_writes() -> None:
@@ -242,6 +247,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "stragglers",
         "refusals",
         "template",
+        "lastValidSpec",
         "interruptions",
         "rootCause",
         "workers",

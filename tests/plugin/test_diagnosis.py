@@ -294,6 +294,7 @@ def test_why_says_how_to_move_a_worker_that_the_group_has_hung_for(
         ("LeavingQueue", "It passes when the pods are gone"),
         ("QuotaRequested", "Check that Kueue runs"),
         ("TemplateMissing", "kubectl get cepjt"),
+        ("InvalidSpec", "Correct the field"),
     ],
 )
 def test_a_job_without_quota(reason: str, advice: str) -> None:

@@ -240,7 +240,6 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
         (ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])), "With Replace"),
         (ending_of({}, observed([a_pending_pod(0, waiting="InvalidImageName: x")])), "Correct the image"),
         (ending_of({}, observed([a_pod(0, phase="Succeeded", started=False, exit_code=0)])), "Write the script into args"),
-        (Ending(False, operator_names.INVALID_SPEC, "maxReplicas is missing"), "Correct the spec"),
     ],
     ids=lambda case: case.reason if isinstance(case, Ending) else "",
 )

@@ -18,9 +18,10 @@ from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableObject
 from elastic_pytorch_operator.model.reduced_objects import reduce_job
 from elastic_pytorch_operator.model.workload import WorkloadView
-from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job, parse_key
+from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
+from elastic_pytorch_operator.spec.stored_job import parse_stored, valid_spec
 
 Manifests = Iterable[Manifest]
 
@@ -32,7 +33,7 @@ WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "
 class _JobEntry:
     uid: str
     version: int
-    job: Job | InvalidJob
+    job: Job | TemplateUnread
     manifest: Manifest
     seen_at: float
 
@@ -49,7 +50,7 @@ class Cache:
     watch, too.
 
     Each object is taken in by itself. Of one that cannot be read, the last version that could be read stays: a pod that lives keeps its
-    worker's place. A job becomes an InvalidJob, so that its status tells why.
+    worker's place. A job with an invalid spec goes on by the last valid one, and its status tells why.
 
     Attributes:
         defaults: of the fields that jobs leave out.
@@ -75,8 +76,8 @@ class Cache:
     def __post_init__(self, marks: tuple[Mark, ...]) -> None:
         self._nodes = NodeIndex(marks)
 
-    def job(self, key: JobKey) -> Job | InvalidJob | None:
-        """A job, or what is wrong with it; None if there is none."""
+    def job(self, key: JobKey) -> Job | TemplateUnread | None:
+        """A job, or which template is to be read first; None if there is none."""
         entry = self._jobs.get(key)
         return entry.job if entry else None
 
@@ -275,7 +276,7 @@ class Cache:
         return concerned
 
     def _take_job(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
-        """Takes note of a job, as `_take` does. One whose spec cannot be read is a job that is not valid: its status says why."""
+        """Takes note of a job, as `_take` does."""
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
         if not self._is_news(metadata, known, now, listed=listed):
@@ -283,13 +284,15 @@ class Cache:
         if known is not None and known.uid != metadata.get("uid", ""):
             self._forget_job(key)
             self._tombstones.leave(known.uid, now)
-        parsed: Job | InvalidJob
+            known = None
+        parsed: Job | TemplateUnread
         status = manifest.get("status")
         kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
         try:
-            parsed = parse_job(kept, self.defaults)
-        except InvalidJob as problem:
-            parsed = problem.without_trace()
+            before = valid_spec(known.job, known.manifest) if known is not None and isinstance(known.job, Job) else None
+            parsed = parse_stored(kept, self.defaults, before)
+        except TemplateUnread as unread:
+            parsed = unread.without_trace()
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}

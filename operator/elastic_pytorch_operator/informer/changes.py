@@ -11,8 +11,8 @@ from typing import NamedTuple
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.spec.failure_rules import PodCondition
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 MAX_VERSION_DIGITS = 20  # of 64 bits
 
@@ -67,6 +67,6 @@ def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) 
     )
 
 
-def plans_alike(before: Job | InvalidJob, after: Job | InvalidJob) -> bool:
+def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:
     """Whether the plan of a job stays what it was, for all that the job says: only its metadata has changed."""
     return isinstance(before, Job) and isinstance(after, Job) and before == replace(after, version=before.version)

@@ -24,6 +24,7 @@ WAIT_REASONS = (
     names.LEAVING_QUEUE,
     names.KUEUE_DISABLED,
     names.TEMPLATE_MISSING,
+    names.INVALID_SPEC,
     OTHER,
 )
 FAILURE_REASONS = (
@@ -36,7 +37,6 @@ FAILURE_REASONS = (
     names.CANNOT_START,
     names.NEVER_JOINED,
     names.INVALID_TEMPLATE,
-    names.INVALID_SPEC,
     OTHER,
 )
 

@@ -107,7 +107,7 @@ def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
 def wants_dry_run(job: Job, target: Target, observed: Observed, asked_generation: int, failed: FailedWrites) -> bool:
     """Whether a dry run asks the API server about a job's worker pods before the first is created.
 
-    It asks until there is an answer, once for each generation of a job that has never begun, or has no pod while it is stopped.
+    It asks until there is an answer, once for each valid generation of a job that has never begun, or has no pod while it is stopped.
     The template of a suspended job may have changed. The status remembers the answer for the next leader: it has seen this generation,
     and its `Suspended` condition says whether what the job needs was refused.
 
@@ -119,7 +119,7 @@ def wants_dry_run(job: Job, target: Target, observed: Observed, asked_generation
         failed: the writes that have failed.
     """
     begun = observed.round is not None or job.status.get("round")
-    if observed.pods or (begun and not target.stopped) or asked_generation == job.generation:
+    if job.problem or observed.pods or (begun and not target.stopped) or asked_generation == job.generation:
         return False
     if DRY_RUN in failed or job.status.get("observedGeneration") != job.generation:
         return True

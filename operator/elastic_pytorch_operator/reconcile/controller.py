@@ -31,8 +31,8 @@ from elastic_pytorch_operator.reconcile.listing import Listing, can_list_any, li
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
-from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import Job, JobKey, parse_ended
+from elastic_pytorch_operator.spec.job import Job, JobKey
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 logger = logging.getLogger(__name__)
 
@@ -225,15 +225,12 @@ class Controller:
         if job is None:
             self._forget_others()
             return "success"
-        if isinstance(job, InvalidJob):
+        if isinstance(job, TemplateUnread):
             manifest = self._cache.job_manifest(key)
-            if not has_ended(manifest.get("status") or {}):
-                self._unended.add(manifest["metadata"]["uid"])
-                writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.invalid_status(manifest, job)
-                writer.ask([write] if write else [], writer.failed)
-                self._plan_again(key, writer)
-                return "success"
-            job = parse_ended(manifest, self._cache.defaults)
+            writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.read_template(manifest, job)
+            writer.ask([write] if write else [], writer.failed)
+            self._plan_again(key, writer)
+            return "success"
         self._count_end(job)
         observed = observe(
             job,

@@ -11,9 +11,8 @@ from typing import Any
 from zlib import crc32
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, ended, find_condition, has_ended, merge_conditions
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.times import write_micro_time, write_time
+from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
@@ -45,7 +44,6 @@ from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
 from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
 from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
@@ -194,32 +192,9 @@ class Executor:
         id_ = f"event {nanoseconds} {action.reason}"
         return JobWrite(Lane.EVENTS, id_, id_, partial(self._send_event, job, action, nanoseconds), urgent=False)
 
-    def invalid_status(self, manifest: Manifest, problem: InvalidJob) -> JobWrite | None:
-        """The write that reports in the status of a job that cannot be parsed what is wrong with it; None: there is no need.
-
-        A job that has begun goes on as it is, and may be corrected; one that has ended stays as it is. One whose template is to be read
-        first gets it into its status.
-        """
-        if isinstance(problem, TemplateUnread):
-            return self._templates.read(manifest, problem.name)
-        metadata, known_status = manifest["metadata"], manifest.get("status") or {}
-        managed_by = (manifest.get("spec") or {}).get("managedBy")
-        if managed_by not in (None, "", names.MANAGER) or has_ended(known_status):
-            return None
-        generation, time = metadata.get("generation", 1), write_time(self._time_of_day())
-        began = bool(known_status.get("round"))
-        condition = Condition(names.DEGRADED if began else names.FAILED, True, names.INVALID_SPEC, str(problem))
-        known = find_condition(known_status, condition.type) or {}
-        if known.get("status") == "True" and known.get("message") == condition.message[:MAX_MESSAGE]:
-            return None
-        conditions = [condition] if began else ended(condition.reason, condition.message, complete=False)
-        others = [c for c in known_status.get("conditions") or () if began and c.get("type") != condition.type]
-        merged = merge_conditions(known_status, conditions, generation=generation, time=time)
-        status: dict[str, Any] = {"conditions": [*others, *merged], "observedGeneration": generation}
-        if not began:
-            status |= {"state": names.FAILED, "completionTime": time}
-        key, uid, version = parse_key(manifest), metadata["uid"], metadata.get("resourceVersion", "")
-        return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._write_status, key, uid, status, version))
+    def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
+        """The write that brings the template of a job into its status; None: there is no need."""
+        return self._templates.read(manifest, unread.name)
 
     async def _create_service(self, job: Job) -> None:
         """Makes the job's Service, or finds that it is there."""

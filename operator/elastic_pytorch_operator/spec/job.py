@@ -14,7 +14,7 @@ from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.job_size import check_size
-from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults
+from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import naming, read_template_name, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
 from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
@@ -68,6 +68,8 @@ class Job:
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
         template_name: of the template that its spec is merged over; None: its spec is whole.
+        problem: what is wrong with its spec as it is now; empty: nothing. If the job runs, the rest is that of the last valid spec.
+        last_valid: that spec, for the status to keep; None: the present one is valid, or no valid one is known.
     """
 
     key: JobKey
@@ -112,6 +114,8 @@ class Job:
     queue: Queue | None = None
     version: str = ""
     template_name: str | None = None
+    problem: str = ""
+    last_valid: Manifest | None = None
 
     @property
     def ours(self) -> bool:
@@ -204,11 +208,16 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     check_size(spec, "spec")
     name = read_template_name(spec)
     with naming(name):
-        return _read_job(key, manifest, whole_spec(manifest, name), name, defaults)
+        return parse_whole(manifest, whole_spec(manifest, name), name, defaults)
 
 
-def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, template_name: str | None, defaults: JobDefaults) -> Job:
-    """Reads a job whose spec is merged over its template."""
+@reading("spec")
+def parse_whole(manifest: Manifest, spec: Manifest, template_name: str | None, defaults: JobDefaults) -> Job:
+    """Reads a job whose spec is merged over its template.
+
+    Raises:
+        InvalidJob: as `parse_job` does.
+    """
     metadata, template = manifest["metadata"], spec.get("template")
     if not isinstance(template, Mapping):
         raise InvalidJob("spec.template", "is missing: it describes the worker pods")
@@ -222,7 +231,7 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, template_name: st
     failure_policy, resize_policy = read_object(spec, "failurePolicy"), read_object(spec, "resizePolicy")
     queue = read_queue(metadata)
     return Job(
-        key=key,
+        key=parse_key(manifest),
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
         wanted=0 if suspend else sizes.wanted,
@@ -265,40 +274,6 @@ def _read_job(key: JobKey, manifest: Manifest, spec: Manifest, template_name: st
         version=str(metadata.get("resourceVersion", "")),
         template_name=template_name,
     )
-
-
-def parse_ended(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
-    """Reads of a job that has ended, and cannot be parsed as a whole, what becomes of its pods and of itself."""
-    metadata, spec = manifest["metadata"], _spec_of_ended(manifest)
-    ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
-    backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
-    return Job(
-        parse_key(manifest),
-        metadata["uid"],
-        metadata.get("generation", 1),
-        wanted=0,
-        minimum=0,
-        maximum=0,
-        managed_by=str(spec.get("managedBy") or ""),
-        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else defaults.ttl_seconds,
-        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else defaults.clean_pod_policy,
-        backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
-        status=manifest["status"],
-        deleting=bool(metadata.get("deletionTimestamp")),
-        queue=read_queue(metadata),
-        version=str(metadata.get("resourceVersion", "")),
-    )
-
-
-def _spec_of_ended(manifest: Manifest) -> Manifest:
-    spec = manifest.get("spec")
-    if not isinstance(spec, Mapping):
-        return {}
-    try:
-        with reading("spec"):
-            return whole_spec(manifest, read_template_name(spec))
-    except InvalidJob:
-        return spec
 
 
 def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:

@@ -38,7 +38,6 @@ _ADVICE = {  # by the reason of the condition Failed
     "BackoffLimitExceeded": f"{_CORRECT}, or raise failurePolicy.backoffLimit, {_AGAIN}.",
     "FailurePolicyRule": f"A rule of failurePolicy.rules fails the job after such a failure. Correct the cause or the rule, {_AGAIN}.",
     "InvalidTemplate": "Correct the template as the message says, then delete the job and create it again.",
-    "InvalidSpec": "Correct the spec as the message says, then delete the job and create it again.",
     "NeverJoined": "Write the script into args and remove the command, or start it with torchrun. Then create the job again.",
     "CannotStart": "Correct the image, the command or what the container refers to in spec.template. Then create the job again.",
     "PodLost": "failurePolicy.onPodLoss is FailJob, so the loss of a worker fails the job. With Replace, the group continues without it.",
@@ -53,6 +52,7 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
     "Evicted": "The workers save and stop, and the job waits in its queue.",
     "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
     "TemplateMissing": "The operator looks for it every 30 s. The templates there are:\n  kubectl get cepjt",
+    "InvalidSpec": "Correct the field of spec that the message names. A job that runs goes on by its last valid spec until then.",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
 
@@ -126,7 +126,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
     trains = job.size if job.world else 0
     if job.at_wanted_size:
-        notes = (*_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
+        notes = (*_waits(job), *_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
         spares = f", and {job.described_spares}" if job.spares else ""
         headline = f"{name} runs at the wanted size: all {trains} workers train{spares}."
         return Diagnosis(headline, not notes, notes)

@@ -11,7 +11,6 @@ from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
 from elastic_pytorch_operator.model.announced_ends import Certainty, parse_marks
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey
 from elastic_pytorch_operator.spec.job_size import MAX_BYTES, MAX_VALUES
 
@@ -58,7 +57,9 @@ def test_announced_end_of_a_node_concerns_the_jobs_there() -> None:
 def test_job_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
     cache = Cache()
     assert cache.apply(names.KIND, a_manifest(minimum=9), 1.0) == {KEY}
-    assert isinstance(cache.job(KEY), InvalidJob)
+    found = cache.job(KEY)
+    assert isinstance(found, Job)
+    assert (found.wanted, found.problem.split(":")[0]) == (0, "spec.maxReplicas")
 
 
 class Part(dict[str, Any]):
@@ -76,7 +77,9 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     del found
     gc.collect()
     assert [part() for part in kept] == [None] * 3
-    assert isinstance(cache.job(KEY), InvalidJob)
+    job = cache.job(KEY)
+    assert isinstance(job, Job)
+    assert (job.suspend, job.wanted, job.problem.split(":")[0]) == (True, 0, "spec")
     assert cache.job_manifest(KEY)["spec"] == {"replicas": 3, "suspend": True}
 
 

@@ -8,7 +8,7 @@ import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.changes import Identity, identify, plans_alike, pods_alike, version_of
-from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,8 +56,8 @@ def test_job() -> None:
     assert plans_alike(job, replace(job, version="9"))
     assert not plans_alike(job, replace(job, version="9", status={"round": 1}))
     assert not plans_alike(job, replace(job, version="9", wanted=2))
-    assert not plans_alike(job, InvalidJob("spec", "is missing"))
-    assert not plans_alike(InvalidJob("spec", "is missing"), InvalidJob("spec", "is missing"))
+    assert not plans_alike(job, TemplateUnread("gpu"))
+    assert not plans_alike(TemplateUnread("gpu"), TemplateUnread("gpu"))
 
 
 def conditions(**statuses: str) -> list[dict[str, str]]:

@@ -12,7 +12,6 @@ from elastic_pytorch_operator.informer.kopf_watches import RESOURCES
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.reduced_objects import reducer
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, JobKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -264,14 +263,16 @@ def test_job_that_cannot_be_read_says_so(by_list: bool) -> None:
     else:
         assert cache.observe_change(names.KIND, "ADDED", bad, 1.0) == {KEY}
     found = cache.job(KEY)
-    assert isinstance(found, InvalidJob)
-    assert str(found).startswith("spec: the operator cannot read it: ValueError(")
-    assert "no number" in str(found)
+    assert isinstance(found, Job)
+    assert found.problem.startswith("spec: the operator cannot read it: ValueError(")
+    assert "no number" in found.problem
     assert cache.job_manifest(KEY)["status"] == {}, "what has another type than it must have is not passed on"
     good = a_manifest()
     good["metadata"]["resourceVersion"] = "7"
     assert cache.observe_change(names.KIND, "MODIFIED", good, 2.0) == {KEY}
-    assert (isinstance(cache.job(KEY), Job), cache.unreadable.counts) == (True, {})
+    found = cache.job(KEY)
+    assert isinstance(found, Job)
+    assert (found.problem, cache.unreadable.counts) == ("", {})
 
 
 def test_each_is_logged_once_with_its_name_and_its_fault(caplog: pytest.LogCaptureFixture) -> None:

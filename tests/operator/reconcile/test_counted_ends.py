@@ -15,6 +15,12 @@ def ends(running: Running) -> dict[str, float]:
     return {f"{how} {labels}": float(value) for how, labels, value in found if float(value)}
 
 
+async def fail(running: Running) -> None:
+    """Has a job fail."""
+    running.cluster.apply_job(a_manifest(activeDeadlineSeconds=1))
+    await running.until(lambda: running.condition("Failed").startswith("DeadlineExceeded"))
+
+
 async def test_job_that_completes_is_counted_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: len(running.indices()) == 3)
@@ -30,10 +36,9 @@ async def test_job_that_completes_is_counted_once(running: Running) -> None:
 
 
 async def test_job_that_fails_is_counted_by_its_reason(running: Running) -> None:
-    running.cluster.apply_job(a_manifest(minimum=9))
-    await running.until(lambda: running.condition("Failed").startswith("InvalidSpec"))
+    await fail(running)
     await running.until(lambda: bool(ends(running)))
-    assert ends(running) == {'failed namespace="default",reason="InvalidSpec"': 1}
+    assert ends(running) == {'failed namespace="default",reason="DeadlineExceeded"': 1}
 
 
 async def test_job_that_ended_before_is_not_counted(running: Running) -> None:
@@ -42,6 +47,6 @@ async def test_job_that_ended_before_is_not_counted(running: Running) -> None:
     version = running.cluster.apply_job(a_manifest("other"))["metadata"]["resourceVersion"]
     await running.cluster.patch_job_status("default", "other", ended, version)
     await running.begin_to_watch()
-    running.cluster.apply_job(a_manifest(minimum=9))
+    await fail(running)
     await running.until(lambda: bool(ends(running)))
-    assert ends(running) == {'failed namespace="default",reason="InvalidSpec"': 1}, "as a new leader finds it"
+    assert ends(running) == {'failed namespace="default",reason="DeadlineExceeded"': 1}, "as a new leader finds it"

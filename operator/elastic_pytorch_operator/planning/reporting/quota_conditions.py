@@ -68,20 +68,21 @@ def _message(workload: WorkloadView) -> str:
     return workload.message(kueue.QUOTA_RESERVED) or UNANSWERED
 
 
-def without_quota(quota: Quota, observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
-    """Returns Running, Resizing and Degraded.
+def held(reason: str, why: str, observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
+    """Returns Running, Resizing and Degraded of a job that is not suspended and may not run.
 
     Args:
-        quota: says what the job waits for.
+        reason: of the conditions.
+        why: it may not run.
         observed: its pods.
         size: of the group that still trains.
         waiting: which checkpoint the change waits for; empty: none.
         refusal: what came of the writes that the API server does not accept.
     """
-    reason, left = reason_of(quota), len(observed.pods) + len(observed.stores)
+    left = len(observed.pods) + len(observed.stores)
     pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else ""
-    text = "; ".join(filter(None, (explain_lack(quota), waiting, pods, refusal)))
-    rests = "the job has no quota; see condition Running"
+    text = "; ".join(filter(None, (why, waiting, pods, refusal)))
+    rests = "the job may not run; see condition Running"
     running = Condition(names.RUNNING, False, reason, text)
     if size:
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until they have saved; {text}")

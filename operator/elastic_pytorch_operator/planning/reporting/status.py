@@ -27,7 +27,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import Interruptio
 from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
-from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, reason_of, without_quota
+from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, held, reason_of
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.waits import (
     explain_deferral,
@@ -45,6 +45,7 @@ from elastic_pytorch_operator.planning.workers.process_counts import explain_dif
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.spec.stored_job import LAST_VALID, recorded
 
 Status = dict[str, Any]
 MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the same
@@ -130,6 +131,8 @@ def describe_job(
         status["startTime"] = old.get("startTime") or observed.time
     if job.template_name is not None:
         status["template"] = old["template"]
+    if job.last_valid is not None:
+        status[LAST_VALID] = recorded(job.last_valid)
     if job.spares:
         status["readySpares"] = ready_spares
     if budget.group_restarts:
@@ -205,9 +208,13 @@ def _conditions(
     if ending is not None:
         return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
-        return [*_suspended(observed, size, waiting, refusal, unsaved), *not_ended()]
+        return [*_suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
     if target.held:
-        return [*without_quota(target.quota, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
+        why = "; ".join(filter(None, (explain_lack(target.quota), job.problem)))
+        return [*held(reason_of(target.quota), why, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
+    if job.problem and target.stopped:
+        why = f"waits for a valid spec: {job.problem}"
+        return [*held(names.INVALID_SPEC, why, observed, size, waiting, refusal), _as_before(job), *not_ended()]
     if unheard:
         return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
@@ -239,6 +246,10 @@ def _conditions(
         reason = reason_of(target.quota) if target.quota.lack and size == target.quota.size else names.WORKERS_MISSING
         degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
     degraded = with_failing_saves(degraded, job, observed, round_ if size else None)
+    if job.problem:
+        text = f"{job.problem}; the job goes on by its last valid spec"
+        message = f"{text}; {degraded.message}" if degraded.true else text
+        degraded = Condition(names.DEGRADED, True, names.INVALID_SPEC, message)
     return [running, resizing, degraded, _not_suspended(job), *not_ended()]
 
 
@@ -276,10 +287,12 @@ def _which_failure(job: Job, budget: Budget) -> str:
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 
-def _suspended(observed: Observed, size: int, waiting: str, refusal: str, unsaved: str) -> list[Condition]:
+def _suspended(job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str) -> list[Condition]:
     """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop."""
     left = len(observed.pods) + len(observed.stores)
     reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
+    if job.problem:
+        reason, refusal = names.SUSPENDING if left else names.INVALID_SPEC, job.problem
     does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")
     text = "; ".join(filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved)))
     rests = names.SUSPENDING if left else names.JOB_SUSPENDED
@@ -295,6 +308,14 @@ def _not_suspended(job: Job) -> Condition:
     before = (find_condition(job.status, names.SUSPENDED) or {}).get("reason", names.NOT_SUSPENDED)
     reason = names.NOT_SUSPENDED if before == names.NOT_SUSPENDED else names.JOB_RESUMED
     return Condition(names.SUSPENDED, False, reason, "the job is not suspended")
+
+
+def _as_before(job: Job) -> Condition:
+    """Suspended, of a job that may not run: one that was suspended is not resumed by a spec that is not valid."""
+    if not is_true(job.status, names.SUSPENDED):
+        return _not_suspended(job)
+    before = find_condition(job.status, names.SUSPENDED) or {}
+    return Condition(names.SUSPENDED, True, str(before.get("reason")), str(before.get("message")))
 
 
 def _nothing_trains(type_: str) -> Condition:

@@ -10,8 +10,8 @@ from elastic_pytorch_operator.planning.queueing.quota import find_quota
 from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     explain_eviction,
     explain_lack,
+    held,
     reason_of,
-    without_quota,
 )
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
@@ -73,7 +73,8 @@ def test_eviction_is_told_with_the_number_of_workers() -> None:
 
 def test_group_trains_on_until_it_has_saved() -> None:
     there = replace(observed([a_pod(0), a_pod(1)]), workloads=(a_workload(state="evicted"),))
-    running, resizing, degraded = without_quota(find_quota(a_queued_job(), 4, there), there, 2, "", "")
+    quota = find_quota(a_queued_job(), 4, there)
+    running, resizing, degraded = held(reason_of(quota), explain_lack(quota), there, 2, "", "")
     assert (running.true, running.reason) == (True, "RoundRunning")
     assert running.message == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
     assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.cli import main
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.spec.job import Job, parse_ended, parse_job
+from elastic_pytorch_operator.spec.job import Job, parse_job
 from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults, parse_tolerations
+from elastic_pytorch_operator.spec.stored_job import parse_stored
 
 from tests.operator.builders import KEY, a_manifest, a_worker_pod
 
@@ -32,7 +33,8 @@ def tolerating(*tolerations: dict[str, Any]) -> dict[str, Any]:
 )
 def test_job_has_its_own_values_and_else_the_defaults(spec: dict[str, Any], ttl: int, policy: str) -> None:
     ended = {**a_manifest(**spec), "status": {}}
-    for job in (parse_job(ended, DEFAULTS), parse_ended(ended, DEFAULTS)):
+    invalid = {**ended, "spec": {**ended["spec"], "maxReplicas": "many"}}
+    for job in (parse_job(ended, DEFAULTS), parse_stored(invalid, DEFAULTS)):
         assert (job.ttl_seconds, job.clean_pod_policy) == (ttl, policy)
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import parse_ended, parse_job
+from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateUnread, keep, over
+from elastic_pytorch_operator.spec.stored_job import parse_stored
 
 from tests.operator.builders import a_manifest
 
@@ -141,6 +142,6 @@ def test_kept_template_says_which_it_is(spec: dict[str, Any] | None) -> None:
 def test_ended_job_that_cannot_be_read_is_removed_as_its_template_says() -> None:
     status = {"conditions": [{"type": "Failed", "status": "True"}]}
     manifest = job_of({"ttlSecondsAfterFinished": 60, "cleanPodPolicy": "All"}, status, failurePolicy={"maxFailures": "many"})
-    assert (parse_ended(manifest).ttl_seconds, parse_ended(manifest).clean_pod_policy) == (60, "All")
+    assert (parse_stored(manifest).ttl_seconds, parse_stored(manifest).clean_pod_policy) == (60, "All")
     manifest["spec"]["templateRef"] = "broken"
-    assert parse_ended(manifest).ttl_seconds is None
+    assert parse_stored(manifest).ttl_seconds is None

@@ -1,0 +1,158 @@
+"""A job as the API server stores it, also one whose spec cannot be carried out: an invalid edit undoes nothing. Pure.
+
+A job that runs goes on by its last valid spec, which its status keeps for as long as the present one is invalid: the next
+leader finds it there, and users may edit a job, but not its status. Where no valid spec is known, as after an upgrade
+to an operator with a stricter rule, the fields at fault do not count. Suspension, deletion and the queue are always those of
+the present object. A job that does not run waits until its spec is corrected.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import has_ended, is_true
+from elastic_pytorch_operator.api.manifest import Manifest, copied
+from elastic_pytorch_operator.spec.fields import MAX_INTEGER, InvalidJob, reading
+from elastic_pytorch_operator.spec.job import Job, parse_job, parse_key, parse_whole
+from elastic_pytorch_operator.spec.platform.job_defaults import (
+    API_DEFAULTS,
+    CLEAN_POD_POLICIES,
+    JobDefaults,
+)
+from elastic_pytorch_operator.spec.platform.job_template import (
+    TemplateUnread,
+    read_template_name,
+    whole_spec,
+)
+from elastic_pytorch_operator.spec.queue import read_queue
+
+LAST_VALID = "lastValidSpec"  # of the status
+# Those of the present object, unless it is too large to have them. The API server lets most of them change in no job that runs.
+PRESENT = ("suspend", "managedBy", "template", "templateRef", "sharedVolumeClaims")
+# By these the workers of one group agree with each other. A guess at one would break the group.
+NOT_GUESSED = (
+    *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "nprocPerNode"),
+    *("rendezvous", "prepare", "torchrun", "injectAgent"),
+)
+MAX_FAULTS = 3  # each is found by reading the job again
+
+
+def parse_stored(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, valid: Manifest | None = None) -> Job:
+    """Reads a job's manifest, whatever is wrong with its spec: `Job.problem` says that.
+
+    Args:
+        manifest: the job's, with its status.
+        defaults: hold for what it does not say.
+        valid: its last valid spec; None: only its status may have that.
+
+    Raises:
+        TemplateUnread: it names a template that is to be read first.
+    """
+    try:
+        return parse_job(manifest, defaults)
+    except InvalidJob as problem:
+        status = manifest.get("status") or {}
+        if isinstance(problem, TemplateUnread) and not has_ended(status):
+            raise
+        runs = status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
+        job = _by_last_valid(manifest, defaults, valid) if runs else None
+        return replace(job or _resting(manifest, defaults), problem=str(problem))
+
+
+def valid_spec(job: Job, manifest: Manifest) -> Manifest | None:
+    """The last valid spec of a job as it was parsed from a manifest; None: none is known."""
+    return job.last_valid if job.problem else manifest["spec"]
+
+
+def recorded(valid: Manifest) -> Manifest:
+    """What a job's status keeps of its last valid spec."""
+    return {name: value for name, value in valid.items() if name not in PRESENT}
+
+
+def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | None) -> Job | None:
+    """A job that runs, by what of its last valid spec is still valid; None: that does not say enough."""
+    present = manifest.get("spec")
+    valid = valid or (manifest.get("status") or {}).get(LAST_VALID)
+    if not isinstance(present, Mapping):
+        return None
+    spec, kept = present, valid if isinstance(valid, Mapping) else None
+    if kept is not None:
+        others = {name: value for name, value in kept.items() if name != "suspend"}
+        spec = others | {name: present[name] for name in PRESENT if name in present}
+    try:
+        with reading("spec"):
+            template_name = read_template_name(spec)
+            whole = whole_spec({**manifest, "spec": spec}, template_name)
+    except InvalidJob:
+        return None
+    for _ in range(MAX_FAULTS):
+        try:
+            return replace(parse_whole(manifest, whole, template_name, defaults), last_valid=kept)
+        except InvalidJob as fault:
+            without = _without(whole, fault.path)
+            if without is None:
+                return None
+            whole = without
+    return None
+
+
+def _without(spec: Manifest, path: str) -> Manifest | None:
+    """A spec without the field at fault, or if that is not there, without what lacks it; None: nothing can be left out."""
+    steps = [int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path)][1:]
+    if not steps or steps[0] in NOT_GUESSED:
+        return None
+    spec = copied(dict(spec))
+    inner: Any = spec
+    found: list[tuple[Any, str | int]] = []
+    for step in steps:
+        there = step in inner if isinstance(inner, dict) else isinstance(inner, list) and step in range(len(inner))
+        if not there:
+            break
+        found.append((inner, step))
+        inner = inner[step]
+    if not found:
+        return None
+    holder, step = found[-1]
+    del holder[step]
+    return spec
+
+
+def _resting(manifest: Manifest, defaults: JobDefaults) -> Job:
+    """A job that wants no worker: what becomes of its pods and of itself, read as far as that can be read."""
+    metadata, spec = manifest["metadata"], _readable_spec(manifest)
+    ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
+    backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
+    status, generation = manifest.get("status") or {}, metadata.get("generation")
+    kept = status.get("template")
+    return Job(
+        parse_key(manifest),
+        metadata.get("uid", ""),
+        generation if isinstance(generation, int) else 1,
+        wanted=0,
+        minimum=0,
+        maximum=0,
+        suspend=spec.get("suspend") is True,
+        managed_by=str(spec.get("managedBy") or ""),
+        max_failures=MAX_INTEGER,
+        ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else defaults.ttl_seconds,
+        clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else defaults.clean_pod_policy,
+        backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,
+        status=status,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        queue=read_queue(metadata),
+        version=str(metadata.get("resourceVersion", "")),
+        template_name=kept.get("name") if isinstance(kept, Mapping) else None,
+    )
+
+
+def _readable_spec(manifest: Manifest) -> Manifest:
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping):
+        return {}
+    try:
+        with reading("spec"):
+            return whole_spec(manifest, read_template_name(spec))
+    except InvalidJob:
+        return spec
