@@ -161,7 +161,7 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
 def an_extra(job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any) -> WorkloadView:
     """A Workload of the job `lm` for its `extraWorkers`, of a flavor of its own."""
     workers = job.scheduling.extra_workers
-    made = a_workload(number, state, extra_workers="" if workers is None else workers.text, **fields)
+    made = a_workload(number, state, quota_for="" if workers is None else workers.text, **fields)
     return made if made.admission is None else replace(made, admission=replace(made.admission, flavors=(flavor,)))
 
 

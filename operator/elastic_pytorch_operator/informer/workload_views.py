@@ -43,7 +43,7 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         deleting=bool(metadata.get("deletionTimestamp")),
         admission=_view_admission(status),
         conditions=tuple(status.get("conditions") or ()),
-        extra_workers=(metadata.get("annotations") or {}).get(names.ANNOTATION_EXTRA_WORKERS, ""),
+        quota_for=(metadata.get("annotations") or {}).get(names.ANNOTATION_QUOTA_FOR, ""),
     )
     if not view.evicted:
         return view

@@ -64,11 +64,7 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
         "labels": {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(action.number)},
         "ownerReferences": [owner_reference(job)],
     }
-    annotations = dict(job.queue.provisioning)
-    if extra and job.scheduling.extra_workers is not None:
-        annotations[names.ANNOTATION_EXTRA_WORKERS] = job.scheduling.extra_workers.text
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata["annotations"] = {**job.queue.provisioning, names.ANNOTATION_QUOTA_FOR: job.quota_for(extra=extra)}
     return {
         "apiVersion": kueue.API_VERSION,
         "kind": kueue.WORKLOAD,

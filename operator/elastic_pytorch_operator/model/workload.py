@@ -42,7 +42,7 @@ class WorkloadView:
         admission: None: it holds no quota.
         conditions: the whole list, as a patch of the status has to repeat it.
         evicted_since: when its eviction was first seen, monotonic seconds; None: it is not evicted.
-        extra_workers: the text of `scheduling.extraWorkers` that it was made for; empty: there was none.
+        quota_for: the text of `Job.quota_for` that it was made for.
     """
 
     name: str
@@ -56,7 +56,7 @@ class WorkloadView:
     admission: Admission | None = None
     conditions: tuple[Mapping[str, Any], ...] = ()
     evicted_since: float | None = None
-    extra_workers: str = ""
+    quota_for: str = ""
     by_type: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -142,6 +142,12 @@ class Job:
         extra = self.scheduling.extra_workers
         return extra is not None and extra.chooses_nodes
 
+    def quota_for(self, *, extra: bool) -> str:
+        """What a Workload is for: quota that was granted for one text does not serve another."""
+        workers = self.scheduling.extra_workers
+        template = self.queue.template if self.queue is not None else ""
+        return template + (workers.text if extra and workers is not None else "")
+
     def template_of(self, index: int, *, extra: bool | None = None) -> Manifest:
         """The pod template of the worker of an index.
 
@@ -229,7 +235,7 @@ def parse_whole(manifest: Manifest, spec: Manifest, template_name: str | None, d
     checkpoint_wait, checkpoint_path = _checkpoint_wait(spec)
     sizes = read_sizes(spec, stock=rendezvous.backend != names.BACKEND_OPERATOR)
     failure_policy, resize_policy = read_object(spec, "failurePolicy"), read_object(spec, "resizePolicy")
-    queue = read_queue(metadata)
+    queue = read_queue(metadata, template)
     return Job(
         key=parse_key(manifest),
         uid=metadata.get("uid", ""),

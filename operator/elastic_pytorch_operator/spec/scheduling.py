@@ -53,7 +53,7 @@ class ExtraWorkers:
 
     @property
     def text(self) -> str:
-        """All of it: what was made for one text does not serve another."""
+        """All of it."""
         return json.dumps([self.node_selector, self.tolerations, self.priority_class], sort_keys=True)
 
     def applied_to(self, template: Manifest) -> Manifest:

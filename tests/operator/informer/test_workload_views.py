@@ -36,12 +36,12 @@ def test_view_has_what_kueue_has_assigned() -> None:
     assert view.admission == Admission("shared", 2, ("f",), topology, ({"name": "main", "labels": {"a": "b"}},))
 
 
-def test_view_tells_for_which_extra_workers_it_was_made() -> None:
-    assert view_workload(a_reported(), None, 5.0).extra_workers == ""
+def test_view_tells_what_it_was_made_for() -> None:
+    assert view_workload(a_reported(), None, 5.0).quota_for == a_queued_job().quota_for(extra=False)
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
     made = workload(job, CreateWorkload(1, 1), {"priority": 0}, {})
     made["metadata"]["uid"] = "w"
-    assert view_workload(made, None, 5.0).extra_workers == job.scheduling.extra_workers.text  # type: ignore[union-attr]
+    assert view_workload(made, None, 5.0).quota_for == job.quota_for(extra=True) != ""
 
 
 def test_eviction_is_timed_from_when_it_was_first_seen() -> None:

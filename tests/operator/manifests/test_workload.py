@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.spec.job import Job
@@ -29,7 +29,7 @@ def test_base_asks_for_the_minimum_with_its_owner_and_label_in_one_write() -> No
     made = workload(job, CreateWorkload(0, 2), {"priority": 7}, {})
     assert made["metadata"]["name"] == "lm-base"
     assert made["metadata"]["labels"][kueue.LABEL_JOB_UID] == made["metadata"]["ownerReferences"][0]["uid"] == job.uid
-    assert made["metadata"]["annotations"] == job.queue.provisioning  # type: ignore[union-attr]
+    assert made["metadata"]["annotations"] == {**job.queue.provisioning, names.ANNOTATION_QUOTA_FOR: job.quota_for(extra=False)}  # type: ignore[union-attr]
     (pods,) = made["spec"]["podSets"]
     assert (made["spec"]["queueName"], made["spec"]["priority"], pods["count"]) == ("team", 7, 2)
     (container,) = pods["template"]["spec"]["containers"]
@@ -54,7 +54,9 @@ def test_extra_asks_for_the_nodes_of_the_extra_workers_at_the_priority_of_all_ex
     assert [spec.get("tolerations") for spec in asked] == [None, [spot]]
     assert asked[1]["priorityClassName"] == "cheap"
     assert (extra["spec"]["priority"], "priorityClassRef" in extra["spec"]) == (EXTRA_PRIORITY, False)
-    assert "annotations" not in base["metadata"]
+    kept = [made["metadata"]["annotations"][names.ANNOTATION_QUOTA_FOR] for made in (base, extra)]
+    assert kept == [job.quota_for(extra=False), job.quota_for(extra=True)]
+    assert kept[0] != kept[1]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class QuotaLack(Enum):
 
     UNSUPPORTED = auto()  # the operator does not talk to Kueue
     NO_WORKLOAD = auto()  # that for the minimum is yet to be made
+    OTHER_TEMPLATE = auto()  # it was made for another pod template
     OTHER_QUEUE = auto()  # it still waits, or has quota, in the queue in which the job was before
     NO_QUEUE = auto()  # the label of the queue was removed, and the quota there is not given back yet
     DEACTIVATED = auto()
@@ -93,17 +94,17 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     if observed.workloads is None:
         return Quota(limited=True, lack=QuotaLack.UNSUPPORTED if wanted else None)
     base = next((workload for workload in observed.workloads if workload.number == BASE), None)
-    serves = wanted > 0 and base is not None and base.queue == job.queue.name
+    serves = wanted > 0 and base is not None and is_for(base, job)
     base_size = base.granted if base is not None and serves else 0
     if not base_size or base is None:
-        lack = _lack_of_base(job.queue.name, base) if wanted else None
+        lack = _lack_of_base(job, job.queue.name, base) if wanted else None
         return Quota(limited=True, base=base, queue=job.queue.name, lack=lack)
     counts = (
         *extra_counts(job, wanted, _base_to_be(job, base_size)),
         *(job.unit_replicas for _ in range(job.spares // job.unit_replicas)),
     )
     extras = [workload for workload in observed.workloads if workload.number != BASE]
-    fitting = tuple(extra for extra in extras if _fits_job(extra, job, base, counts))
+    fitting = tuple(extra for extra in extras if _fits_job(extra, job, counts))
     usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
     used = {extra.name for extra in usable}
     evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
@@ -144,12 +145,14 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
     return Quota(limited=True, queue=workloads[0].queue, lack=QuotaLack.NO_QUEUE if wanted else None)
 
 
-def _lack_of_base(queue: str, base: WorkloadView | None) -> QuotaLack:
+def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
     """Why no worker of a job in a queue may run by the Workload for its minimum."""
     if base is None or base.deleting:
         return QuotaLack.NO_WORKLOAD
     if base.queue != queue:
         return QuotaLack.OTHER_QUEUE
+    if not is_for(base, job):
+        return QuotaLack.OTHER_TEMPLATE
     if not base.active:
         return QuotaLack.DEACTIVATED
     return QuotaLack.EVICTED if base.evicted and base.reserves else QuotaLack.NOT_ADMITTED
@@ -164,9 +167,18 @@ def _base_to_be(job: Job, base_size: int) -> int:
     return base_size if job.allowed or job.extras_choose_flavors else min(base_size, job.minimum)
 
 
-def _fits_job(extra: WorkloadView, job: Job, base: WorkloadView, counts: tuple[int, ...]) -> bool:
-    workers = job.scheduling.extra_workers
-    if extra.queue != base.queue or extra.extra_workers != (workers.text if workers is not None else ""):
+def is_for(workload: WorkloadView, job: Job) -> bool:
+    """Whether a Workload asks for what the job's pods are now, in its queue."""
+    queue = job.queue
+    return (
+        queue is not None
+        and workload.queue == queue.name
+        and workload.quota_for == job.quota_for(extra=workload.number != BASE)
+    )
+
+
+def _fits_job(extra: WorkloadView, job: Job, counts: tuple[int, ...]) -> bool:
+    if not is_for(extra, job):
         return False
     return extra.number <= len(counts) and extra.count == counts[extra.number - 1]
 

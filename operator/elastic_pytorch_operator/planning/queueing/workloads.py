@@ -21,13 +21,13 @@ from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import (
     Quota,
     holding_pods,
+    is_for,
     is_matched,
     takes_flavors,
     workloads_of_unseen_pods,
 )
 from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.queue import Queue
 
 # Extras of a job that wait at the same time: Kueue tries each of them after every change of its queue.
 MAX_PENDING_EXTRAS = 4
@@ -49,7 +49,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if not quota.limited:
         return [DeleteWorkload(w.name, w.uid, "the job is in no queue") for w in observed.workloads if not w.deleting]
     holding = holding_pods(observed)
-    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job.queue) else set()
+    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job) else set()
     if quota.base is not None and kept and quota.base_size:
         kept |= {extra.number for extra in quota.fitting if _serves(extra)}
     surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
@@ -86,9 +86,9 @@ def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
     return actions
 
 
-def _asks_well(base: WorkloadView, queue: Queue | None) -> bool:
-    """Whether the base waits in the right queue, and nothing else has finished it."""
-    return queue is not None and base.queue == queue.name and not base.is_true(kueue.FINISHED)
+def _asks_well(base: WorkloadView, job: Job) -> bool:
+    """Whether the base is for what the job is now, and nothing else has finished it."""
+    return is_for(base, job) and not base.is_true(kueue.FINISHED)
 
 
 def _serves(extra: WorkloadView) -> bool:
@@ -109,8 +109,8 @@ def _give_back(
     actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
     needed = max(0, len(holding) + len(unseen) - quota.covered)
     left = sum(workload.count for workload in holders)
-    # Also those of a spec that has chosen other flavors before: what their pods hold is no quota of the others.
-    chosen = {workload.name for workload in holders if workload.extra_workers}
+    # Also those of another spec: what their pods hold is no quota of the others.
+    chosen = {workload.name for workload in holders if not is_for(workload, job)}
     fitting = {workload.name for workload in quota.fitting}
     placed = {*unseen, *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen)}
     for workload in holders:

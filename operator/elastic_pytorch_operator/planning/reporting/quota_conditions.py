@@ -22,7 +22,7 @@ def reason_of(quota: Quota) -> str:
     """The reason with which conditions say that quota is missing."""
     if quota.lack is QuotaLack.UNSUPPORTED:
         return names.KUEUE_DISABLED
-    if quota.lack in (QuotaLack.OTHER_QUEUE, QuotaLack.NO_QUEUE):
+    if quota.lack in (QuotaLack.OTHER_QUEUE, QuotaLack.OTHER_TEMPLATE, QuotaLack.NO_QUEUE):
         return names.LEAVING_QUEUE
     if quota.size or (quota.base is not None and quota.base.is_false(kueue.QUOTA_RESERVED)):
         return names.WAITING_FOR_QUOTA
@@ -42,6 +42,10 @@ def explain_lack(quota: Quota) -> str:
             return f"leaves queue {queue}: it returns its quota when its pods are gone, and then starts without a queue"
         case QuotaLack.OTHER_QUEUE if base:
             return f"leaves queue {base.queue} for queue {queue}: it returns its quota when its pods are gone"
+        case QuotaLack.OTHER_TEMPLATE:
+            return (
+                f"returns the quota of its former template to queue {queue} when its pods are gone, and then asks for its own"
+            )
         case QuotaLack.DEACTIVATED if base:
             said = base.message(kueue.EVICTED) or "by its spec.active"
             return f"has no quota in queue {queue}: Workload {base.name} is deactivated ({said}); set its spec.active to true"

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.conditions import (
     Condition,
     ended,
@@ -288,20 +288,26 @@ def _which_failure(job: Job, budget: Budget) -> str:
 
 
 def _suspended(job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str) -> list[Condition]:
-    """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop."""
+    """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop.
+
+    Only without quota is it suspended: until then, fields from which pods are made may not change.
+    """
     left = len(observed.pods) + len(observed.stores)
-    reason = names.SUSPENDING if left else names.REFUSED if refusal else names.JOB_SUSPENDED
+    reserves = any(w.reserves and not w.is_true(kueue.FINISHED) for w in observed.workloads or ())
+    stays = left or reserves
+    reason = names.SUSPENDING if stays else names.REFUSED if refusal else names.JOB_SUSPENDED
     if job.problem:
-        reason, refusal = names.SUSPENDING if left else names.INVALID_SPEC, job.problem
-    does = waiting or (f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs")
+        reason, refusal = names.SUSPENDING if stays else names.INVALID_SPEC, job.problem
+    pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs"
+    does = waiting or ("its quota is not returned yet" if reserves and not left else pods)
     text = "; ".join(filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved)))
-    rests = names.SUSPENDING if left else names.JOB_SUSPENDED
+    rests = names.SUSPENDING if stays else names.JOB_SUSPENDED
     running, resizing, degraded = (
         Condition(type_, False, rests, "the job is suspended") for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
     )
     if size:
         running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until the job is suspended")
-    return [running, resizing, degraded, Condition(names.SUSPENDED, not left, reason, text)]
+    return [running, resizing, degraded, Condition(names.SUSPENDED, not stays, reason, text)]
 
 
 def _not_suspended(job: Job) -> Condition:
