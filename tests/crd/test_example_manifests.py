@@ -25,7 +25,7 @@ BEYOND_JSON_SCHEMA = (
     "Required value: set the number",
     "spec.template: Required value",
     "spec.template.spec.containers: Required value",
-    "may not be set ",
+    "may not be set",
     "must not contain ",
     "must be greater than or equal to ",
     "must be less than or equal to ",

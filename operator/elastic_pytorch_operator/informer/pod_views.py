@@ -10,8 +10,6 @@ from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, an
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
 from elastic_pytorch_operator.spec.job import JobKey
 
-# What the kubelet and the scheduler give as the reason of a pod that they have ended. Kubelets before 1.26 set no condition.
-DISRUPTIONS = ("Evicted", "NodeShutdown", "Terminated", "Preempting")
 DEFAULT_GRACE_SECONDS = 30  # what Kubernetes gives a pod that names nothing else
 EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -59,7 +57,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         started="running" in state,
         exit_code=terminated.get("exitCode"),
         exit_reason=status.get("reason") or terminated.get("reason") or "",
-        exit_message=terminated.get("message") or status.get("message") or "",
+        exit_message=_exit_message(status, terminated),
         disrupted=_is_disrupted(status),
         sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
         waiting=waiting,
@@ -137,10 +135,15 @@ def _runs_beside(training: str, status: Manifest) -> bool:
     return any("terminated" not in (c.get("state") or {}) for c in others)
 
 
+def _exit_message(status: Manifest, terminated: Manifest) -> str:
+    """What goes with the reason of a pod's end: the kubelet's words if it has ended the pod, or else the container's last ones."""
+    of_pod, of_container = status.get("message") or "", terminated.get("message") or ""
+    return (of_pod or of_container) if status.get("reason") else (of_container or of_pod)
+
+
 def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
-    disrupted = any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
-    return disrupted or status.get("reason") in DISRUPTIONS
+    return any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
 
 
 def _unhealthy_resources(status: Manifest) -> str:

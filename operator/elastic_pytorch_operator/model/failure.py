@@ -19,6 +19,9 @@ OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
 # A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that it could not start.
 START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
+# The kubelet's reasons for a pod that has ended by what its own spec asks for: its disk, its memory volumes, its deadline.
+OWN_ENDS = ("Evicted", "DeadlineExceeded")
+DISRUPTION = ("DisruptionTarget", "True")  # the condition of a pod that has ended for its node's sake
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
 OOM_GROUP = "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills one process only"
@@ -50,6 +53,8 @@ class FailureRecord:
         group_restarts: how often the job's pods had been replaced as a group when this one was made.
         oom_killed: the kubelet says that the pod's container was killed for lack of memory.
         round: the round that a pod's workers were in when the pod ended; 0: none.
+        end: of a pod that something outside its container has ended: its index and how. The same one again, without progress in between,
+            is a failure. Empty: the failure counts or not by itself.
     """
 
     worker: str
@@ -67,6 +72,7 @@ class FailureRecord:
     group_restarts: int = 0
     oom_killed: bool = False
     round: int = 0
+    end: str = ""
 
     @property
     def kind(self) -> str:
@@ -161,15 +167,31 @@ def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Faul
         return None
     if pod.exit_reason == OOM_KILLED:
         return Fault.CODE
-    if (
-        (pod.deleting and not pod.ended_before_deletion) or pod.disrupted or pod.exit_code is None
-    ):  # without an exit code the kubelet has rejected it
+    if pod.deleting and not pod.ended_before_deletion:
+        return Fault.PLACE
+    if has_own_end(pod):
+        return Fault.OUTSIDE
+    if pod.disrupted or pod.exit_code is None:  # without an exit code the kubelet has rejected it
         return Fault.PLACE
     if pod.exit_code in KILLED_CODES:
         return Fault.OUTSIDE
     if pod.exit_code in START_ERROR_CODES and not spoken:
         return Fault.PLACE
     return Fault.CODE
+
+
+def has_own_end(pod: PodView) -> bool:
+    """Whether the kubelet has ended a pod by what the pod's own spec asks for, and not for its node's sake.
+
+    Source: pkg/kubelet/eviction/eviction_manager.go, where only an eviction under the pressure of a node sets a condition, and
+    pkg/kubelet/active_deadline.go.
+    """
+    return pod.exit_reason in OWN_ENDS and DISRUPTION not in pod.conditions
+
+
+def name_end(pod: PodView) -> str:
+    """What the end of a pod is known by if another pod of its index ends in the same way: `FailureRecord.end`."""
+    return f"{pod.index} {pod.exit_reason} {pod.exit_code}"
 
 
 def has_spoken(pod: PodView, observed: Observed) -> bool:
@@ -256,7 +278,7 @@ def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
     if reason == OOM_KILLED:
         state = "" if pod.stock else " and the state in its memory"
         return f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory limit or make it use less. {OOM_GROUP}"
-    if pod.exit_code is None:
+    if pod.exit_code is None or has_own_end(pod):
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
     if pod.exit_code == 0 and not (succeeded or pod.stock):
         return f"has ended with exit code 0, but its agent has not reported success; {HIDDEN_CODE}"

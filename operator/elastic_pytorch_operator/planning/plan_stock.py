@@ -18,7 +18,7 @@ from elastic_pytorch_operator.model.actions import (
     RecordEvent,
     TryPod,
 )
-from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated
+from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated, fault_of_pod, name_end
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported, wants_dry_run
@@ -32,7 +32,7 @@ from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_ac
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import status_write
 from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group
-from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, Manner, read_end
+from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner, read_end
 from elastic_pytorch_operator.planning.stock.rendezvous import (
     Phase,
     Rendezvous,
@@ -211,7 +211,15 @@ def _ended_pods(observed: Observed) -> list[FailureRecord]:
     """The pods that have ended without success and without closing their rendezvous."""
     ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
     left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
-    return [replace(end.record, fault=Fault.CODE if end.manner is Manner.BROKEN else Fault.PLACE) for end in left]
+    return [_judged(end) for end in left]
+
+
+def _judged(end: End) -> FailureRecord:
+    if end.manner is Manner.BROKEN:
+        return end.record
+    if fault_of_pod(end.pod, spoken=True) is not Fault.OUTSIDE:
+        return replace(end.record, fault=Fault.PLACE)
+    return replace(end.record, fault=Fault.OUTSIDE, end=name_end(end.pod))
 
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:

@@ -60,6 +60,9 @@ TEMPLATE = an_object(
 # as one worker.
 RESTARTS = ("restartPolicy", "restartPolicyRules")
 NO_RESTARTS = "may not be set for the container that trains: the operator replaces its pod, as spec.failurePolicy says"
+NO_DEADLINE = (
+    "may not be set: the kubelet would end each worker after that time; spec.activeDeadlineSeconds limits the time of the job"
+)
 MAX_GRACE_SECONDS = 10**7  # 115 days; agents accept no more
 # Each is compared with the taints or the labels of many nodes whenever a pod is planned.
 MAX_TOLERATIONS = 200
@@ -75,6 +78,7 @@ def find_problem(template: Mapping[str, Any]) -> tuple[str, str] | None:
         _find_wrong(template, TEMPLATE, "")
         or _find_too_many(spec)
         or _find_wrong_grace(spec)
+        or (("spec.activeDeadlineSeconds", NO_DEADLINE) if spec.get("activeDeadlineSeconds") is not None else None)
         or _find_wrong_container(spec.get("containers") or ())
     )
 

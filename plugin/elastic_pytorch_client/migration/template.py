@@ -61,6 +61,10 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     for field in OF_THE_OPERATOR:
         if spec.pop(field, None) and field != "restartPolicy":
             remarks.add(f"{path}.spec.{field}", "is dropped: the operator names the workers' hosts `JOB-worker-N`")
+    if spec.pop("activeDeadlineSeconds", None):
+        remarks.add(
+            f"{path}.spec.activeDeadlineSeconds", "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
+        )
     if (spec.get("serviceAccountName") or spec.get("serviceAccount")) and "automountServiceAccountToken" not in spec:
         spec["automountServiceAccountToken"] = True  # as it was: here, pods get no token unless they ask for it
     for part in ("affinity", "topologySpreadConstraints"):

@@ -234,8 +234,7 @@ def test_node(status: str, ready: bool) -> None:
 @pytest.mark.parametrize(
     ("status", "disrupted"),
     [
-        ({"reason": "Terminated", "message": "Pod was terminated in response to imminent node shutdown."}, True),
-        ({"reason": "Evicted"}, True),
+        ({"reason": "Evicted"}, False),  # by its own disk
         ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]}, True),
         ({"conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
         ({}, False),
@@ -319,3 +318,15 @@ def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted()
     later = a_worker_pod(a_job(), 2, group_restarts=7)
     later["metadata"]["uid"] = "uid-2"
     assert view_pod(later, seen_at=5.0).group_restarts == 7
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("Evicted", "Usage of EmptyDir volume exceeds the limit"), ("", "last line of the log")],
+    ids=["the kubelet ended it", "it ended itself"],
+)
+def test_message_of_an_end_is_of_whoever_ended_the_pod(reason: str, said: str) -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "Error", "message": "last line of the log"}}
+    status = {"phase": "Failed", "reason": reason, "message": "Usage of EmptyDir volume exceeds the limit"}
+    view = view_pod(a_pod_object({**status, "containerStatuses": [{"name": "pytorch", "state": ended}]}), seen_at=5.0)
+    assert (view.exit_reason, view.exit_message, view.exit_code) == (reason or "Error", said, 137)

@@ -99,6 +99,7 @@ def test_torchrun_of_the_users_tells_nothing_that_could_be_the_cause() -> None:
     assert "see the log of the pod" in record_of(an_agent("w0", "failed")).message
 
 
+FOR_ITS_NODE = frozenset({("DisruptionTarget", "True")})
 REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
 
 
@@ -118,6 +119,11 @@ REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
         (a_dead_pod(0, exit_code=137), True, "outside"),
         (a_dead_pod(0, exit_code=143), True, "outside"),
         (a_dead_pod(0, exit_code=1, disrupted=True), True, "place"),
+        (a_dead_pod(0, exit_code=137, exit_reason="Evicted"), True, "outside"),
+        (a_dead_pod(0, exit_code=None, exit_reason="Evicted"), False, "outside"),
+        (a_dead_pod(0, exit_code=0, exit_reason="DeadlineExceeded"), True, "outside"),
+        (a_dead_pod(0, exit_code=137, exit_reason="Evicted", deleting=True), True, "place"),
+        (a_dead_pod(0, exit_code=137, exit_reason="Evicted", disrupted=True, conditions=FOR_ITS_NODE), True, "place"),
         (a_dead_pod(0, deleting=True), True, "place"),
         (a_dead_pod(0, **REJECTED), False, "place"),
         (a_dead_pod(0, exit_code=126), False, "place"),
@@ -143,6 +149,7 @@ def test_exit_code_0_is_no_fault_once_the_agent_has_reported_success() -> None:
         (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, "exit code 0 (Completed)"),
         (a_dead_pod(0, exit_code=0, exit_reason="Completed", rendezvous=1), False, "exit code 0 (Completed)"),
         (a_dead_pod(0, exit_code=3), False, "exit code 3 (Error)"),
+        (a_dead_pod(0, exit_code=137, exit_reason="Evicted", exit_message="EmptyDir"), False, "has ended (Evicted: EmptyDir)"),
         (
             a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"),
             False,

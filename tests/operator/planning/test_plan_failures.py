@@ -1,6 +1,7 @@
 """What fails in the course of a job: whose fault it is, what it costs, and what a new leader still knows of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
@@ -15,12 +16,45 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     simulation = running(failurePolicy={"maxFailures": 0})
     for _ in range(5):
         lost, *others = simulation.round.workers  # type: ignore[union-attr]
-        simulation.kill_pod(lost)
+        simulation.delete_pod(lost, force=True)
         for worker in others:
             simulation.fail_worker(worker)
         simulation.settle(10)
     assert simulation.job.status["state"] == "Running"
     assert simulation.job.status["failures"] == 0
+
+
+FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
+
+
+@pytest.mark.parametrize(
+    ("end", "progress", "state"),
+    [
+        ({"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"}, 0, "Failed"),
+        ({"exit_reason": "DeadlineExceeded", "exit_message": "Pod was active longer than the deadline"}, 0, "Failed"),
+        ({"exit_reason": "Error", "exit_message": "the end of its log"}, 0, "Failed"),
+        ({"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"}, 100, "Running"),
+        ({"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE}, 0, "Running"),
+    ],
+    ids=["memory volume", "deadline", "probe", "with progress", "for the node"],
+)
+def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict[str, Any], progress: int, state: str) -> None:
+    simulation = running(failurePolicy={"maxFailures": 3})
+    for number in range(6):
+        simulation.make_progress(number * progress)
+        simulation.settle(2)
+        pod = next((pod for pod in simulation.pods.values() if pod.index == 1 and pod.started), None)
+        if pod is None or simulation.job.status["state"] == "Failed":
+            break
+        simulation.end_pod(pod.name, exit_code=137)
+        disrupted = "conditions" in end
+        simulation.pods[pod.name] = replace(simulation.pods[pod.name], **end, disrupted=disrupted)
+        simulation.settle(20)
+    assert simulation.job.status["state"] == state
+    told = find_condition(simulation.job.status, "Failed")
+    assert told is not None
+    assert (end["exit_message"] in told["message"]) == (state == "Failed")
+    assert (end["exit_message"] in str(simulation.job.status.get("rootCause"))) == ("conditions" not in end)
 
 
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"

@@ -234,13 +234,15 @@ def test_store_out_of_reach_is_tried_again_ever_more_slowly() -> None:
     assert len(simulation.made) < 3 * 12
 
 
-def test_worker_that_runs_out_of_memory_counts() -> None:
+@pytest.mark.parametrize(("reason", "words", "ends"), [("OOMKilled", "", 2), ("Evicted", "local storage is full", 3)])
+def test_worker_that_takes_more_than_its_limits_counts(reason: str, words: str, ends: int) -> None:
     simulation = start(failurePolicy={"maxFailures": 1})
-    for _ in range(2):
-        simulation.end(simulation.running()[0], 137, reason="OOMKilled")
+    for number in range(ends):
+        assert simulation.status["failures"] == max(0, number + 2 - ends)
+        simulation.end(next(pod for pod in simulation.running() if pod.index == 1), 137, words, reason)
         simulation.settle(5)
     assert simulation.status["state"] == "Failed"
-    assert "memory" in simulation.status["conditions"][-1]["message"]
+    assert (words or "memory") in simulation.status["conditions"][-1]["message"]
 
 
 def test_gang_fails_with_its_first_lost_pod() -> None:

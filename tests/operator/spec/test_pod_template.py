@@ -36,6 +36,7 @@ def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
         ({"spec": None}, "spec"),
         ({"spec": {"volumes": [{"name": "a"}, {"name": ["b"]}]}}, "spec.volumes[1].name"),
         ({"spec": {"nodeSelector": ["gpu"]}}, "spec.nodeSelector"),
+        ({"spec": {"activeDeadlineSeconds": 600}}, "spec.activeDeadlineSeconds"),
         ({"spec": {"schedulingGates": {"name": "mine"}}}, "spec.schedulingGates"),
         ({"spec": {"securityContext": []}}, "spec.securityContext"),
         ({"spec": {"priorityClassName": {"high": 1}}}, "spec.priorityClassName"),

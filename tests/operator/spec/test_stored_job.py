@@ -60,6 +60,7 @@ def test_label_of_a_queue_takes_a_running_job_out_of_its_gang() -> None:
         ({"failurePolicy": {"maxFailures": -1, "backoffLimit": 7}}, {"max_failures": 3, "backoff_limit": 7}),
         ({"failurePolicy": {"rules": [{"action": "Count"}]}}, {"rules": (), "wanted": 3}),
         ({"resizePolicy": {"allowedReplicas": [9]}}, {"allowed": (), "wanted": 3}),
+        ({"template": {"spec": {**POD, "activeDeadlineSeconds": 60}}}, {"template": {"spec": POD}, "wanted": 3}),
         ({"template": {"spec": {**POD, "tolerations": "all"}}}, {"template": {"spec": POD}, "wanted": 3}),
         ({"activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": -1}, {"ttl_seconds": None, "wanted": 3}),
     ],

@@ -162,10 +162,10 @@ def test_labels_and_hosts_that_are_the_operators_are_dropped() -> None:
     old = job()
     template = old["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
     template["metadata"] = {"name": "x", "labels": {"training.kubeflow.org/job-role": "master"}}
-    template["spec"]["hostname"] = "me"
+    template["spec"] |= {"hostname": "me", "activeDeadlineSeconds": 600}
     migrated = migrate(old)
     assert "metadata" not in spec_of(migrated)["template"]
-    assert "hostname" not in spec_of(migrated)["template"]["spec"]
+    assert spec_of(migrated)["template"]["spec"].keys().isdisjoint({"hostname", "activeDeadlineSeconds"})
     assert "labels[training.kubeflow.org/job-role]: is dropped" in remarks_of(migrated)
 
 

@@ -1,8 +1,10 @@
 """How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
 
-The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may say that a
-failure counts or that it does not. A worker that was killed from outside is a cause, but it does not count and delays nothing. A
-failure of the job's own code that a rule keeps from counting still delays the next try: it may come back at once.
+The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may
+say that a failure counts or that it does not. A worker that was killed from outside is a cause, but it does not count and
+delays nothing. An end that repeats is a failure: if a pod of the same index ends in the same way again without progress in
+between, something in its spec ends it, such as the limit of its disk or a probe. A failure of the job's own code that a rule
+keeps from counting still delays the next try: it may come back at once.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,6 +42,7 @@ class Budget:
         last: the newest root cause.
         fatal: what fails the job, by a rule.
         group_restarts: how often all worker pods are to have been replaced, by a rule.
+        ends: of pods that were ended from outside, since the last progress.
     """
 
     failures: int = 0
@@ -53,6 +56,7 @@ class Budget:
     last: FailureRecord | None = None
     fatal: FailureRecord | None = None
     group_restarts: int = 0
+    ends: frozenset[str] = frozenset()
 
     def after_progress(self, step: int | None, checkpoint_step: int | None) -> "Budget":
         """The budget once the job has come to a step: the count starts again if that is progress.
@@ -67,15 +71,15 @@ class Budget:
             self,
             failures=0,
             in_a_row=0,
+            ends=frozenset(),
             step=max(self.step, step or 0),
             checkpoint_step=max(self.checkpoint_step, checkpoint_step or 0),
         )
 
     def after_steady_round(self, seconds: float) -> "Budget":
         """The budget of a script that reports no steps, after a round of that many seconds: unused if that is long enough."""
-        return (
-            replace(self, failures=0, in_a_row=0) if max(self.failures, self.in_a_row) and seconds >= STEADY_SECONDS else self
-        )
+        used = self.failures or self.in_a_row or self.ends
+        return replace(self, failures=0, in_a_row=0, ends=frozenset()) if used and seconds >= STEADY_SECONDS else self
 
     def after_round(self, number: int, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
         """The budget once the cause of a round's failure is known. A round counts once.
@@ -103,7 +107,7 @@ class Budget:
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
         new = [
-            record
+            replace(record, fault=Fault.CODE) if record.end in self.ends else record
             for record in failed
             if record.pod_uid not in self.counted_pods
             and (record.rule is not None or not 0 < record.round <= self.counted_round)
@@ -111,12 +115,13 @@ class Budget:
         budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
         if not new:
             return budget
-        counted_round = max((record.round for record in new if record.rule is None), default=0)
-        budget = replace(budget, counted_round=max(self.counted_round, counted_round))
+        counted_round = max((record.round for record in new if record.rule is None and action_on(record)), default=0)
+        ends = self.ends | {record.end for record in new if record.end}
+        budget = replace(budget, counted_round=max(self.counted_round, counted_round), ends=ends)
         cause = min(
             new, key=lambda record: (GRAVITY.index(action_on(record) or FailureAction.IGNORE), record.failed_at, record.worker)
         )
-        return budget._after(cause, now, back_off=back_off)
+        return budget._after(cause, now, back_off=back_off or bool(cause.end))
 
     def _after(self, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
         action = action_on(cause)

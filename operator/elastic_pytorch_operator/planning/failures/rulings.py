@@ -16,8 +16,10 @@ from elastic_pytorch_operator.model.failure import (
     describe_end,
     failed_to_prepare,
     fault_of_pod,
+    has_own_end,
     has_spoken,
     has_succeeded,
+    name_end,
     record_of,
 )
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
@@ -47,7 +49,9 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
         told = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
         if told is None:
             message = pod.exit_message.strip()
-            if pod.exit_reason == OOM_KILLED or not message:  # the end of its log does not report a kill
+            if has_own_end(pod):
+                message = f"the pod {describe_end(pod)}"
+            elif pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message:  # its log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
             told = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
@@ -87,7 +91,7 @@ def judge_pods(
     ours: Collection[str] = (),
     leaving: Collection[str] = (),
 ) -> list[FailureRecord]:
-    """The pods that have failed by the job's own fault, and those that have failed or are lost and that a rule matches.
+    """The pods that have failed by the job's own fault or were ended from outside, and those failed or lost that a rule matches.
 
     Not those that had ended before this operator began to decide, unless what their rule asks for can be asked for twice.
 
@@ -106,7 +110,7 @@ def judge_pods(
         if not ended_pod.deleting or ended_pod.ended_before_deletion:
             rule = find_rule(rules, record.exit_code, ended_pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
-        own = record.fault is Fault.CODE and not failed_to_prepare(ended_pod, observed)  # see start_backoff
+        own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(ended_pod, observed)  # see start_backoff
         if (rule is not None or own) and (repeatable or not ended_pod.ended_before_takeover):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
     begun_to_leave = {*observed.ranks, *leaving}
@@ -157,4 +161,5 @@ def excused_members(
 
 def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:
     oom_killed = pod.exit_reason == OOM_KILLED
-    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid, oom_killed=oom_killed)
+    end = name_end(pod) if fault is Fault.OUTSIDE else ""
+    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid, oom_killed=oom_killed, end=end)

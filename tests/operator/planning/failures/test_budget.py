@@ -185,3 +185,50 @@ def test_group_is_restarted_once_for_all_failures_of_its_pods() -> None:
 def test_total_is_not_forgiven_by_progress() -> None:
     budget = failed(failed(Budget(), 1), 2).after_progress(100, None).after_steady_round(1000)
     assert (budget.failures, budget.total) == (0, 2)
+
+
+KILLED = replace(DEAD_POD, fault=Fault.OUTSIDE, end="0 Evicted 137")
+
+
+def ended(budget: Budget, *records: FailureRecord) -> Budget:
+    """Pods end, one after the other, and are replaced."""
+    for number, record in enumerate(records):
+        uid = f"{record.worker} {record.round} {number}"
+        budget = budget.after_pods([replace(record, pod_uid=uid)], [uid], NOW, back_off=False)
+    return budget
+
+
+@pytest.mark.parametrize(
+    ("ends", "failures", "in_a_row"),
+    [
+        ([KILLED], 0, 0),
+        ([KILLED, KILLED], 1, 1),
+        ([KILLED, KILLED, KILLED], 2, 2),
+        ([KILLED, replace(KILLED, end="1 Evicted 137")], 0, 0),
+        ([KILLED, replace(KILLED, end="1 Evicted 137"), KILLED], 1, 1),
+        ([KILLED, replace(KILLED, end="0 Error 137")], 0, 0),
+        ([replace(KILLED, round=3), replace(KILLED, round=4)], 1, 1),
+        ([replace(KILLED, fault=Fault.PLACE, end="")] * 3, 0, 0),
+    ],
+    ids=["once", "twice", "thrice", "another worker", "one of two again", "in another way", "in two rounds", "for its node"],
+)
+def test_end_that_repeats_is_a_failure(ends: list[FailureRecord], failures: int, in_a_row: int) -> None:
+    budget = ended(Budget(), *ends)
+    assert (budget.failures, budget.total, budget.in_a_row) == (failures, failures, in_a_row)
+    assert budget.backoff_until == (NOW + backoff_seconds(in_a_row) if in_a_row else 0.0)
+
+
+def test_end_that_does_not_count_is_told_as_the_cause() -> None:
+    assert ended(Budget(), KILLED).last == replace(KILLED, pod_uid="w0 0 0")
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_progress_forgives_an_end(steps: bool) -> None:
+    budget = ended(Budget(), KILLED)
+    budget = budget.after_progress(100, None) if steps else budget.after_steady_round(1000.0)
+    assert ended(budget, KILLED).failures == 0
+
+
+def test_end_from_outside_does_not_hide_a_failure_in_its_round() -> None:
+    budget = ended(Budget(), replace(KILLED, round=3))
+    assert budget.after_round(3, BOOM, NOW, back_off=False).failures == 1

@@ -24,7 +24,7 @@ def judge(
     return [(record.worker, record.rule.index if record.rule else None) for record in found]
 
 
-def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count() -> None:
+def test_only_pods_that_failed_or_were_ended_from_outside_under_this_operator_are_judged() -> None:
     pods = [
         a_dead_pod(0),
         a_dead_pod(1, exit_code=137),
@@ -35,7 +35,7 @@ def test_only_pods_that_failed_by_the_jobs_fault_and_under_this_operator_count()
         a_dead_pod(6, exit_code=0, ended_before_takeover=True),
     ]
     seen = observed(pods, [an_agent("w4", "succeeded"), an_agent("w5")], round=a_round(4, 5))
-    assert judge(seen) == [("w0", None), ("w5", None)]
+    assert judge(seen) == [("w0", None), ("w1", None), ("w5", None)]
 
 
 def test_failure_before_a_worker_has_a_group_is_no_failure_of_the_job_unless_a_rule_decides_on_it() -> None:
