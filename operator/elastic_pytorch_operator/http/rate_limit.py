@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 MAX_KEYS = 20_000
+ROUNDING = 1e-6  # of a request: who waits as long as told is admitted, although times are rounded
 
 
 class RateLimit(Generic[Key]):
@@ -32,11 +33,16 @@ class RateLimit(Generic[Key]):
             now: seconds.
             price: how many requests it counts as. It is admitted as soon as one would be, and its key owes the rest.
         """
-        if (left := self._left(key, now)) < 1:
-            self._keep(key, left, now)
-            return (1 - left) / self._per_second
+        if wait := self.wait_seconds(key, now):
+            self._keep(key, self._left(key, now), now)
+            return wait
         self.charge(key, price, now)
         return 0.0
+
+    def wait_seconds(self, key: Key, now: float) -> float:
+        """How many seconds to wait until a request of a key is admitted; 0: none."""
+        lacking = 1 - self._left(key, now)
+        return lacking / self._per_second if lacking > ROUNDING else 0.0
 
     def charge(self, key: Key, requests: float, now: float) -> None:
         """Takes the price of more requests from a key, which may owe as many as it gets in a second."""

@@ -324,7 +324,8 @@ class Controller:
         What may be tried already waits in the writer for its turn. Its end has the job planned; before that, a plan changes nothing.
         """
         now = self._clock()
-        at = earliest(todo.recheck_at if todo else None, *(w.retry_at for w in writer.failed.values() if w.retry_at > now))
+        retries = (failure.retry_at for failure in writer.failed.values() if failure.retry_at > now)
+        at = earliest(todo.recheck_at if todo else None, writer.status_at, *retries)
         if at is not None:
             self._queue.add(key, at - now, urgent=False)
         if todo is not None and todo.urgent_at is not None:

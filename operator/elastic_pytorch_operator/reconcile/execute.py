@@ -190,7 +190,8 @@ class Executor:
         # Two events of one microsecond have different names.
         nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"
-        return JobWrite(Lane.EVENTS, id_, id_, partial(self._send_event, job, action, nanoseconds), urgent=False)
+        send = partial(self._send_event, job, action, nanoseconds)
+        return JobWrite(Lane.EVENTS, f"event {action.reason}", id_, send, urgent=False)
 
     def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
         """The write that brings the template of a job into its status; None: there is no need."""

@@ -12,6 +12,7 @@ from enum import Enum, unique
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.http.rate_limit import RateLimit
 from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
 from elastic_pytorch_operator.reconcile.write_slots import Write, WriteSlots
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 MAX_WRITE_SECONDS = 55.0  # of a write of several requests; the alert for an operator that hangs fires after a minute
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
+# What heartbeats say changes as often as they come, and each write stores all of a job.
+STATUSES_PER_SECOND, STATUS_BURST = 1.0, 10.0
+EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0  # of one reason; the others are dropped, as client-go drops them
 
 
 @unique  # an alias would put one kind under the rules of the other
@@ -136,6 +140,7 @@ class JobWriter:
 
     Attributes:
         failed: the writes that are asked for and have not succeeded.
+        status_at: when the status that was asked for may be written, monotonic seconds; None: there is none that has to wait.
     """
 
     def __init__(
@@ -144,6 +149,7 @@ class JobWriter:
         self.key = key
         self.uid = uid
         self.failed: dict[str, FailedWrite] = {}
+        self.status_at: float | None = None
         self._slots = slots
         self._on_end = on_end
         self._clock = clock
@@ -152,6 +158,8 @@ class JobWriter:
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
         self._lanes: Counter[Lane] = Counter()  # of those on their way
         self._batches: dict[str, _Batch] = {}  # by key
+        self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
+        self._reasons: RateLimit[str] = RateLimit(EVENTS_PER_SECOND, EVENT_BURST, MAX_EVENTS)
 
     @property
     def namespace(self) -> str:
@@ -181,7 +189,7 @@ class JobWriter:
             writes: all that the newest plan asks for.
             failed: the writes that have failed before. Those that may not be tried again yet are not.
         """
-        now = self._clock()
+        now, self.status_at = self._clock(), None
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
         deletions = self._waiting[Lane.DELETES].values()  # stay: plans take these pods for deleted
         asked = {write.key for write in (*writes, *deletions)} | self._batches.keys()
@@ -191,15 +199,24 @@ class JobWriter:
                 waiting.clear()
         for write in writes:
             if write.lane is Lane.EVENTS:
-                self._events.append(write)
-            elif self._is_due(write, now):
+                self._keep_event(write)
+            elif not self._is_due(write, now):
+                continue
+            elif write.lane is Lane.STATUS and (wait := self._statuses.wait_seconds(self.uid, now)):
+                self.status_at = now + wait
+            else:
                 self._waiting[write.lane][write.id] = write
         self._slots.offer(self)
 
     def add_event(self, write: JobWrite) -> None:
         """Has an event sent, after all else."""
-        self._events.append(write)
+        self._keep_event(write)
         self._slots.offer(self)
+
+    def _keep_event(self, write: JobWrite) -> None:
+        """Has an event wait, unless there have been too many of its reason."""
+        if not self._reasons.admit(write.key, self._clock()):
+            self._events.append(write)
 
     def drop(self) -> None:
         """Sends nothing more but events: the job is gone."""
@@ -232,6 +249,8 @@ class JobWriter:
         lane = self._next_lane()
         assert lane is not None  # the slots have asked before
         write = self._events.popleft() if lane is Lane.EVENTS else self._waiting[lane].popitem(last=False)[1]
+        if lane is Lane.STATUS:
+            self._statuses.charge(self.uid, 1.0, self._clock())
         self._sent[write.id] = write
         self._lanes[lane] += 1
         self._batches.setdefault(write.key, _Batch()).sent += 1

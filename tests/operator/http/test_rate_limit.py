@@ -18,6 +18,16 @@ def test_who_waits_as_long_as_told_is_admitted() -> None:
     assert limit.admit("a", 100.0 + wait) == 0
 
 
+@pytest.mark.parametrize("now", [100.0, 1e7 / 3, 1e9 / 7])
+@pytest.mark.parametrize("rate", [1 / 30, 1.0, 3.0, 20.0])
+def test_who_waits_as_long_as_told_is_admitted_at_any_time(now: float, rate: float) -> None:
+    limit: RateLimit[str] = RateLimit(per_second=rate, burst=1)
+    for _ in range(20):
+        limit.admit("a", now)
+        now += limit.wait_seconds("a", now)
+        assert limit.admit("a", now) == 0
+
+
 def test_keys_do_not_take_from_each_other() -> None:
     limit: RateLimit[str] = RateLimit(per_second=1, burst=1)
     assert limit.admit("a", 100.0) == 0
