@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.manifest import copied
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
+from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 
-from tests.operator.builders import NOW, TIME, a_job
+from tests.operator.any_jobs import places
+from tests.operator.builders import NOW, TIME, Progress, a_job, a_pod, a_round, an_agent, observed
 
 BACKING_OFF = {"type": "Running", "status": "False", "reason": "BackingOff"}
 TRAINS = {"type": "Running", "status": "True", "reason": "RoundRunning"}
@@ -75,3 +78,38 @@ def test_rounds_of_stock_torchrun_are_not_counted() -> None:
 )
 def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
     assert recall(a_job(status=status), NOW, TIME).unled_step == step
+
+
+WRITTEN = {
+    "round": 1,
+    "worldSize": 3,
+    "startTime": TIME,
+    "state": "Running",
+    "goodput": {
+        "time": TIME,
+        "activity": "Training",
+        "ratio": "0.900",
+        "activities": [{"activity": "Training", "seconds": 90, "processSeconds": 270}],
+        "interruptions": [{"cause": "WorkerLost", "count": 1, "seconds": 2, "stepsLost": 0}],
+    },
+    "stragglers": [{"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "workSeconds": "1", "medianSeconds": "0.7"}],
+    "workers": [{"name": f"w{n}", "index": n, "rank": n, "state": "Running"} for n in range(3)],
+    "progress": {"summary": "5", "step": 5},
+    "rootCause": {"worker": "w1", "exitCode": 1, "message": "ValueError: boom", "time": TIME, "rank": 1},
+    "conditions": [{**BACKING_OFF, "lastTransitionTime": TIME, "message": "", "observedGeneration": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in places(WRITTEN) if isinstance(way[-1], str)], ids=lambda way: ".".join(map(str, way))
+)
+def test_job_of_whose_status_an_older_definition_has_dropped_a_field_is_planned(way: tuple[Any, ...]) -> None:
+    status = copied(WRITTEN)
+    holder: Any = status
+    for name in way[:-1]:
+        holder = holder[name]
+    del holder[way[-1]]
+    job, progress = a_job(status=status), Progress(step=5, first_step=1)
+    agents = [an_agent(f"w{n}", rank=n, progress=progress, progressed_at=NOW) for n in range(3)]
+    seen = observed([a_pod(n) for n in range(3)], agents, round=a_round(0, 1, 2), last_heard_at=NOW)
+    plan(job, seen, recall(job, NOW, TIME))

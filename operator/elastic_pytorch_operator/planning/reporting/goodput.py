@@ -207,17 +207,18 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
         time: the same, RFC 3339.
     """
     found = status.get(GOODPUT)
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or "time" not in found:  # an older resource definition drops fields
         return None
     known = {activity.value: activity for activity in Activity}
     spent = {
-        known[each["activity"]]: Spent(float(each["seconds"]), float(each["processSeconds"]))
+        known[each["activity"]]: Spent(float(each.get("seconds", 0)), float(each.get("processSeconds", 0)))
         for each in found.get("activities") or ()
-        if each["activity"] in known  # a later release may have more
+        if each.get("activity") in known  # a later release may have more
     }
     interruptions = {
-        each["cause"]: Interruptions(each["count"], float(each["seconds"]), each["stepsLost"])
+        each["cause"]: Interruptions(each.get("count", 0), float(each.get("seconds", 0)), each.get("stepsLost", 0))
         for each in found.get("interruptions") or ()
+        if "cause" in each
     }
     activity = known.get(found.get("activity", ""))
     gap = seconds_between(found["time"], time)
