@@ -122,8 +122,9 @@ def _choose_victims(
     spares: int,
     unit: int,
 ) -> set[str]:
-    """The pods to remove: duplicates of an index, units of members beyond the wanted ones, and units beyond the spares.
+    """The pods to remove: duplicates of an index, units beyond the spares, and units of members beyond the wanted ones.
 
+    A member that is no longer wanted becomes a spare where one is missing.
     Units outside of the round go first, then those that serve least or whose nodes may end, then those of the highest indices.
     """
 
@@ -140,9 +141,10 @@ def _choose_victims(
     for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
         if units.setdefault(pod.index // unit, {}).setdefault(pod.index, pod) is not pod:
             victims.add(pod.name)
-    kept = 0
+    kept, outside = 0, sum(unit for by_index in units.values() if not any(pod.name in members for pod in by_index.values()))
     for pods in sorted((list(by_index.values()) for by_index in units.values()), key=unit_worth):
-        room = wanted if any(pod.name in members for pod in pods) else wanted + spares
+        is_member = any(pod.name in members for pod in pods)
+        room = wanted + (max(0, spares - outside) if is_member else spares)
         if kept + unit > room:
             victims |= {pod.name for pod in pods}
         else:

@@ -155,6 +155,7 @@ def test_of_two_lost_pods_one_replacement_is_for_the_group() -> None:
     ("members", "others", "wanted", "spares", "victims"),
     [
         pytest.param((0, 1, 2), (3,), 2, 1, {"w2"}, id="a scale-down takes a member, as the spare is still one"),
+        pytest.param((0, 1, 2, 3), (), 2, 1, {"w3"}, id="a member becomes the spare that is missing"),
         pytest.param((1, 2, 3), (0,), 2, 1, {"w3"}, id="whatever its index"),
         pytest.param((1, 2), (0,), 2, 0, {"w0"}, id="without spares the one outside of the round goes"),
         pytest.param((2, 3), (0, 1), 2, 1, {"w1"}, id="of two spares that of the highest index"),
