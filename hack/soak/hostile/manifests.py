@@ -169,7 +169,6 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
     """
     metadata = unreadable(turn)
     metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_WORKER, names.LABEL_JOB_NAME: owner["name"]}
-    metadata["labels"] |= {names.LABEL_MANAGED_BY: names.OPERATOR}
     reference = {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,

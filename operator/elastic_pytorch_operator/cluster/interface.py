@@ -106,7 +106,7 @@ class Cluster(Protocol):
         ...
 
     async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        """All pods there with the operator's managed-by label."""
+        """All pods there with the label of a role in a job. Not the label managed-by: policies of others write it, too."""
         ...
 
     async def list_nodes(self) -> list[Manifest]:
@@ -192,7 +192,7 @@ class Cluster(Protocol):
         ...
 
     async def list_workloads(self, namespace: str = "") -> list[Manifest]:
-        """Kueue's Workloads there with the operator's managed-by label; none if Kueue is not installed."""
+        """Kueue's Workloads there with the operator's label of their number; none if Kueue is not installed."""
         ...
 
     async def create_workload(self, manifest: Manifest) -> Manifest:

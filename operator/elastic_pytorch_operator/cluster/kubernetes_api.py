@@ -95,8 +95,7 @@ class KubernetesCluster:
         return await self._list(f"{JOBS_PATH}{_place(namespace)}/{names.PLURAL}")
 
     async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        selector = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
-        return await self._list(f"/api/v1{_place(namespace)}/pods", labelSelector=selector)
+        return await self._list(f"/api/v1{_place(namespace)}/pods", labelSelector=names.LABEL_ROLE)
 
     async def list_nodes(self) -> list[Manifest]:
         return await self._list("/api/v1/nodes")
@@ -147,9 +146,9 @@ class KubernetesCluster:
         return await self._write("PATCH", path, patch, content_type=MERGE_PATCH)
 
     async def list_workloads(self, namespace: str = "") -> list[Manifest]:
-        ours = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+        path = f"{KUEUE_PATH}{_place(namespace)}/{kueue.WORKLOADS}"
         try:
-            return await self._list(f"{KUEUE_PATH}{_place(namespace)}/{kueue.WORKLOADS}", labelSelector=ours)
+            return await self._list(path, labelSelector=names.LABEL_WORKLOAD_NUMBER)
         except ClusterError as error:
             if error.code == 404:
                 return []

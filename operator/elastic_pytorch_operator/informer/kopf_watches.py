@@ -163,8 +163,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.watching.chunk_size = PAGE_SIZE
     settings.queueing.idle_timeout = IDLE_SECONDS
-    for resource in ("pods", kueue.WORKLOADS):
-        settings.watching.label_selectors[resource] = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+    settings.watching.label_selectors["pods"] = names.LABEL_ROLE
+    settings.watching.label_selectors[kueue.WORKLOADS] = names.LABEL_WORKLOAD_NUMBER
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.process.ultimate_exiting_timeout = None  # or else this process is killed ten minutes after a watch has ended
     settings.posting.enabled = False

@@ -305,6 +305,7 @@ async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(served: tuple[Ser
     assert (large["spec"], small["spec"]) == ({"replicas": 3}, a_manifest()["spec"])
     server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"containers": [{"image": "x"}] * 1000}}]})
     (pod,) = await cluster.list_pods()
+    assert server.queries[-1]["labelSelector"] == "elasticpytorch.dev/role"
     assert pod["spec"] == {"initContainers": []}
     pods = {"count": 2, "template": {"spec": {}}}
     server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"queueName": "q", "podSets": [pods]}}]})

@@ -4,7 +4,12 @@ from typing import Any
 
 import kopf
 import pytest
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.kopf_watches import api_server, kopf_settings
+from elastic_pytorch_operator.manifests.workload import workload as workload_of
+from elastic_pytorch_operator.model.actions import CreateWorkload
+
+from tests.operator.builders import a_queued_job, a_worker_pod
 
 
 class Unread(dict[str, Any]):
@@ -20,6 +25,14 @@ def test_kopf_copies_no_object_at_an_event() -> None:
     essence = persistence.diffbase_storage.build(body=body, extra_fields=[("status",)])
     assert persistence.progress_storage.clear(essence=essence) == {}
     assert persistence.diffbase_storage.fetch(body=body) is None
+
+
+def test_pods_and_workloads_are_found_by_labels_that_no_policy_of_others_writes() -> None:
+    selectors = kopf_settings().watching.label_selectors
+    pod, workload = a_worker_pod(), workload_of(a_queued_job(), CreateWorkload(1, 2), {"priority": 0}, {})
+    for resource, found in (("pods", pod), (kueue.WORKLOADS, workload)):
+        assert selectors[resource] in found["metadata"]["labels"]
+        assert selectors[resource].startswith(f"{names.GROUP}/")
 
 
 @pytest.mark.parametrize(
