@@ -62,7 +62,11 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is() -> None:
             None,
             "write the loop with elastic.steps",
         ),
-        (DataLoader(DATA, batch_sampler=ElasticSampler(DATA, batches=lambda _: [[0]])), None, "with elastic.steps"),
+        (
+            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, batch_sampler=OfEpoch(lambda _: [[0]]))),
+            None,
+            "with elastic.steps",
+        ),
         (OwnLoader(DATA, batch_size=3), 6, "OwnLoader is not torch's DataLoader"),
         (
             DataLoader(DATA, batch_size=3, sampler=DistributedSampler(DATA, 2, 0)),  # type: ignore[arg-type]
