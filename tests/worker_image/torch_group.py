@@ -112,10 +112,16 @@ def running_group(
                 process.join()
 
 
+def _be_a_main_process() -> None:
+    """Has data loaders fork, as in a script: else each starts a forkserver, which imports torch."""
+    multiprocessing.set_start_method(None, force=True)
+
+
 def _alone(
     folder: Path, environ: dict[str, str], directory: Path, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     try:
+        _be_a_main_process()
         os.environ.clear()
         os.environ.update(environ)
         os.chdir(directory)
@@ -129,6 +135,7 @@ def _member(
     folder: Path, rank: int, world_size: int, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     try:
+        _be_a_main_process()
         torch.set_num_threads(1)
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size), **one_gpu(f"rank-{rank}")}
         if backend == "gloo":
