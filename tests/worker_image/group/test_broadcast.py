@@ -32,7 +32,7 @@ def pass_on_along(ranks: list[int], chunk_bytes: int) -> list[Any]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("chunk_bytes", [100, 16 << 20])
+@pytest.mark.parametrize("chunk_bytes", [1000, 16 << 20])
 def test_each_of_the_chain_gets_it_and_no_other(chunk_bytes: int) -> None:
     ranks = [2, 0, 3]
     whole = [tensor.tolist() for tensor in tensors(fill=True)]

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--example", required=True)
 parser.add_argument("--out", type=Path, required=True)
-parser.add_argument("--samples", type=int, default=1250)
+parser.add_argument("--samples", type=int, default=650)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--step-seconds", type=float, default=0.0)
 options = parser.parse_args()

@@ -70,11 +70,15 @@ def sharded() -> tuple[Seen, Seen]:
     return train_an_epoch(2, sharded=True), train_an_epoch(None, sharded=True, keeps=True)
 
 
+WORLD_SIZES = pytest.mark.parametrize("world_sizes", [(2, 5), pytest.param((1, 3), marks=pytest.mark.long)], ids=str)
+
+
 @pytest.mark.process
-def test_gradients_and_randomness_do_not_depend_on_the_world_size() -> None:
+@WORLD_SIZES
+def test_gradients_and_randomness_do_not_depend_on_the_world_size(world_sizes: tuple[int, ...]) -> None:
     ((at_once, in_parts, _),) = run_group(1, all_ways)
     assert (len(at_once.gradients), len(in_parts.drawn)) == (3, 10)
-    for world_size in (2, 3, 5):
+    for world_size in world_sizes:
         ranks = run_group(world_size, all_ways)
         for rank in ranks:
             for without_dropout in (rank[0], rank[2]):
@@ -87,9 +91,10 @@ def test_gradients_and_randomness_do_not_depend_on_the_world_size() -> None:
 
 @needs_fsdp2
 @pytest.mark.process
-def test_gradients_of_a_sharded_model_are_those_of_a_whole_one() -> None:
+@WORLD_SIZES
+def test_gradients_of_a_sharded_model_are_those_of_a_whole_one(world_sizes: tuple[int, ...]) -> None:
     ((at_once, in_parts, _),) = run_group(1, all_ways)
-    for world_size in (1, 2, 3, 5):
+    for world_size in world_sizes:
         for parts, kept in run_group(world_size, sharded):
             torch.testing.assert_close(parts.gradients, in_parts.gradients, rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(kept.gradients, at_once.gradients, rtol=1e-10, atol=1e-12)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.process
 EXAMPLES = ROOT / "examples"
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SEED = int(os.environ.get("ELASTIC_PYTORCH_TEST_SEED", "7"))
-SAMPLES, BATCH, EPOCHS = 1250, 20, 2
+SAMPLES, BATCH, EPOCHS = 650, 20, 2
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
@@ -136,7 +136,7 @@ async def disturb(operator: LocalOperator, changes: int, dice: random.Random, st
     return done
 
 
-@pytest.mark.parametrize("changes", [5, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("changes", [3, pytest.param(8, marks=pytest.mark.long)])
 async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Path, changes: int) -> None:
     import torch
 

@@ -175,7 +175,7 @@ def test_alone_it_is_the_plain_loop() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("world_size", [2, 5])
+@pytest.mark.parametrize("world_size", [pytest.param(2, marks=pytest.mark.long), 5])
 def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
     for ways in run_group(world_size, all_ways):
         check(ways)
@@ -183,7 +183,7 @@ def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
 
 @needs_fsdp2
 @pytest.mark.process
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_sharded_model_learns_the_same(world_size: int) -> None:
     for ways in run_group(world_size, all_sharded_ways):
         check(ways, rtol=1e-4, atol=1e-5)  # FSDP2 of torch 2.8 divides gradients by a factor of single precision

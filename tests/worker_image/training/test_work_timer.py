@@ -129,7 +129,7 @@ def check(found: list[list[tuple[float, float]]]) -> None:
             assert median(step - work for work, step in reports) >= 0.5 * PAUSE_SECONDS, "its wait for the slow rank is no work"
 
 
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_the_wait_for_others_is_no_work(parts: int) -> None:
     check(run_group(3, own_loop, parts))
 

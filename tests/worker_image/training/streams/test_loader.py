@@ -54,7 +54,7 @@ def with_workers(workers: int) -> tuple[Seen, int]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("workers", [*(pytest.param(workers, marks=pytest.mark.long) for workers in (0, 1)), 3])
 def test_a_group_with_workers_gets_each_sample_once(workers: int) -> None:
     outcomes = run_group(2, with_workers, workers)
     assert [epoch for _, epoch in outcomes] == [1, 1]
@@ -187,7 +187,7 @@ def train_on_what_breaks(workers: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_shard_that_cannot_be_read_ends_the_group(workers: int) -> None:
     with running_group(2, train_on_what_breaks, workers) as group:
         first, second = group.exit_codes()
