@@ -23,8 +23,11 @@ RESTARTED_TOO = pytest.mark.parametrize(
 ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 
 
-def start(agents: Agents, operator: ScriptedOperator, *options: Any, start_method: str = "forkserver") -> list[Agent]:
-    started = [agents(worker, f"--start-method={start_method}", SCRIPT, *options, **ENVIRONMENT) for worker in ("w0", "w1")]
+def start(
+    agents: Agents, operator: ScriptedOperator, *options: Any, start_method: str = "forkserver", **environment: Any
+) -> list[Agent]:
+    arguments, variables = (f"--start-method={start_method}", SCRIPT, *options), ENVIRONMENT | environment
+    started = [agents(worker, *arguments, **variables) for worker in ("w0", "w1")]
     operator.wait_for("ready", "w0", "w1")
     operator.declare("w0", "w1")
     return started
@@ -82,7 +85,7 @@ def test_kill_costs_the_step_at_hand_at_most(
 
 
 def test_script_whose_end_takes_long_is_ended(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
-    start(agents, operator, "--stay-in-finally")
+    start(agents, operator, "--stay-in-finally", ELASTIC_PYTORCH_GRACE_SECONDS=4)
     events.until_step(20, 2)
     operator.declare("w0", "w1", orderly=True)
     done = finish(operator, events, "w0", "w1")
