@@ -67,7 +67,7 @@ def hold_up(folder: Path, records: Path) -> int:
     return training.state._saved.step
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_training_goes_on_while_a_checkpoint_is_written_and_that_is_of_one_step(size: int, tmp_path: Path) -> None:
     folder, records = tmp_path / "folder", tmp_path / "records"
     records.mkdir()
@@ -106,7 +106,9 @@ def die_in_save(folder: Path, records: Path, death: str) -> None:
     training.steps(1_000_000)
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize(
+    "death", [pytest.param(death, marks=[] if death in ("shards", "named") else pytest.mark.long) for death in DEATHS]
+)
 def test_death_in_a_save_leaves_the_checkpoint_before_or_all_of_this_one(death: str, tmp_path: Path) -> None:
     folder, records = tmp_path / "folder", tmp_path / "records"
     records.mkdir()

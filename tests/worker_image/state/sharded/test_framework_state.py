@@ -126,7 +126,7 @@ def same(outcomes: dict[int, list[float]], undisturbed: dict[int, list[float]]) 
 
 
 @needs_averages
-@pytest.mark.parametrize(("lost", "pods_after"), [(0, 1), (1, 3)])
+@pytest.mark.parametrize(("lost", "pods_after"), [(0, 1), pytest.param(1, 3, marks=pytest.mark.long)])
 def test_memory_that_is_newer_than_the_checkpoint_goes_on_after_a_loss(
     lost: int, pods_after: int, undisturbed: dict[int, list[float]], tmp_path: Path
 ) -> None:

@@ -73,7 +73,7 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
 
 @pytest.mark.process
 @needs_averages
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_state_keeps_a_sharded_model_in_memory_and_on_the_disk_for_any_size(frozen: bool, tmp_path: Path) -> None:
     wanted = run_group(1, train, tmp_path / "undisturbed", 6, frozen)[0][2]
     with pods(2) as servers, pods(1) as new:

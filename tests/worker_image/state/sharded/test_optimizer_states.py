@@ -62,7 +62,7 @@ def test_a_checkpoint_has_an_optimizer_make_no_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("done", ["--", "-0", "00"])
+@pytest.mark.parametrize("done", ["-0", *(pytest.param(done, marks=pytest.mark.long) for done in ("--", "00"))])
 def test_a_group_of_another_size_goes_on_where_a_parameter_has_had_no_gradient_yet(done: str, tmp_path: Path) -> None:
     heads = done + "0011"
     [(_, undisturbed, wanted), _] = run_group(2, train, tmp_path / "undisturbed", 0, heads)

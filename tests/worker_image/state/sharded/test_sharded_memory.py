@@ -68,10 +68,10 @@ def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: f
     return begun, outcomes
 
 
-@pytest.mark.parametrize("lost", range(3))
+@pytest.mark.parametrize("lost", [0, *(pytest.param(lost, marks=pytest.mark.long) for lost in (1, 2))])
 def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> None:
-    with pods(3) as servers:
-        [(begun, undisturbed), *_] = run_pods(servers, 1, train, None, 12, False)
+    with pods(1) as servers:
+        [(begun, undisturbed)] = run_pods(servers, 1, train, None, 12, False)
         assert begun == 0
     with pods(3) as servers:
         run_pods(servers, 1, train, None, 6)
@@ -86,7 +86,7 @@ def train_in_units(unit_replicas: int, steps: int) -> tuple[int, list[list[float
     return train(None, steps)
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_shards_of_a_whole_unit_are_in_another_one(lost: int) -> None:
     """A pod is lost, and the next group has no place for the others of its unit."""
     with pods(4) as servers:
@@ -95,7 +95,10 @@ def test_the_shards_of_a_whole_unit_are_in_another_one(lost: int) -> None:
         assert run_pods(servers, 1, train_in_units, 2, 6) == [(6, outcomes[6:])] * 2
 
 
-@pytest.mark.parametrize(("pods_before", "lost", "pods_after"), [(2, 0, 1), (2, 1, 3), (4, 2, 3), (4, 0, 5)])
+@pytest.mark.parametrize(
+    ("pods_before", "lost", "pods_after"),
+    [(2, 1, 3), *(pytest.param(*each, marks=pytest.mark.long) for each in ((2, 0, 1), (4, 2, 3), (4, 0, 5)))],
+)
 def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole_version(
     pods_before: int, lost: int, pods_after: int
 ) -> None:
@@ -110,7 +113,7 @@ def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole
     torch.testing.assert_close(outcomes[1:], undisturbed[begun + 1 :])
 
 
-@pytest.mark.parametrize("has_folder", [True, False])
+@pytest.mark.parametrize("has_folder", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(has_folder: bool, tmp_path: Path) -> None:
     folder = tmp_path if has_folder else None
     with pods(3) as servers:

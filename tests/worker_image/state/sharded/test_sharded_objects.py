@@ -114,7 +114,10 @@ def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(bucket: Bucket
     assert checkpoints(bucket) == [(1, 3), (1, 2)], "and nothing of it is left"
 
 
-@pytest.mark.parametrize("refused", ["__1_0.distcp", ".metadata", "s000000009.elastic"])
+@pytest.mark.parametrize(
+    "refused",
+    ["__1_0.distcp", *(pytest.param(name, marks=pytest.mark.long) for name in (".metadata", "s000000009.elastic"))],
+)
 def test_refused_write_is_told_to_all_and_deletes_nothing(bucket: Bucket, refused: str) -> None:
     run(bucket, 2, save_two)
     before = names(bucket)
