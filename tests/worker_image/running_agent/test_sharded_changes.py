@@ -29,7 +29,7 @@ WEIGHTS = [pytest.mark.long] * FSDP2_AVERAGES
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param(("--sharded",), id="fsdp2", marks=FSDP2),
+        pytest.param(("--sharded",), id="fsdp2", marks=[*FSDP2, pytest.mark.long]),
         pytest.param(("--sharded", "--in-process"), id="fsdp2 in process", marks=FSDP2),
         pytest.param(("--sharded-weights",), id="weights", marks=WEIGHTS),
         pytest.param(("--sharded-weights", "--in-process"), id="weights in process", marks=WEIGHTS),

@@ -166,7 +166,10 @@ def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
     wait_for_text(agent, "asked for stacks of 1 workers", "in stuck_here")
 
 
-@pytest.mark.parametrize("own", ["raise ImportError('of its own')", "import os; os.environ['SITE'] = 'image'"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param("raise ImportError('of its own')", marks=pytest.mark.long), "import os; os.environ['SITE'] = 'image'"],
+)
 def test_a_sitecustomize_of_the_image_runs_as_ever(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, own: str
 ) -> None:

@@ -226,7 +226,14 @@ def test_one_that_has_gone_meanwhile_is_looked_for_again(bucket: Bucket) -> None
 
 
 @pytest.mark.parametrize("kind", ["list", "begin", "part", "end"])
-@pytest.mark.parametrize("fault", [s3_error(503, "SlowDown"), s3_error(500, "InternalError"), CutRequest(0)], ids=name_of)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        s3_error(503, "SlowDown"),
+        *(pytest.param(fault, marks=pytest.mark.long) for fault in (s3_error(500, "InternalError"), CutRequest(0))),
+    ],
+    ids=name_of,
+)
 def test_a_write_goes_on_after_a_fault(bucket: Bucket, kind: str, fault: Fault) -> None:
     bucket.proxy.fault = once(kind, fault)
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
@@ -252,7 +259,11 @@ def test_an_upload_that_is_cut_in_the_middle_goes_on(bucket: Bucket) -> None:
     assert bucket.proxy.bytes_in < 2 * 36_000_000, "only the part is sent again"
 
 
-@pytest.mark.parametrize("fault", [s3_error(503, "SlowDown"), CutAnswer(1_000_000), CutAnswer(0)], ids=name_of)
+@pytest.mark.parametrize(
+    "fault",
+    [s3_error(503, "SlowDown"), CutAnswer(1_000_000), pytest.param(CutAnswer(0), marks=pytest.mark.long)],
+    ids=name_of,
+)
 def test_a_read_goes_on_after_a_fault(bucket: Bucket, fault: Fault) -> None:
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
     bucket.proxy.fault = once("get", fault)
@@ -268,7 +279,11 @@ def test_a_read_that_is_always_cut_is_an_error_and_no_other_state(bucket: Bucket
         load_newest(store, NOTHING)
 
 
-@pytest.mark.parametrize("answer", [s3_error(400, "ExpiredToken"), s3_error(403, "ExpiredToken")], ids=name_of)
+@pytest.mark.parametrize(
+    "answer",
+    [s3_error(400, "ExpiredToken"), pytest.param(s3_error(403, "ExpiredToken"), marks=pytest.mark.long)],
+    ids=name_of,
+)
 @pytest.mark.parametrize("kind", ["list", "part", "end"])
 def test_an_expired_token_is_named(bucket: Bucket, answer: Answer, kind: str) -> None:
     write(bucket.url, StateVersion(1, 1), [b"x"], keep=1)
