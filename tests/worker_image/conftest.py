@@ -1,4 +1,5 @@
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """With `-m "... not torch"` modules that are marked so are not even imported, which takes seconds."""
     unwanted = "not torch" in config.option.markexpr and collection_path.suffix == ".py"
     return (unwanted and "pytest.mark.torch" in collection_path.read_text()) or None
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_to_save() -> Iterator[None]:
+    """What a test leaves unsaved is of no use, and this process would wait for it at its end."""
+    yield
+    if (last := sys.modules.get("elastic_pytorch.state.last_commits")) is not None:
+        last.unfinished.clear()
+        last.last_commits.clear()
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
 def objects(namespace: str) -> str:
     """The list of what is in the bucket, as the server gives it."""
     ask = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{PORT}/{BUCKET}?list-type=2').read().decode())"
-    return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask)
+    return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask).stdout
 
 
 def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is_there(

@@ -129,14 +129,16 @@ def given_up() -> list[str]:
 
 
 def complete() -> None:
-    """Has each State save what nothing has. Of a sharded one all ranks have a part, so this comes before their group is destroyed."""
+    """Has each State save what nothing has. Of a sharded one all ranks have a part, so this comes before their group is destroyed.
+
+    Raises:
+        RuntimeError: a peer is lost.
+        OSError: it cannot be saved.
+    """
     if sys.exc_info()[0] is not None:
         return  # which has ended the loop's body during a step; or the script is being stopped
     for state in list(unfinished):
-        try:
-            state.complete_at_exit()
-        except (RuntimeError, OSError) as error:
-            logger.error("at the end of the training: %s", error)
+        state.complete_at_exit()
 
 
 destroy_deadlock.before_destroy(complete)
@@ -151,7 +153,10 @@ def end_training() -> None:
     well = getattr(sys, "last_value", None) is None and not script_end.begun
     if well:
         script_end.over = True
-        complete()
+        try:
+            complete()
+        except (RuntimeError, OSError) as error:
+            _fail(type(error).__name__, str(error))
     for commits in list(under_way):
         with contextlib.suppress(RuntimeError):
             commits.settle(wait=True)

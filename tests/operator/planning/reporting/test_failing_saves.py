@@ -6,6 +6,7 @@ import pytest
 from elastic_pytorch_operator.api.conditions import Condition, find_condition
 from elastic_pytorch_operator.model.observed import AgentView, Progress
 from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.failing_saves import (
     explain_failing_saves,
     explain_slow_saves,
@@ -107,3 +108,28 @@ def test_condition_of_a_group_is_of_its_members_while_it_trains() -> None:
     assert degraded(agents, 1, 2)[1] == "WorkersMissing"
     assert "saves of a checkpoint" not in degraded(agents, 1, 2)[2]
     assert degraded(agents, 0, 1, 2, suspend=True)[:2] == ("False", "Suspending")
+
+
+def suspended(agents: list[AgentView]) -> tuple[str, Any]:
+    """What the condition Suspended says, and the step of the checkpoint, of a job that has done nine steps and saved seven."""
+    job = a_job(suspend=True, status={"progress": {"summary": "9", "step": 9, "checkpointStep": 7}})
+    seen = observed([a_pod(index) for index in range(len(agents))], agents, round=a_round())
+    status = describe_job(job, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(job)))
+    found = find_condition(status, "Suspended")
+    assert found is not None
+    return found["message"], status["progress"]["checkpointStep"]
+
+
+def test_suspended_job_tells_the_steps_that_no_checkpoint_has() -> None:
+    unsaved = "spec.suspend is true: nothing runs; the last checkpoint is of step 7, and steps 8 to 9 are done again"
+    assert suspended([]) == (unsaved, 7)
+    leaving = an_agent("w0", "leaving", progress=Progress(step=9, checkpoint_step=9))
+    assert suspended([leaving]) == ("spec.suspend is true: 1 pod is left", 9), "it writes while it has time"
+
+
+def test_the_event_of_a_suspension_warns_if_the_checkpoint_takes_too_long() -> None:
+    job = a_job(suspend=True)
+    for seconds, warning in ((30.0, False), (30.1, True)):
+        seen = observed([a_pod(0)], [an_agent("w0", progress=Progress(step=7, checkpoint_seconds=seconds))], round=a_round(0))
+        [event] = record_events(job, a_target(job), seen, News())
+        assert (event.reason, event.warning, SLOW in event.note) == ("JobSuspended", warning, warning)

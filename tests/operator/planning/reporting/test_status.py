@@ -90,6 +90,15 @@ COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorS
         ),
         pytest.param(ALL, {}, {}, "Running", (3, 3, 3), {"Running": "RoundRunning"}, id="all train"),
         pytest.param(
+            observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 5)], round=a_round(0)),
+            {"replicas": 1},
+            {},
+            "Running",
+            (1, 1, 1),
+            {"Running": "Saving"},
+            id="its last checkpoint is being written",
+        ),
+        pytest.param(
             observed([a_pod(0)], [an_agent("w0", local_world_size=8)], round=a_round(0)),
             {"replicas": 1},
             {},
