@@ -51,11 +51,15 @@ def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
     assert "spare    char-lm-worker-3-nz26n  elastic-pytorch-worker2  ○ Spare" in shown
 
 
-def test_says_for_how_long_a_worker_has_been_preparing() -> None:
+def test_says_for_how_long_a_worker_has_been_preparing_or_saving() -> None:
     now = moment_of("lost")
-    newcomer = Worker("new", 3, None, "", "Preparing", preparing_since=now - timedelta(seconds=120))
-    job = replace(job_of("lost"), workers=(*job_of("lost").members, newcomer))
-    assert "Preparing (2 min)\n" in text_of(show_status(job, [], now)) + "\n"
+    since = now - timedelta(seconds=120)
+    for worker in (
+        Worker("new", 3, None, "", "Preparing", preparing_since=since),
+        Worker("old", 3, None, "", "Saving", saving_since=since),
+    ):
+        job = replace(job_of("lost"), workers=(*job_of("lost").members, worker))
+        assert f"{worker.state} (2 min)\n" in text_of(show_status(job, [], now)) + "\n"
 
 
 LOST = """

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.numbers import parse_ranges
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.operator_state import read_operator_state
@@ -63,7 +64,7 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
         return tuple(listed)
     meant = _pods_by_index(pods, {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time)
     unlisted = [
-        KnownWorker(meant[index].name if index in meant else "", index, state, ranked=state == RUNNING)
+        KnownWorker(meant[index].name if index in meant else "", index, state, ranked=state in (RUNNING, names.SAVING))
         for state, indexes in states.items()
         for index in indexes
     ]

@@ -231,7 +231,7 @@ def _missing_spares(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    spoken = [w.name for w in job.workers if w.state in ("Ready", "Spare", "Running", "Succeeded", "Leaving", "Lost")]
+    spoken = [w.name for w in job.workers if w.state in ("Ready", "Spare", "Running", "Saving", "Succeeded", "Leaving", "Lost")]
     silent = silent_pods(evidence.pods, spoken, evidence.now) if job.backend == names.BACKEND_OPERATOR else []
     if silent:
         who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"

@@ -15,6 +15,7 @@ from elastic_pytorch_client.reading.text import parse_number, parse_ranges, pars
 from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 RUNNING = "Running"
+IN_GROUP = (RUNNING, "Saving")  # the states of workers that have a rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ class JobView:
         if self.backend != names.BACKEND_OPERATOR:
             return tuple(w for w in self.workers if w.state == RUNNING)
         ranked = sorted((w for w in self.workers if w.rank is not None), key=lambda w: w.rank or 0)
-        return (*ranked, *(w for w in self.workers if not w.listed and w.state == RUNNING))
+        return (*ranked, *(w for w in self.workers if not w.listed and w.state in IN_GROUP))
 
     @property
     def last_interruption(self) -> Interruption | None:
@@ -278,7 +279,7 @@ class JobView:
     @property
     def size(self) -> int:
         """The number of workers of the current group, with those that are known only by their indexes."""
-        return len(self.members) + len(self.unlisted.get(RUNNING, ()))
+        return len(self.members) + sum(len(self.unlisted.get(state, ())) for state in IN_GROUP)
 
     @property
     def sizes(self) -> Sequence[int]:
