@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.pod.agent_link import AgentLink
+from elastic_pytorch.pod.messages import PARKED
+from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 
 
 class Client:
@@ -13,6 +15,7 @@ class Client:
         self.coming = list(messages)
         self.come: list[dict[str, Any]] = []
         self.stays = stays
+        self.sent: list[dict[str, Any]] = []
 
     def messages(self) -> list[dict[str, Any]]:
         come, self.come = self.come, []
@@ -26,7 +29,7 @@ class Client:
         return self.stays or bool(self.coming)
 
     def send(self, message: dict[str, Any]) -> None:
-        del message
+        self.sent.append(message)
 
 
 GO = {"kind": "go", "environment": {"RANK": "1"}}
@@ -69,3 +72,16 @@ def test_each_group_has_changes_of_its_own() -> None:
     assert link.leaves_group()
     link.wait_for_go()
     assert not link.leaves_group()
+
+
+def test_a_script_that_is_stopped_ends_and_one_that_is_over_waits_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_end, "orderly", True)
+    monkeypatch.setattr(script_end, "over", True)
+    client = Client(None, stays=False)
+    with pytest.raises(ConnectionError, match="gone"):
+        AgentLink(client).stop_process(7)
+    assert client.sent == [{"kind": PARKED, "step": 7}]
+    monkeypatch.setattr(script_end, "over", False)
+    monkeypatch.setattr(script_end, "_wait", None)
+    with pytest.raises(PlannedStop):
+        AgentLink(client).stop_process(7)

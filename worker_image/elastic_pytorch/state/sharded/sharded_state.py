@@ -385,7 +385,7 @@ class ShardedState(State):
             if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves_group()):
                 unfinished.pop(self, None)
                 return True
-        return self._save_last(stop=stop) == stop or self._settle_last(stop=True)
+        return self._save_last(stop=stop) and (stop or self._settle_last(stop=True))
 
     def _save_last(self, *, stop: bool) -> bool:
         """Saves the last step, as it would be lost; returns whether the group stops."""
