@@ -195,6 +195,21 @@ def test_a_last_commit_that_cannot_be_written_at_first_is_written_later(tmp_path
     assert loaded.version.step == 7
 
 
+def test_a_forked_process_leaves_the_last_commit_to_the_worker(tmp_path: Path) -> None:
+    """As its exit handlers run, it would wait for what it cannot write."""
+    forks = """
+    import os, sys
+    if (child := os.fork()) == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    result = run_script(LEFT_EARLY.format(folder=str(tmp_path), more="", ending=forks))
+    assert result.returncode == 0, result.stderr
+    loaded = load_newest(tmp_path, StateVersion(0, 0))
+    assert loaded is not None
+    assert loaded.version.step == 7
+
+
 @pytest.mark.parametrize(
     ("variables", "writes"),
     [

@@ -92,6 +92,16 @@ under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
+def _leave_to_parent() -> None:
+    """Called in a forked process, whose exit handlers run like the worker's."""
+    unfinished.clear()
+    under_way.clear()
+    last_commits.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
     """Reports meanwhile that the training waits for its last checkpoint."""
@@ -184,10 +194,8 @@ def _wait_until_written() -> str:
     client = agent_link.pod_client()
     with saving():
         while left := {name: commit for name, commit in last_commits.items() if not commit.written(name)}:
-            if agent is not None and agent.wanted():
-                agent.stop_process(
-                    max(commit.version.step for commit in left.values())
-                )  # the next group saves what this one has
+            if agent is not None and agent.wanted():  # the next group saves what this one has
+                agent.stop_process(max(commit.version.step for commit in left.values()))
             trouble = next(filter(None, map(client.trouble, left)), "")
             if time.monotonic() >= deadline and not os.environ.get(REPORT_SOCKET):
                 return trouble or "it took too long"
