@@ -1,6 +1,6 @@
 """What is forgotten or does not fit in a loop with `elastic.steps` is an error with words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch.distributed as dist
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD
-from torch.optim.lr_scheduler import StepLR
+from torch.optim.lr_scheduler import ChainedScheduler, ReduceLROnPlateau, SequentialLR, StepLR
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 
@@ -137,6 +138,110 @@ def test_a_loss_that_is_not_of_the_model_of_the_group() -> None:
         assert not ddp._forward_pre_hooks
     finally:
         dist.destroy_process_group()
+
+
+Body = Callable[[Training], object]
+CLEARING: list[tuple[str, Body]] = [
+    ("zero_grad", lambda training: training.optimizer.zero_grad()),
+    ("zero_grad in place", lambda training: training.optimizer.zero_grad(set_to_none=False)),
+    ("zero_grad of the model", lambda training: training.model.zero_grad()),
+    ("clip_grad_norm_", lambda training: clip_grad_norm_(training.model.parameters(), 0.01)),
+]
+EACH_CLEARING = pytest.mark.parametrize("clear", [each for _, each in CLEARING], ids=[name for name, _ in CLEARING])
+
+
+@EACH_CLEARING
+@pytest.mark.parametrize("count", [None, 2])
+def test_gradients_that_the_body_clears_within_a_step(clear: Body, count: int | None) -> None:
+    training = Training(micro_batch_size=2)
+    steps = training.steps()
+    step = next(steps)
+    clear(training)  # of no gradients yet
+    step.backward(training.loss(step), count=count)
+    step = next(steps)
+    clear(training)
+    with pytest.raises(RuntimeError, match=r"earlier micro-batches have left were cleared or changed.*before_step to clip"):
+        step.backward(training.loss(step), count=count)
+
+
+@EACH_CLEARING
+def test_gradients_that_a_loop_with_part_clears_within_a_step(clear: Body) -> None:
+    training = Training(micro_batch_size=2)
+    with pytest.raises(RuntimeError, match=r"below `if part\.last`"):
+        for batch in training.loader:
+            clear(training)
+            with training.sampler.part(training.model) as part:
+                (part.weight * training.model(*batch).mean()).backward()
+
+
+@pytest.mark.parametrize("micro_batch_size", [None, 2])
+def test_gradients_may_be_cleared_between_steps(micro_batch_size: int | None) -> None:
+    training = Training(micro_batch_size=micro_batch_size)
+    before_a_step = True
+    for step in training.steps():
+        if before_a_step:
+            training.optimizer.zero_grad()
+        step.backward(training.loss(step))
+        before_a_step = step.last
+    assert training.state.step == 3
+
+
+@pytest.mark.parametrize("after_backward", [False, True])
+def test_a_step_of_the_optimizer_in_the_body(after_backward: bool) -> None:
+    training = Training()
+    for step in training.steps(max_steps=1):
+        if after_backward:
+            step.backward(training.loss(step))
+        with pytest.raises(RuntimeError, match=r"leave optimizer.step\(\) out of the loop's body"):
+            training.optimizer.step()
+        if not after_backward:
+            step.backward(training.loss(step))
+    training.optimizer.step()  # after the loop it is the script's again
+
+
+SCHEDULERS: list[tuple[str, Callable[[SGD], Any]]] = [
+    ("StepLR", lambda optimizer: StepLR(optimizer, 1)),
+    ("ChainedScheduler", lambda optimizer: ChainedScheduler([StepLR(optimizer, 1), StepLR(optimizer, 2)])),
+    ("SequentialLR", lambda optimizer: SequentialLR(optimizer, [StepLR(optimizer, 1), StepLR(optimizer, 2)], [2])),
+]
+
+
+@pytest.mark.parametrize("new", [each for _, each in SCHEDULERS], ids=[name for name, _ in SCHEDULERS])
+@pytest.mark.parametrize("argument", ["scheduler", "epoch_scheduler"])
+@pytest.mark.parametrize("after_backward", [False, True])
+def test_a_step_of_a_scheduler_in_the_body(new: Callable[[SGD], Any], argument: str, after_backward: bool) -> None:
+    training = Training()
+    scheduler = new(training.optimizer)
+    training.state = Told(model=training.model, optimizer=training.optimizer, sampler=training.sampler, scheduler=scheduler)
+    training.state.restore()
+    with pytest.raises(RuntimeError, match=r"leave scheduler.step\(\) out of the body"):
+        for step in training.steps(**{argument: scheduler}):
+            if after_backward:
+                step.backward(training.loss(step))
+            scheduler.step()
+            if not after_backward:
+                step.backward(training.loss(step))
+    assert training.state.step == after_backward
+
+
+def test_a_scheduler_that_the_loop_was_not_given_is_the_scripts() -> None:
+    training = Training()
+    plateau = ReduceLROnPlateau(training.optimizer)
+    for step in training.steps():
+        step.backward(training.loss(step))
+        plateau.step(1.0)
+    assert plateau.last_epoch == training.state.step == 3
+
+
+@pytest.mark.parametrize(("micro_batch_size", "said"), [(None, 0), (2, 1)])
+def test_a_body_that_runs_several_times_a_step_is_said_once(
+    micro_batch_size: int | None, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    training = Training(micro_batch_size=micro_batch_size)
+    with caplog.at_level("INFO"):
+        for step in training.steps():
+            step.backward(training.loss(step))
+    assert caplog.text.count("each step has 2 micro-batches in this group") == said
 
 
 def test_a_count_that_comes_and_goes() -> None:

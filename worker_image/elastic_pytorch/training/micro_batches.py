@@ -4,6 +4,7 @@ Positions are those of samples in an epoch's order. All ranks get the same numbe
 collective; a rank that would get fewer repeats one that does not count.
 """
 
+from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple
 
@@ -107,15 +108,24 @@ class Part:
         last: whether the optimizer's step comes after it.
         samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
         parts: the number of micro-batches in the step, on each rank.
+        weight_used: whether the loss was weighted.
+        check: called when it is; may raise a RuntimeError.
     """
 
     def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
         self._weight = weight
         self.last, self.samples, self.parts = last, samples, parts
         self.weight_used = False
+        self.check: Callable[[], None] | None = None
 
     @property
     def weight(self) -> float:
         """The factor for its mean loss."""
-        self.weight_used = True
+        self.use_weight()
         return self._weight
+
+    def use_weight(self) -> None:
+        """Notes that the loss is weighted, by this weight or by a count in its place."""
+        if self.check is not None:
+            self.check()
+        self.weight_used = True

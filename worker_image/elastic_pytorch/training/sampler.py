@@ -1,7 +1,7 @@
 """The samples of each step for a group whose size changes: each sample exactly once in an epoch, on any rank."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, shares_within, weight_of
+from elastic_pytorch.training.step_gradients import StepGradients
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -111,6 +112,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
         self._micro = 0  # which micro-batch of the step is next
+        self._gradients = StepGradients()
         self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
@@ -276,7 +278,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
         Raises:
             RuntimeError: the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or the loop does not take
-                each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders.
+                each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders. Or, when
+                the weight is used: the model's gradients are not those that the step's micro-batches before have left.
         """
         parts = self._parts()
         if self._micro >= len(parts):
@@ -292,7 +295,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
         # Where micro-batches save memory, gradients are not to wait unsharded.
         saves = self._micro_batch_size is None and len(parts) > 1
-        with gradient_sync(model, last or (saves and hasattr(model, "unshard"))):
+        reduce = last or (saves and hasattr(model, "unshard"))
+        with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
             yield part
         if not part.weight_used:
             raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
@@ -361,13 +365,3 @@ def _size(name: str, value: int | None) -> int | None:
     if value is not None and index(value) < 1:
         raise ValueError(f"{name} must be at least 1, not {value}")
     return None if value is None else index(value)
-
-
-def gradient_sync(model: Any, last: bool) -> AbstractContextManager[Any]:
-    """Returns a context in which a model's gradients are reduced only if it is the step's last micro-batch."""
-    if hasattr(model, "set_requires_gradient_sync"):
-        model.set_requires_gradient_sync(last)
-    elif not last and hasattr(model, "no_sync"):
-        context: AbstractContextManager[Any] = model.no_sync()
-        return context
-    return nullcontext()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from elastic_pytorch.log import logger
 from elastic_pytorch.state.state import State
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.data_parallel import DataParallel
@@ -44,13 +45,16 @@ class Step:
     def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
         """Runs backward. After a step's last micro-batch, also runs the optimizer's step, and counts the step as done.
 
+        Left over from another loop, `zero_grad` and clipping within a step are errors, as are steps of the optimizer or the schedulers.
+
         Args:
             loss: the mean over the micro-batch; the library weights it, and scales it if there is a scaler.
             count: the number that the mean is over, if not samples: tokens without padding, for example. On all ranks, or on none.
 
         Raises:
             RuntimeError: it was called before for this micro-batch; the loss has not come through the model that `steps` was given;
-                or what `State.commit` raises for the step before.
+                or what `State.commit` raises for the step before. Or the body has cleared or changed the gradients of the step's earlier
+                micro-batches, or has stepped a scheduler that `steps` was given.
         """
         if self._done:
             raise RuntimeError("backward was called before for this micro-batch: add the losses up, and call it once")
@@ -61,11 +65,12 @@ class Step:
             self._loop.finish_step(ends_epoch=self.ends_epoch)
 
     def check(self) -> None:
-        """Checks that backward was called.
+        """Checks that backward was called, and that the body has not taken the scheduler's step a second time.
 
         Raises:
-            RuntimeError: it was not.
+            RuntimeError: it was not; or it has.
         """
+        self._loop.check_schedulers()
         if not self._done:
             raise RuntimeError(
                 "step.backward(loss) was not called for this micro-batch: every one is part of a step of all ranks"
@@ -93,7 +98,8 @@ def steps(
 
     A step's last `backward` also runs, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`. Then it counts the
     step, so that `state.step` has its number, and calls `after_step`. What the loop's body does next still belongs to the step:
-    `State.commit` comes when the loop goes on, and a group that changes stops there.
+    `State.commit` comes when the loop goes on, and a group that changes stops there. A step may have several micro-batches, and has
+    on an accelerator when the group shrinks: the body runs for each of them, so what belongs to the step is for `if step.last`.
 
     The loop may be left after any `backward`, and continued by another call. A step after which it was left is committed by the next call,
     by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
@@ -164,13 +170,17 @@ class _Loop:
     forwarded: bool = False  # whether the model has run since the micro-batch was taken
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
+    told_parts: bool = False  # whether the log says that a step has several micro-batches
+    stepping: bool = False  # whether this loop takes the optimizer's step
+    scheduled: list[int] = field(default_factory=list)  # how far the schedulers were after the loop's last step
 
     def run(
         self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int
     ) -> Iterator[Step]:
         self.state.complete_step()  # after which the loop was left
         self.optimizer.zero_grad()  # left over from a loop that was left within a step
-        with self._watched_model():
+        self.scheduled = self._schedule()
+        with self._watched():
             for epoch in sampler.epochs(epochs):
                 if self.state.step >= max_steps:
                     return
@@ -178,6 +188,7 @@ class _Loop:
                     with ExitStack() as stack:
                         part = stack.enter_context(sampler.part(self.model))
                         self.forwarded = False
+                        self.tell_parts(part)
                         step = Step(self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack)
                         yield step
                         step.check()
@@ -208,22 +219,26 @@ class _Loop:
 
     def finish_step(self, *, ends_epoch: bool) -> None:
         optimizer = self.optimizer
+        self.check_schedulers()
         if self.counted is not None:
             self.counted.correct(p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
         if self.before_step is not None:
             if self.scaler is not None:
                 self.scaler.unscale_(optimizer)
             self.before_step()
+        self.stepping = True
         if self.scaler is None:
             optimizer.step()
         else:
             self.scaler.step(optimizer)
             self.scaler.update()
+        self.stepping = False
         optimizer.zero_grad()
         if self.scheduler is not None:
             self.scheduler.step()
         if self.epoch_scheduler is not None and ends_epoch:
             self.epoch_scheduler.step()
+        self.scheduled = self._schedule()
         losses, self.losses, self.counted = self.losses, [], None
         self.state.end_step(loss=_mean(losses))
         if self.after_step is not None:
@@ -240,19 +255,54 @@ class _Loop:
         counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
         loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over nothing is nan
         self.losses.append((counts, loss.detach()))
-        part.weight_used = True  # the count replaces the weight
+        part.use_weight()  # in whose place the count is
         return self.counted.weight(counts) * loss
 
+    def tell_parts(self, part: Part) -> None:
+        """Says once that the body runs several times a step: on an accelerator, it is a smaller group that brings this about."""
+        if part.parts > 1 and not self.told_parts and self.ranks.place()[0] == 0:
+            self.told_parts = True
+            logger.info(
+                "each step has %d micro-batches in this group, and the loop's body runs for each: what belongs to the step, such as a "
+                "counter, averaged weights or an evaluation, goes below `if step.last`",
+                part.parts,
+            )
+
+    def check_schedulers(self) -> None:
+        """Checks that nothing but this loop has stepped the schedulers that it was given.
+
+        Raises:
+            RuntimeError: something has.
+        """
+        if self._schedule() != self.scheduled:
+            raise RuntimeError(
+                "the loop's body has stepped a scheduler that `steps` steps, too: leave scheduler.step() out of the body, or leave the "
+                "scheduler out of the arguments of steps"
+            )
+
+    def _schedule(self) -> list[int]:
+        given = [each for each in (self.scheduler, self.epoch_scheduler) if each is not None]
+        parts = [
+            part for each in given for part in (each, *getattr(each, "_schedulers", ()))
+        ]  # of a ChainedScheduler, which counts none
+        return [each.last_epoch for each in parts if hasattr(each, "last_epoch")]
+
     @contextmanager
-    def _watched_model(self) -> Iterator[None]:
-        if not isinstance(self.model, DistributedDataParallel):
-            yield
-            return
-        watch = self.model.register_forward_pre_hook(self._note_forward)
+    def _watched(self) -> Iterator[None]:
+        watches = [self.optimizer.register_step_pre_hook(self._check_step)]
+        if isinstance(self.model, DistributedDataParallel):
+            watches.append(self.model.register_forward_pre_hook(self._note_forward))
         try:
             yield
         finally:
-            watch.remove()
+            for watch in watches:
+                watch.remove()
+
+    def _check_step(self, *_: object) -> None:
+        if not self.stepping:
+            raise RuntimeError(
+                "step.backward takes the optimizer's step after a step's last micro-batch: leave optimizer.step() out of the loop's body"
+            )
 
     def _note_forward(self, *_: object) -> None:
         self.forwarded = True

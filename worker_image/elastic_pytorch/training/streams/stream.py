@@ -16,7 +16,8 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import Part
-from elastic_pytorch.training.sampler import WEIGHT_UNUSED, gradient_sync
+from elastic_pytorch.training.sampler import WEIGHT_UNUSED
+from elastic_pytorch.training.step_gradients import StepGradients
 from elastic_pytorch.training.streams.lane import Read, Shards
 from elastic_pytorch.training.streams.place import Change, Place, order_of
 
@@ -142,6 +143,7 @@ class ElasticStream(Epochs):
         self._skipped: list[int] = []
         self._taken: deque[TakenStep] = deque()  # by a loader, and not yet advanced over
         self._micro = 0  # which micro-batch of the first of them is next
+        self._gradients = StepGradients()
         self._loads = 0
         self._iteration = Iteration()  # the newest one
 
@@ -273,7 +275,8 @@ class ElasticStream(Epochs):
 
         Raises:
             RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or
-                the loop does not take each batch that the loader gives; or the weight of the part was not used.
+                the loop does not take each batch that the loader gives; or the weight of the part was not used. Or, when it is used:
+                the model's gradients are not those that the step's micro-batches before have left.
         """
         if not self._taken:
             raise RuntimeError(NOT_TAKEN)
@@ -288,7 +291,7 @@ class ElasticStream(Epochs):
         if self._seed_random:
             seed_all(mixed(self._seed, self.epoch, self.samples, self._micro, rank))
         part = Part(samples * ranks / step.samples, last=last, samples=samples, parts=len(step.parts))
-        with gradient_sync(model, last):
+        with self._gradients.adding(model, part, first=self._micro == 0, reduce=last):
             yield part
         if not part.weight_used:
             raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
