@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state.step_boundary import StepBoundary
+from elastic_pytorch.state.step_boundary import StepBoundary, Turns
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,3 +90,38 @@ def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
     assert not boundary.reached(lambda: False)
     with pytest.raises(RuntimeError, match="closed by peer"):
         boundary.reached(lambda: False)
+
+
+class Named:
+    """Stands for a State."""
+
+    def __init__(self) -> None:
+        self.completed = 0
+
+    def complete_step(self) -> None:
+        self.completed += 1
+
+
+def test_step_that_is_counted_is_completed_when_something_else_begins() -> None:
+    turns, one, other = Turns(), Named(), Named()
+    turns.complete()
+    turns.count(one)
+    turns.complete()
+    turns.count(other)
+    turns.complete()
+    assert (one.completed, other.completed) == (1, 1)
+    turns.end(other)
+    turns.complete()
+    assert (one.completed, other.completed) == (1, 1)
+
+
+def test_step_that_an_error_has_ended_is_not_completed_before_the_group_is_destroyed() -> None:
+    turns, state = Turns(), Named()
+    turns.count(state)
+    try:
+        raise ValueError
+    except ValueError:
+        turns.complete_before_destroy()
+    assert state.completed == 0
+    turns.complete_before_destroy()
+    assert state.completed == 1

@@ -20,6 +20,7 @@ from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_saving
+from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
@@ -151,7 +152,13 @@ def complete() -> None:
         state.complete_at_exit()
 
 
-destroy_deadlock.before_destroy(complete)
+def end_group() -> None:
+    """Completes the step that is counted, while all ranks are there, and saves what nothing has."""
+    turns.complete_before_destroy()
+    complete()
+
+
+destroy_deadlock.before_destroy(end_group)
 
 
 @atexit.register

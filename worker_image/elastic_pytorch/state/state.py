@@ -29,7 +29,7 @@ from elastic_pytorch.state.last_commits import (
     unfinished,
 )
 from elastic_pytorch.state.restore import Found, Search, load_initial
-from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum
+from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum, turns
 from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison
@@ -122,7 +122,6 @@ class State(Registered):
         self._closed, self._reports = False, StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
         self._counted = False  # a step that is not completed yet
-        self._loss: Any = None  # of that step
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
 
@@ -153,6 +152,7 @@ class State(Registered):
         """
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
+        turns.complete()  # of a training before this one
         refuse_sharded(self._objects, "shard it before State is made")
         self._group = cpu_group()
         group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
@@ -183,7 +183,7 @@ class State(Registered):
     def commit(self, *, loss: Any = None) -> None:
         """Ends a step: keeps its outcome, reports it, and stops here if the group changes. Every rank must call it after every step.
 
-        Advances a registered `ElasticSampler` by a batch.
+        Advances a registered `ElasticSampler`. An epoch's last step is kept when `epochs` or `part` goes on: what follows it belongs to it.
 
         Args:
             loss: the loss of the step, to be reported; anything that float() takes.
@@ -193,29 +193,30 @@ class State(Registered):
             GroupChanged: the group changes, in a function that `in_process` decorates: it is called again.
         """
         self.end_step(loss=loss)
-        self.complete_step()
+        if not self._complete_later(self.complete_step):
+            self.complete_step()
 
     def end_step(self, *, loss: Any = None) -> None:
-        """Counts a step, and advances a registered `ElasticSampler`. `complete_step` does the rest of `commit`."""
-        self.complete_step()  # of a loop that was left
+        """Counts and reports a step, and advances a registered `ElasticSampler`. `complete_step` does the rest of `commit`."""
+        turns.complete()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
         self._commits.settle(wait=False)
         self._interval.end_step()
         self._step += 1
-        for each in self._objects.values():
-            if (advance := getattr(each, "advance", None)) is not None:
-                advance()
-        self._counted, self._loss = True, loss
+        self._advance()
+        self._counted = True
+        turns.count(self)
         if self._folder:
             unfinished[self] = None
+        self._reports.tell(self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes())
 
     def complete_step(self) -> None:
-        """Commits and reports the step that `end_step` has counted, and stops here if the group changes; does so once."""
+        """Commits the step that `end_step` has counted, and stops here if the group changes; does so once."""
         boundary, agent = self._boundary, self._agent_link
         if boundary is None or not self._counted:
             return
-        self._counted, loss, self._loss = False, self._loss, None
+        self._counted = False
         last = self._step in self._ends or any(getattr(each, "finished", False) for each in self._objects.values())
         if due := last or self._interval.due(self._step, self._committed):
             self._commit_together()
@@ -226,7 +227,6 @@ class State(Registered):
         if stop or last:
             stop = self._settle_last(stop=stop)
         self._flush(now=stop or last)
-        self._reports.tell(self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes())
         if stop and agent is not None:
             if in_process.active():
                 raise in_process.GroupChanged(self._step, boundary.meet)
@@ -302,6 +302,7 @@ class State(Registered):
 
     def _leave_unfinished(self) -> None:
         self._counted = False
+        turns.end(self)
         unfinished.pop(self, None)
 
     def _begin(self) -> dict[str, Any]:

@@ -6,7 +6,9 @@ second, however short the steps. The ranks agree on the commit interval in the s
 holds for all.
 """
 
+import sys
 import time
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -59,6 +61,47 @@ class Agreement(NamedTuple):
 
 
 NO_AGREEMENT = Agreement(lambda: (), lambda _: None)
+
+
+class Stepping(Protocol):
+    """A State, as far as its steps are concerned."""
+
+    def complete_step(self) -> None:
+        """Completes the step that is counted, if there is one."""
+
+
+class Turns:
+    """Whose steps a process does: those of one State at a time, each complete before the next one begins."""
+
+    def __init__(self) -> None:
+        self._counted: weakref.ref[Stepping] | None = None  # whose last step may not be complete
+
+    def count(self, state: Stepping) -> None:
+        """Notes that a State's step is counted: what the loop's body, or the epoch's, still does belongs to it."""
+        self._counted = weakref.ref(state)
+
+    def complete(self) -> None:
+        """Completes that step: something else begins. All ranks have to call it.
+
+        Raises:
+            RuntimeError: a peer is lost.
+            GroupChanged: see `State.commit`.
+        """
+        if self._counted is not None and (state := self._counted()) is not None:
+            state.complete_step()
+
+    def complete_before_destroy(self) -> None:
+        """Does so while the ranks still have their group, unless an error ends the step."""
+        if sys.exc_info()[0] is None:
+            self.complete()
+
+    def end(self, state: Stepping) -> None:
+        """Notes that a State is closed, or begins again in another group."""
+        if self._counted is not None and self._counted() is state:
+            self._counted = None
+
+
+turns = Turns()  # of this process
 
 
 class StepBoundary:

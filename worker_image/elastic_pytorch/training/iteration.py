@@ -2,7 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 ORDER_LOST = (
@@ -63,6 +63,9 @@ class Epochs(ABC):
     epoch: int
     _epochs: int | None = None  # that the training asks for
     _called: str  # in messages
+    _in_epoch = False  # whether the body of a loop over `epochs` is at work
+    _epoch_is_over = False  # whether the last `advance` has ended an epoch, and the loop says when it goes on
+    _complete: Callable[[], None] | None = None  # completes the last step of that epoch
 
     @property
     @abstractmethod
@@ -77,17 +80,40 @@ class Epochs(ABC):
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
 
+        What the loop's body does at the end of an epoch belongs to the epoch's last step, which is committed after it.
+
         Raises:
             RuntimeError: a whole epoch has passed, and `advance` was not called.
         """
         self._epochs = count
         while self.epoch < count:
             place = self.epoch, self._reached
-            yield self.epoch
+            self._in_epoch = True
+            try:
+                yield self.epoch
+            finally:
+                self._in_epoch = False
+            self._go_on()
             if place == (self.epoch, self._reached):
                 raise RuntimeError(
                     f"no step of this epoch was committed: call State.commit, or advance of the {self._called}, after each"
                 )
+
+    def complete_later(self, complete: Callable[[], None]) -> bool:
+        """Keeps what completes an epoch's last step until the loop goes on. Returns False if it is to be completed at once.
+
+        At once, if `advance` has not ended an epoch, or nothing says when the next step begins: there is no loop over `epochs`, and no
+        `part`.
+        """
+        if self._epoch_is_over:
+            self._complete = complete
+        return self._epoch_is_over
+
+    def _go_on(self) -> None:
+        """Completes the last step of an epoch: the next step begins."""
+        complete, self._complete = self._complete, None
+        if complete is not None:
+            complete()
 
 
 def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:

@@ -181,8 +181,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._order.end_step(self.epoch)
         batches = self._batches_of(self.epoch)
         self.cursor = batches.end(self.cursor)
+        ends_epoch = self.cursor >= batches.samples
+        self._epoch_is_over = ends_epoch and (self._in_epoch or self._micro > 0)
         self._micro, self._weight_used = 0, False
-        if self.cursor >= batches.samples:
+        if ends_epoch:
             self.epoch, self.cursor = self.epoch + 1, 0
 
     @property
@@ -281,6 +283,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
                 each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders. Or, when
                 the weight is used: the model's gradients are not those that the step's micro-batches before have left.
         """
+        self._go_on()
         parts = self._parts()
         if self._micro >= len(parts):
             raise RuntimeError(

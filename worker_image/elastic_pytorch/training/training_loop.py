@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.loaders import sampler_of, stream_of
@@ -101,8 +102,9 @@ def steps(
     `State.commit` comes when the loop goes on, and a group that changes stops there. A step may have several micro-batches, and has
     on an accelerator when the group shrinks: the body runs for each of them, so what belongs to the step is for `if step.last`.
 
-    The loop may be left after any `backward`, and continued by another call. A step after which it was left is committed by the next call,
-    by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
+    The loop may be left after any `backward`, and continued by another call. What the script does after the loop, at the end of an epoch
+    for example, belongs to the loop's last step, whether the loop has come to its end or was left. This step is committed by the next
+    call, by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
 
     Args:
         state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler or stream are registered.
@@ -177,7 +179,7 @@ class _Loop:
     def run(
         self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int
     ) -> Iterator[Step]:
-        self.state.complete_step()  # after which the loop was left
+        turns.complete()  # after which a loop was left
         self.optimizer.zero_grad()  # left over from a loop that was left within a step
         self.scheduled = self._schedule()
         with self._watched():
@@ -192,9 +194,9 @@ class _Loop:
                         step = Step(self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack)
                         yield step
                         step.check()
+                    if sampler.finished or self.state.step >= max_steps:
+                        return  # what follows the loop belongs to its last step
                     self.state.complete_step()
-                    if self.state.step >= max_steps:
-                        return
                 if sampler.epoch == epoch:
                     left = f"{sampler.batches_left} batches" if isinstance(sampler, ElasticSampler) else "samples"
                     raise RuntimeError(f"the loader has ended, and {left} of epoch {epoch} are left")

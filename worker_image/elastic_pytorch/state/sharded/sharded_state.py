@@ -34,7 +34,7 @@ from elastic_pytorch.state.sharded.shared_folder import claim_folder, refuse_uns
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
-from elastic_pytorch.state.step_boundary import Agreement
+from elastic_pytorch.state.step_boundary import Agreement, turns
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all
@@ -120,8 +120,7 @@ class ShardedState(State):
     def restore(self) -> int:
         """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
 
-        To be called by all ranks, once for each group, after `init_process_group` and `fully_shard`. If there is nothing to restore, the
-        objects stay as they are.
+        To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What has no state yet stays as it is.
 
         Returns:
             How many steps are done.
@@ -135,6 +134,7 @@ class ShardedState(State):
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
             raise RuntimeError("this State is of a group that is gone: make it and its model in the in_process function")
+        turns.complete()  # of a training before this one
         in_process.register_holder(self, keep=True)  # first: what follows begins things in the group, and may fail
         refuse_foreign_sharding(self._objects)
         if in_process.active():

@@ -1,6 +1,6 @@
 """The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -64,6 +64,17 @@ class Registered:
     def holds(self, each: object) -> bool:
         """Whether an object is registered; a model may have been wrapped or compiled since."""
         return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
+
+    def _advance(self) -> None:
+        """Has the samplers among the objects advance by a step."""
+        for each in self._objects.values():
+            if (advance := getattr(each, "advance", None)) is not None:
+                advance()
+
+    def _complete_later(self, complete: Callable[[], None]) -> bool:
+        """Returns whether a sampler has ended an epoch, and calls `complete` when the loop goes on."""
+        places = [each for each in self._objects.values() if hasattr(each, "complete_later")]
+        return any(each.complete_later(complete) for each in places)
 
     def _first_trained(self) -> str | None:
         """The name of an object of which only the trained part is committed; None: there is none."""

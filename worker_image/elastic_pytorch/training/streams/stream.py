@@ -204,6 +204,7 @@ class ElasticStream(Epochs):
         self._place.apply(step.changes)
         self._skipped += step.skipped
         self._steps, self.samples = self._steps + 1, self.samples + step.samples
+        self._epoch_is_over = step.ends_epoch
         if step.ends_epoch:
             self.end_epoch()
 
@@ -278,6 +279,7 @@ class ElasticStream(Epochs):
                 the loop does not take each batch that the loader gives; or the weight of the part was not used. Or, when it is used:
                 the model's gradients are not those that the step's micro-batches before have left.
         """
+        self._go_on()
         if not self._taken:
             raise RuntimeError(NOT_TAKEN)
         step = self._taken[0]
