@@ -283,3 +283,16 @@ def test_pretrained_weights_are_read_until_a_step_is_kept_and_not_after(tmp_path
     assert fine_tune(tmp_path, 0) == (True, 100.0)  # a group that ends before its first step
     assert fine_tune(tmp_path, 2) == (True, 102.0)
     assert fine_tune(tmp_path, 1) == (False, 103.0)
+
+
+def test_two_states_of_one_loop_are_refused_at_its_second_step(tmp_path: Path) -> None:
+    critic, generator = (elastic.State(tmp_path, name=name, model=torch.nn.Linear(2, 2)) for name in ("critic", "generator"))
+    for each in (critic, generator):
+        each.restore()
+        each.commit()
+    with pytest.raises(RuntimeError, match=r"generator=g, critic=c.*commit it once a step"):
+        critic.commit()
+    assert (critic.step, generator.step) == (1, 1)
+    generator.close()
+    critic.commit()
+    critic.close()

@@ -102,6 +102,42 @@ class Named:
         self.completed += 1
 
 
+@pytest.mark.parametrize(
+    ("committed", "refused"),
+    [
+        ("aaa", False),
+        ("aaabbb", False),
+        ("ab", False),
+        ("aba", True),
+        ("aabba", True),
+        ("abca", True),
+        ("abBa", False),
+        ("abABab", False),
+        ("aAaAa", False),
+        ("ab-a", False),
+    ],
+)
+def test_states_that_are_committed_in_turns_are_refused(committed: str, refused: bool) -> None:
+    """A capital letter says that the State is closed or restored, and `-` that the one before it is gone."""
+    turns = Turns()
+    states = {name: Named() for name in "abc"}
+
+    def commit_all() -> None:
+        for before, each in zip(f" {committed}", committed, strict=False):
+            if each == "-":
+                del states[before]
+            elif each.isupper():
+                turns.end(states[each.lower()])
+            else:
+                turns.take(states[each])
+
+    if not refused:
+        commit_all()
+        return
+    with pytest.raises(RuntimeError, match=r"register both models with one State"):
+        commit_all()
+
+
 def test_step_that_is_counted_is_completed_when_something_else_begins() -> None:
     turns, one, other = Turns(), Named(), Named()
     turns.complete()

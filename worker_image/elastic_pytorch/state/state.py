@@ -55,8 +55,8 @@ class State(Registered):
     A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds another process
     writes rank 0's to the checkpoint folder. So a lost worker or node costs only steps that were not committed, and all pods a few seconds.
 
-    Several trainings in a script, successive or at once, each have their own State, with its own folder or name. Without both, a State is
-    the n-th that the script creates, and must be the n-th after a restart, too.
+    Successive trainings in a script each have their own State, with its own folder or name. Without both, a State is the n-th that the
+    script creates, and must be the n-th after a restart, too. Models that learn together, as in a GAN, belong in one State.
 
     With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
 
@@ -189,9 +189,10 @@ class State(Registered):
             loss: the loss of the step, to be reported; anything that float() takes.
 
         Raises:
-            RuntimeError: a peer is lost; or `restore` has not been called.
+            RuntimeError: a peer is lost; or `restore` has not been called; or another State is committed in turns with this one.
             GroupChanged: the group changes, in a function that `in_process` decorates: it is called again.
         """
+        turns.take(self)
         self.end_step(loss=loss)
         if not self._complete_later(self.complete_step):
             self.complete_step()

@@ -71,9 +71,14 @@ class Stepping(Protocol):
 
 
 class Turns:
-    """Whose steps a process does: those of one State at a time, each complete before the next one begins."""
+    """Whose steps a process does: those of one State at a time, each complete before the next one begins.
+
+    States that are committed in turns are refused: the process could only stop between two of them, with one a step behind the other.
+    """
 
     def __init__(self) -> None:
+        self._latest: weakref.ref[Stepping] | None = None  # that was committed
+        self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()  # that have been committed in this group
         self._counted: weakref.ref[Stepping] | None = None  # whose last step may not be complete
 
     def count(self, state: Stepping) -> None:
@@ -95,8 +100,28 @@ class Turns:
         if sys.exc_info()[0] is None:
             self.complete()
 
+    def take(self, state: Stepping) -> None:
+        """Notes that a State is committed.
+
+        Raises:
+            RuntimeError: another one was since this one's last commit, and still may be.
+        """
+        latest = self._latest() if self._latest is not None else None
+        if latest is not state:
+            if latest is not None and state in self._begun:
+                raise RuntimeError(
+                    "two States are committed in turns. Each step of a training ends with one commit, so that a change of the group or a "
+                    "loss leaves nothing a step behind: register both models with one State, as in State(folder, generator=g, critic=c), "
+                    "and commit it once a step. Of two trainings, close() the State of the one that is over"
+                )
+            self._latest = weakref.ref(state)
+            self._begun.add(state)
+
     def end(self, state: Stepping) -> None:
         """Notes that a State is closed, or begins again in another group."""
+        self._begun.discard(state)
+        if self._latest is not None and self._latest() is state:
+            self._latest = None
         if self._counted is not None and self._counted() is state:
             self._counted = None
 
