@@ -34,11 +34,6 @@ class Skips(Small):
         return -1 if batch_idx == 2 else None
 
 
-class Saves(Small):
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["more"] = 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "module", "message"),
     [
@@ -77,8 +72,3 @@ def test_in_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_process, "active", lambda: True)
     with pytest.raises(RuntimeError, match="leave out the decorator"):
         trainer(None).fit(Small(), loader())
-
-
-def test_what_a_module_saves_besides_is_said_not_to_be_kept(caplog: pytest.LogCaptureFixture) -> None:
-    trainer(None).fit(Saves(), loader())
-    assert "Saves.on_save_checkpoint is not called by commits" in caplog.text

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elastic_pytorch.lightning.checkpoint_hooks import CheckpointHooks
 from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
 from elastic_pytorch.lightning.framework import Callback, LightningModule, Trainer
 from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
@@ -27,7 +28,8 @@ class ElasticCallback(Callback):
     A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow the optimizer's step belong to it.
 
     It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. It also keeps
-    the loops' counters, logged metrics, and the states of the other callbacks and of the data module.
+    the loops' counters, logged metrics, and the states of the other callbacks and of the data module, and what their hooks
+    `on_save_checkpoint` keep.
 
     Args:
         folder: the folder of the checkpoints, as for `State`; None: there are none.
@@ -88,6 +90,9 @@ class ElasticCallback(Callback):
         batches_per_step = 1 if sampler.has_micro_batches else trainer.accumulate_grad_batches
         epochs = trainer.fit_loop.max_epochs
         data = getattr(trainer, "datamodule", None)
+        others: dict[str, Any] = {} if data is None else {"data": data}
+        if (hooks := CheckpointHooks(trainer)).any:
+            others["hooks"] = hooks
         refuse_sharded({"model": pl_module}, "write the loop with elastic.steps and elastic.State, which take sharded models")
         self._state = State(
             self._folder,
@@ -105,7 +110,7 @@ class ElasticCallback(Callback):
             loops=progress,
             callbacks=CallbackStates(trainer),
             sampler=Place(sampler, epochs=-1 if epochs is None else epochs),
-            **({} if data is None else {"data": data}),
+            **others,
         )
         if self._state.restore() > 0:
             trainer.num_sanity_val_steps = 0

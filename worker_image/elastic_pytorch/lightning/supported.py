@@ -9,7 +9,6 @@ from elastic_pytorch.lightning.framework import (
     LightningModule,
     SingleDeviceStrategy,
 )
-from elastic_pytorch.log import logger
 
 
 def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
@@ -38,20 +37,6 @@ def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
         raise RuntimeError(
             "reload_dataloaders_every_n_epochs makes a loader that knows nothing of the place in the data: leave it out of the Trainer"
         )
-    for each in (module, getattr(trainer, "datamodule", None), *trainer.callbacks):
-        if any("on_save_checkpoint" in vars(kind) for kind in type(each).__mro__ if not _is_lightnings_base(kind)):
-            logger.warning(
-                "%s.on_save_checkpoint is not called by commits: what it keeps is lost when the group changes, unless it is a buffer of "
-                "the module (register_buffer), or in the state_dict of a callback or of the data module",
-                type(each).__name__,
-            )
-
-
-def _is_lightnings_base(kind: type) -> bool:
-    return kind.__name__ in ("Callback", "CheckpointHooks") and kind.__module__.partition(".")[0] in (
-        "lightning",
-        "pytorch_lightning",
-    )
 
 
 def refuse_second_start(trainer: Any) -> None:

@@ -1,0 +1,80 @@
+"""What callbacks, a module and its data module keep by `on_save_checkpoint`, such as Lightning's averaged weights."""
+
+from collections.abc import Iterator
+from typing import Any
+
+SAVE, LOAD = "on_save_checkpoint", "on_load_checkpoint"
+
+
+class CheckpointHooks:
+    """What those hooks add to a checkpoint, as something that a State can keep.
+
+    They get a dict with the module's `state_dict`, `epoch` and `global_step`. It keeps what they add or exchange; the module's own state,
+    which the State has already, is kept by the names of its entries.
+
+    Args:
+        trainer: a Trainer.
+    """
+
+    rank_0_counts = True
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def any(self) -> bool:
+        """Whether anything has such hooks."""
+        return any(True for _ in self._owners())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Calls the hooks that save.
+
+        Raises:
+            RuntimeError: a hook needs what is not in the dict; the message names it.
+        """
+        given = self._given()
+        checkpoint = dict(given)
+        for owner, arguments in self._owners():
+            try:
+                getattr(owner, SAVE)(*arguments, checkpoint)
+            except KeyError as error:
+                raise RuntimeError(
+                    f"{type(owner).__name__}.{SAVE} needs {error} of the checkpoint, and in an elastic training it gets "
+                    f"{', '.join(given)} only: keep what it adds in a buffer of the module, or in a state_dict"
+                ) from error
+        model = given["state_dict"]
+        same = [name for name, value in checkpoint.items() if value is model and name != "state_dict"]
+        added = {name: value for name, value in checkpoint.items() if value is not model and value is not given.get(name)}
+        return {"same": same, "added": added}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Calls the hooks that load."""
+        given = self._given()
+        model = given["state_dict"]
+        checkpoint = {**given, **dict.fromkeys(state["same"], model), **state["added"]}
+        for owner, arguments in self._owners():
+            getattr(owner, LOAD)(*arguments, checkpoint)
+
+    def _given(self) -> dict[str, Any]:
+        trainer = self._trainer
+        model = trainer.lightning_module.state_dict()
+        return {"state_dict": model, "epoch": trainer.current_epoch, "global_step": trainer.global_step}
+
+    def _owners(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yields what has a hook of its own, and what the hook gets before the checkpoint."""
+        trainer, module = self._trainer, self._trainer.lightning_module
+        data = getattr(trainer, "datamodule", None)
+        for owner, arguments in (*((each, (trainer, module)) for each in trainer.callbacks), (data, ()), (module, ())):
+            if owner is not None and _has_hook(owner):
+                yield owner, arguments
+
+
+def _has_hook(owner: Any) -> bool:
+    return any({SAVE, LOAD} & vars(kind).keys() for kind in type(owner).__mro__ if not _is_lightnings_base(kind))
+
+
+def _is_lightnings_base(kind: type) -> bool:
+    return kind.__name__ in ("Callback", "CheckpointHooks") and kind.__module__.partition(".")[0] in (
+        "lightning",
+        "pytorch_lightning",
+    )
