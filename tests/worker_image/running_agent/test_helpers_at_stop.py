@@ -1,6 +1,7 @@
 """SIGTERM reaches a script that handles it before the processes that it has started, such as those of its data loaders."""
 
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,3 +62,23 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
     until(child.exists, "the shell's child")
     operator.declare(orderly=True)
     until(lambda: has_gone(int(child.read_text())), "the end of the shell's child")
+
+
+def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
+    operator: ScriptedOperator, agents: Start, events: Events
+) -> None:
+    """However the script was started: warm, cold, and as a program."""
+    script, name = SCRIPTS / "named_memory.py", f"elastic_pytorch_test_{uuid.uuid4().hex}_"
+    ways = {
+        "w0": [script, name],
+        "w1": ["--start-method=spawn", script, name],
+        "w2": ["--no-python", sys.executable, script, name],
+    }
+    for worker, way in ways.items():
+        agents(worker, *way)
+    operator.wait_for("ready", *ways)
+    for starts in (1, 2):
+        operator.declare(*ways, orderly=starts == 2)
+        events.wait(len(ways) * starts, what="created")
+    operator.declare(orderly=True)
+    until(lambda: not list(Path("/dev/shm").glob(f"{name}*")), "the end of what the last start has left")

@@ -23,6 +23,17 @@ def die_with_parent(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
+def forget_resource_tracker() -> None:
+    """Forgets the resource tracker that the agent has handed down: it would unlink memory only when the agent ends.
+
+    A process that needs a tracker then starts one of its own.
+    """
+    tracker = resource_tracker._resource_tracker
+    if tracker._fd is not None:  # type: ignore[attr-defined]
+        os.close(tracker._fd)  # type: ignore[attr-defined]
+    tracker._fd = tracker._pid = None  # type: ignore[attr-defined]
+
+
 def reap_orphans(workers: Set[int]) -> None:
     """Reaps processes that have died after their parents, if this is process 1.
 

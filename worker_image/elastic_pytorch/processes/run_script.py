@@ -32,7 +32,7 @@ from elastic_pytorch.failures.error_file import words_of, write_error_file
 from elastic_pytorch.pod import preparation
 from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 from elastic_pytorch.processes.held_exit import watch_exit
-from elastic_pytorch.processes.orphans import die_with_parent
+from elastic_pytorch.processes.orphans import die_with_parent, forget_resource_tracker
 from elastic_pytorch.processes.stderr_tail import attach
 from elastic_pytorch.stopping.answers import answer_stops
 from elastic_pytorch.stopping.stacks import answer_dumps
@@ -103,6 +103,7 @@ def _run(mode: str, target: str) -> None:
 def _reset_process() -> None:
     """Undoes the effects of being a child of the forkserver."""
     die_with_parent(os.getppid())
+    forget_resource_tracker()
     attach()
     answer_dumps()
     with contextlib.suppress(OSError, RuntimeError, ValueError):

@@ -17,7 +17,7 @@ from multiprocessing import forkserver, resource_tracker, util
 from typing import NoReturn
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.processes.orphans import die_with_parent
+from elastic_pytorch.processes.orphans import die_with_parent, forget_resource_tracker
 
 # What nearly every training script imports.
 MODULES = (
@@ -127,18 +127,10 @@ def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
-        _forget_resource_tracker()
+        forget_resource_tracker()
         exec(command, {"__name__": "__main__", "__builtins__": __builtins__})
     finally:
         os._exit(0)
-
-
-def _forget_resource_tracker() -> None:
-    """Forgets the resource tracker: a forkserver has none of its own, the agent hands one down to each worker."""
-    tracker = resource_tracker._resource_tracker
-    if tracker._fd is not None:  # type: ignore[attr-defined]
-        os.close(tracker._fd)  # type: ignore[attr-defined]
-    tracker._fd = tracker._pid = None  # type: ignore[attr-defined]
 
 
 def _forget_forkserver() -> None:

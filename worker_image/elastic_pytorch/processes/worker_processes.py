@@ -10,6 +10,7 @@ from functools import partial
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
 from elastic_pytorch.log import logger
+from elastic_pytorch.processes.worker_groups import kill_groups
 from elastic_pytorch.stopping.answers import ANSWER_SIGNAL
 from elastic_pytorch.stopping.main_stacks import find_places
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
@@ -111,11 +112,13 @@ class WorkerProcesses:
                         os.kill(pid, signal.SIGKILL)
         observer.close()
         if not self.all_exited():
-            self._kill_groups()
+            running = self._running()
+            kill_groups(running)
+            for pid in running:
+                with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
+                    os.kill(pid, signal.SIGKILL)
             self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
-        for pid in self.pids.values():  # remaining processes of their groups would obstruct the next workers
-            with contextlib.suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
+        kill_groups(self.pids.values())  # remaining processes of their groups would obstruct the next workers
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
             raise UnkillableError(f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL")
@@ -142,10 +145,6 @@ class WorkerProcesses:
                         os.kill(process, death_signal)
             else:
                 _signal_group(pid, death_signal)
-
-    def _kill_groups(self) -> None:
-        for pid in self._running():
-            _signal_group(pid, signal.SIGKILL)
 
 
 def told_to_end(worker: int, death_signal: signal.Signals) -> list[int]:
