@@ -108,15 +108,13 @@ class Part:
         last: whether the optimizer's step comes after it.
         samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
         parts: the number of micro-batches in the step, on each rank.
-        weight_used: whether the loss was weighted.
-        check: called when it is; may raise a RuntimeError.
     """
 
     def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
         self._weight = weight
         self.last, self.samples, self.parts = last, samples, parts
         self.weight_used = False
-        self.check: Callable[[], None] | None = None
+        self.check: Callable[[], None] | None = None  # called when the loss is weighted; may raise a RuntimeError
 
     @property
     def weight(self) -> float:
