@@ -81,7 +81,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._length = length_of(data)
         if (batch_size is not None) + (per_worker_batch_size is not None) + (batch_sampler is not None) != 1:
             raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them")
-        own = sampler if batch_sampler is None else batch_sampler
+        own: Iterable[Any] | None = sampler if batch_sampler is None else batch_sampler
         if (sampler is not None and batch_sampler is not None) or (own is not None and not shuffle):
             raise ValueError(
                 "sampler, batch_sampler and shuffle=False each say in which order the samples come: give one of them"
