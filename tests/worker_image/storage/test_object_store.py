@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 NOTHING = StateVersion(0, 0)
 FEW = {"max_retries": 1, "backoff": {}}
+SLOW_DOWN = s3_error(503, "SlowDown")
+long = partial(pytest.param, marks=pytest.mark.long)
 
 
 def large(step: int = 1) -> dict[str, Any]:
@@ -226,14 +229,7 @@ def test_one_that_has_gone_meanwhile_is_looked_for_again(bucket: Bucket) -> None
 
 
 @pytest.mark.parametrize("kind", ["list", "begin", "part", "end"])
-@pytest.mark.parametrize(
-    "fault",
-    [
-        s3_error(503, "SlowDown"),
-        *(pytest.param(fault, marks=pytest.mark.long) for fault in (s3_error(500, "InternalError"), CutRequest(0))),
-    ],
-    ids=name_of,
-)
+@pytest.mark.parametrize("fault", [SLOW_DOWN, long(s3_error(500, "InternalError")), long(CutRequest(0))], ids=name_of)
 def test_a_write_goes_on_after_a_fault(bucket: Bucket, kind: str, fault: Fault) -> None:
     bucket.proxy.fault = once(kind, fault)
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
@@ -259,11 +255,7 @@ def test_an_upload_that_is_cut_in_the_middle_goes_on(bucket: Bucket) -> None:
     assert bucket.proxy.bytes_in < 2 * 36_000_000, "only the part is sent again"
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [s3_error(503, "SlowDown"), CutAnswer(1_000_000), pytest.param(CutAnswer(0), marks=pytest.mark.long)],
-    ids=name_of,
-)
+@pytest.mark.parametrize("fault", [SLOW_DOWN, CutAnswer(1_000_000), long(CutAnswer(0))], ids=name_of)
 def test_a_read_goes_on_after_a_fault(bucket: Bucket, fault: Fault) -> None:
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
     bucket.proxy.fault = once("get", fault)
@@ -279,11 +271,7 @@ def test_a_read_that_is_always_cut_is_an_error_and_no_other_state(bucket: Bucket
         load_newest(store, NOTHING)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [s3_error(400, "ExpiredToken"), pytest.param(s3_error(403, "ExpiredToken"), marks=pytest.mark.long)],
-    ids=name_of,
-)
+@pytest.mark.parametrize("answer", [s3_error(400, "ExpiredToken"), long(s3_error(403, "ExpiredToken"))], ids=name_of)
 @pytest.mark.parametrize("kind", ["list", "part", "end"])
 def test_an_expired_token_is_named(bucket: Bucket, answer: Answer, kind: str) -> None:
     write(bucket.url, StateVersion(1, 1), [b"x"], keep=1)

@@ -23,6 +23,7 @@ from tests.worker_image.training.test_sampler import group
 pytestmark = pytest.mark.torch
 
 LENGTH = 12
+LENGTHS = torch.arange(1, 41) % 17 + 1  # of sequences
 Options = dict[str, Any]
 
 
@@ -369,33 +370,30 @@ def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts(in_p
 def written(name: str) -> ElasticSampler:
     """The sampler that the examples in the documentation make, up to the class of that name."""
     names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4, "budget": 64}
-    names["lengths"] = torch.arange(1, 41) % 17 + 1
+    names["lengths"] = LENGTHS
     names["dataset"] = range(40)
     for block in blocks(ROOT / "docs" / "use" / "training-library.md"):
         if block.language == "python" and "ElasticSampler(" in block.text:
             exec(block.text, names)
             if f"class {name}(" in block.text:
                 break
-    sampler = names["sampler"]
-    assert isinstance(sampler, ElasticSampler)
+    sampler: ElasticSampler = names["sampler"]
     return sampler
 
 
 def test_buckets_by_length() -> None:
-    lengths = torch.arange(1, 41) % 17 + 1
     batches = list(written("ByLength"))
     assert sorted(index for batch in batches for index in batch) == list(range(40))
-    spread = [int(lengths[batch].max() - lengths[batch].min()) for batch in batches]
+    spread = [int(LENGTHS[batch].max() - LENGTHS[batch].min()) for batch in batches]
     assert max(spread) <= 3
 
 
 def test_token_budgets() -> None:
-    lengths = torch.arange(1, 41) % 17 + 1
     sampler = written("WithinBudget")
     for epoch in sampler.epochs(2):
         batches = list(sampler)
         assert sorted(index for batch in batches for index in batch) == list(range(40)), epoch
-        assert all(len(batch) * int(lengths[batch].max()) <= 64 for batch in batches)
+        assert all(len(batch) * int(LENGTHS[batch].max()) <= 64 for batch in batches)
         assert len({len(batch) for batch in batches}) > 3
         for _ in batches:
             assert sampler.weight
