@@ -11,7 +11,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 
-# A list's own metadata is before its items or behind them, and is the API server's: nobody else writes text there.
+# A list's own metadata stands before its items or behind them. The API server writes all of it.
 _ITEMS = re.compile(r'"items"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 
