@@ -60,7 +60,7 @@ class Epochs(ABC):
         epoch: the current one, from 0.
     """
 
-    epoch: int
+    epoch: int = 0
     _epochs: int | None = None  # that the training asks for
     _called: str  # in messages
     _in_epoch = False  # whether the body of a loop over `epochs` is at work

@@ -108,7 +108,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._seed = index(seed)
         self._seed_random = seed_random
         self.data_parallel = DataParallel(mesh)
-        self.epoch = 0
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
         self._micro = 0  # which micro-batch of the step is next

@@ -137,7 +137,7 @@ class ElasticStream(Epochs):
         self._shuffle, self._block, self._seed, self._seed_random = shuffle, index(shuffle_block), index(seed), seed_random
         self._checksum = hashlib.blake2b(repr(self._names).encode(), digest_size=8).hexdigest()
         self.data_parallel = DataParallel(mesh)
-        self.epoch, self.samples = 0, 0
+        self.samples = 0
         self._steps = 0  # of this epoch
         self._place = Place(bytearray(len(self._names)))
         self._skipped: list[int] = []
