@@ -75,6 +75,7 @@ def main() -> None:
             if leave or step % options.checkpoint_every == 0:
                 save_step(checkpoint, step)
         if leave:
+            dist.destroy_process_group()  # or gloo's threads may abort this process as it ends
             sys.exit(0)
         time.sleep(options.step_seconds)
     dist.barrier()

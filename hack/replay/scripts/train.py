@@ -6,7 +6,6 @@ Each process tells what it does, by events.py: its set-up, each group that it ha
 import argparse
 import os
 import signal
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -95,9 +94,10 @@ def plain() -> None:
             torch.save((step, network.state_dict(), optimizer.state_dict()), new)
             new.replace(file)
         if end:
-            sys.exit(0)
-    dist.barrier()
-    dist.destroy_process_group()
+            break
+    else:
+        dist.barrier()
+    dist.destroy_process_group()  # or gloo's threads may abort the end of the process
 
 
 def library() -> None:
