@@ -36,6 +36,8 @@ def job(start_shared_job: StartJob) -> JobUnderTest:
     while guests := guests_of(job.until_world(3)):
         job.kubectl("delete", "pod", guests[-1], "--wait=false")
         job.until_replaced(guests[-1], 3)
+    # The status has a group as soon as it is to form, and that takes the names of the cluster's DNS.
+    until_more_steps(job, job.members()[0], 20)
     return job
 
 
