@@ -143,9 +143,8 @@ class AgentRegistry:
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
         stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
         saved = steady.saving_since if steady is not None else None
-        saving_since = _moment(saved, beat.saving_seconds, now) if beat.saving_seconds is not None else None
-        if beat.state is not AgentState.RUNNING:
-            saving_since = None
+        saves = beat.state is AgentState.RUNNING and beat.saving_seconds is not None
+        saving_since = _moment(saved, beat.saving_seconds, now) if saves else None
         stepped = stepped or (saved is not None and saving_since is None)  # a training that goes on has its time again
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         begins = begins or (saved is None) is not (saving_since is None)

@@ -228,6 +228,7 @@ class Observed:
     Attributes:
         pods_by_name: the worker pods again.
         ranks: of the members of the round, by pod name; empty without a round.
+        saving_since: since when the round has only its last checkpoint to write, monotonic seconds; None: it trains, or is done.
     """
 
     now: float  # monotonic seconds
@@ -254,14 +255,14 @@ class Observed:
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    saving_since: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pods_by_name", {pod.name: pod for pod in self.pods})
         object.__setattr__(self, "ranks", self.round.ranks if self.round else {})
+        object.__setattr__(self, "saving_since", self._since_saving())
 
-    @property
-    def saving_since(self) -> float | None:
-        """Since when the round has only its last checkpoint to write, monotonic seconds; None: it trains, or is done."""
+    def _since_saving(self) -> float | None:
         members = (agent for name in self.ranks if (agent := self.agents.get(name)))
         number = self.round.number if self.round else 0
         return min((m.saving_since for m in members if m.saving_since is not None and m.round == number), default=None)

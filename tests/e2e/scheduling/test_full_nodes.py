@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.job_under_test import JobUnderTest, StartJob, members_of
 from tests.e2e.kind_nodes import kill_container
 from tests.e2e.scheduling.slots import SLOT, give_slots
 from tests.waiting import until
@@ -88,7 +88,7 @@ def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_node
     [lost] = [pod for pod in job.pods() if pod["metadata"]["name"] == victim]
     kill_container(lost)
     status = job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size on full nodes", 180)
-    members = {worker["name"]: worker["node"] for worker in status["workers"] if "rank" in worker}
+    members = {worker["name"]: worker["node"] for worker in members_of(status)}
     assert victim not in members
     assert lost["spec"]["nodeName"] in members.values(), "its place was the only one"
     assert status["failures"] == 0

@@ -91,21 +91,22 @@ def by_number_of_steps(training: Training) -> None:
         training.end_epoch(epoch)
 
 
+def train_by_parts(training: Training) -> None:
+    for batch in training.loader:
+        with training.sampler.part(training.model) as part:
+            (part.weight * training.loss(batch)).backward()
+        training.step()
+
+
 def by_parts(training: Training) -> None:
     for epoch in training.sampler.epochs(EPOCHS):
-        for batch in training.loader:
-            with training.sampler.part(training.model) as part:
-                (part.weight * training.loss(batch)).backward()
-            training.step()
+        train_by_parts(training)
         training.end_epoch(epoch)
 
 
 def by_parts_in_a_range(training: Training) -> None:
     for epoch in range(training.sampler.epoch, EPOCHS):
-        for batch in training.loader:
-            with training.sampler.part(training.model) as part:
-                (part.weight * training.loss(batch)).backward()
-            training.step()
+        train_by_parts(training)
         training.end_epoch(epoch)
 
 

@@ -69,14 +69,12 @@ def report(
                 given["metrics"] = named
             if work_seconds is not None:
                 given["localRank"] = int(os.environ.get("LOCAL_RANK", "0"))
-            _socket().sendto(json.dumps(given).encode(), path)
+            _send(given)
 
 
 def report_group_formed() -> None:
     """Reports that the process group of this process has formed. Never raises; without an agent it does nothing."""
-    with contextlib.suppress(Exception):
-        if path := os.environ.get(REPORT_SOCKET):
-            _socket().sendto(json.dumps({"formed": True}).encode(), path)
+    _send({"formed": True})
 
 
 def report_failed_saves(count: int, error: str) -> None:
@@ -88,17 +86,12 @@ def report_failed_saves(count: int, error: str) -> None:
         count: how many of them in a row.
         error: of the last one.
     """
-    with contextlib.suppress(Exception):
-        if path := os.environ.get(REPORT_SOCKET):
-            told = json.dumps({"failedSaves": count, "saveError": error[:MAX_ERROR]}, ensure_ascii=False)
-            _socket().sendto(told.encode(errors="replace"), path)
+    _send({"failedSaves": count, "saveError": error[:MAX_ERROR]})
 
 
 def report_written(step: int, seconds: float) -> None:
     """Reports that a checkpoint of a step is written, and how long that has taken. Never raises; without an agent it does nothing."""
-    with contextlib.suppress(Exception):
-        if path := os.environ.get(REPORT_SOCKET):
-            _socket().sendto(json.dumps({"checkpointStep": step, "checkpointSeconds": seconds}).encode(), path)
+    _send({"checkpointStep": step, "checkpointSeconds": seconds})
 
 
 def report_saving(saving: bool) -> None:
@@ -106,9 +99,14 @@ def report_saving(saving: bool) -> None:
 
     It may be repeated: the first report counts as the moment when that has begun.
     """
+    _send({"saving": saving})
+
+
+def _send(fields: dict[str, Any]) -> None:
+    """Sends a report to the agent, if there is one. Never raises."""
     with contextlib.suppress(Exception):
         if path := os.environ.get(REPORT_SOCKET):
-            _socket().sendto(json.dumps({"saving": saving}).encode(), path)
+            _socket().sendto(json.dumps(fields, ensure_ascii=False).encode(errors="replace"), path)
 
 
 def _decide_on_bar() -> ProgressBar | None:
