@@ -17,7 +17,6 @@ from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import naming, read_template_name, whole_spec
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
-from elastic_pytorch_operator.spec.prepare import read_prepare_seconds
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
@@ -33,6 +32,7 @@ REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 SAVE_DEADLINE_SECONDS = 3600
+PREPARE_SECONDS, MAX_PREPARE_SECONDS = 1800, 86_400
 
 
 class JobKey(NamedTuple):
@@ -265,7 +265,7 @@ def parse_whole(manifest: Manifest, spec: Manifest, template_name: str | None, d
         backend=rendezvous.backend,
         store_port=rendezvous.port,
         endpoint=rendezvous.endpoint,
-        prepare_seconds=read_prepare_seconds(spec),
+        prepare_seconds=_prepare_seconds(spec),
         shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
         claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
         keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),
@@ -297,6 +297,16 @@ def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:
             "must be set with checkpointWaitSeconds: name the folder that the script writes checkpoints to",
         )
     return float(seconds), folder
+
+
+def _prepare_seconds(spec: Manifest) -> int:
+    """`prepare`: how long the set-up of a script may take, seconds; 0: a script starts when its group exists."""
+    prepare, path = spec.get("prepare"), "spec.prepare"
+    if prepare is None:
+        return 0
+    if not isinstance(prepare, Mapping):
+        raise InvalidJob(path, "must be an object, such as {timeoutSeconds: 1800}")
+    return read_integer(prepare, "timeoutSeconds", PREPARE_SECONDS, path, least=1, most=MAX_PREPARE_SECONDS) or PREPARE_SECONDS
 
 
 def _rules(failure_policy: Manifest) -> tuple[FailureRule, ...]:
