@@ -82,27 +82,75 @@ def objects(namespace: str) -> str:
     return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask).stdout
 
 
+LAST = 400
+IN_BUCKET = f"s{LAST:09}"
+
+
+def saving(status: dict[str, Any]) -> list[str]:
+    return [worker["savingSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
+
+
+def start_in_bucket(start_job: StartJob, bucket: str, **spec: object) -> JobUnderTest:
+    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", str(LAST)]
+    return start_job(file="elastic.yaml", args=args, change_pod=without_volumes, **spec)
+
+
+def until_saving(job: JobUnderTest) -> dict[str, Any]:
+    """Takes the bucket away once it has a checkpoint; returns the status once the steps are done."""
+    job.until(lambda status: (status.get("progress") or {}).get("checkpointStep"), "a checkpoint in the bucket", 180)
+    run_kubectl("-n", job.namespace, "delete", f"service/{SERVER}")
+    status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
+    assert IN_BUCKET not in objects(job.namespace)
+    return status
+
+
+def return_bucket(namespace: str) -> None:
+    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(server()[1]))
+
+
 def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is_there(
     start_job: StartJob, namespace: str, bucket: str
 ) -> None:
-    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", "600"]
-    job = start_job(file="elastic.yaml", args=args, change_pod=without_volumes)
-    job.until(lambda status: (status.get("progress") or {}).get("checkpointStep"), "a checkpoint in the bucket", 180)
-    run_kubectl("-n", namespace, "delete", f"service/{SERVER}")
-
-    def saving(status: dict[str, Any]) -> list[str]:
-        return [worker["savingSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
-
-    status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
-    since = saving(status)
+    job = start_in_bucket(start_job, bucket)
+    since = saving(until_saving(job))
     status = job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
     assert saving(status) == since
     assert job.condition("Running")["reason"] == "Saving"
     assert len(job.members()) == 3
-    assert "s000000600" not in objects(namespace)
-    run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(server()[1]))
+
+    *_, victim = job.members()
+    job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
+    job.until_replaced(victim, 3)
+    assert IN_BUCKET not in objects(namespace)
+    return_bucket(namespace)
+    status = job.until(lambda status: status["state"] in ("Complete", "Failed"), "the end", 240)
+    assert (status["state"], status.get("failures", 0)) == ("Complete", 0), "the lost pod is no failure of the job"
+    assert IN_BUCKET in objects(namespace)
+
+
+def test_a_job_that_is_suspended_while_its_bucket_is_away_goes_on_later(
+    start_job: StartJob, namespace: str, bucket: str
+) -> None:
+    job = start_in_bucket(start_job, bucket)
+    until_saving(job)
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    job.until(lambda status: status["state"] == "Suspended" and not job.pods(), "the suspension")
+    assert IN_BUCKET not in objects(namespace)
+    return_bucket(namespace)
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
     job.until(lambda status: status["state"] == "Complete", "the end", 240)
-    assert "s000000600" in objects(namespace)
+    assert IN_BUCKET in objects(namespace)
+
+
+def test_a_job_without_ttl_is_kept_until_its_last_step_is_in_the_bucket(
+    start_job: StartJob, namespace: str, bucket: str
+) -> None:
+    job = start_in_bucket(start_job, bucket, ttlSecondsAfterFinished=0)
+    until_saving(job)
+    job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
+    return_bucket(namespace)
+    run_kubectl("-n", namespace, "wait", f"epj/{job.name}", "--for=delete", "--timeout=240s")
+    assert IN_BUCKET in objects(namespace)
 
 
 def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob, bucket: str) -> None:

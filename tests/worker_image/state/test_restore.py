@@ -16,7 +16,7 @@ from elastic_pytorch.group.rank_group import Alone, RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state.restore import Search
+from elastic_pytorch.state.restore import Search, when_readable
 from elastic_pytorch.state.source import NO_POD, Source, Told, choose_memory
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_encoding import UnsupportedValue
@@ -320,6 +320,38 @@ def test_folder_that_cannot_be_read_is_no_reason_to_begin_anew(tmp_path: Path) -
     (tmp_path / "a-file").touch()
     with pytest.raises(OSError, match=r"a-file|Not a directory"):
         find([None, None], tmp_path / "a-file")
+
+
+class Returns(logging.Handler):
+    """Storage that answers again once a group has begun to wait for it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "cannot read" in record.getMessage():
+            self.folder.unlink()
+            write_checkpoint(self.folder, StateVersion(1, 4))
+
+
+def test_a_group_with_a_state_in_memory_waits_for_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "away").touch()
+    returns = Returns(tmp_path / "away")
+    logger.addHandler(returns)
+    try:
+        found, _ = find([StateVersion(1, 5), None], tmp_path / "away")
+    finally:
+        logger.removeHandler(returns)
+    assert [each.version for each in found] == [StateVersion(1, 5)] * 2
+
+
+def test_waiting_for_a_folder_ends() -> None:
+    def read() -> list[int]:
+        raise OSError(5, "Input/output error", "away")
+
+    with pytest.raises(OSError, match="away"):
+        when_readable(Alone(), read, 1, "away", seconds=0.0)
 
 
 def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ come from the memory of a rank's own pod if it has the same state. A pod that la
 there.
 """
 
+import itertools
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +17,7 @@ import torch
 from elastic_pytorch.group.rank_group import RankGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.progress.report import report_failed_saves
 from elastic_pytorch.state.source import NO_POD, NONE, Source, Told, choose_memory, lacking
 from elastic_pytorch.state_format.payload import decoded, encoded
 from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
@@ -23,6 +26,9 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
 
+READ_SECONDS = 600.0  # how long a group whose memory holds a state waits for storage that is away
+READ_AGAIN_SECONDS = 2.0
+READ, AGAIN = -1, -2  # outcomes of an attempt, beside CANNOT_READ
 OWN = "random"  # the part of a state that differs from rank to rank: the random number generators
 
 
@@ -89,6 +95,45 @@ def claim(folder: str, generation: int) -> int:
     except OSError as error:
         logger.warning("cannot write to %s: %s; training goes on without checkpoints", folder, error)
         return generation
+
+
+def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: int, folder: str, *, seconds: float) -> list[int]:
+    """Returns the numbers that rank 0 reads in a checkpoint folder. While that fails, rank 0 tries again. Collective.
+
+    A group whose memory holds a state waits so for storage that is away: it must not go on from its memory, as the folder may hold a newer
+    state. Its ranks exchange the outcome of each attempt, so that they notice a lost peer, and no collective reaches its time-out.
+
+    Args:
+        group: all ranks.
+        read: what rank 0 does; it returns the numbers.
+        count: how many numbers there are.
+        folder: for messages.
+        seconds: how long to try again.
+
+    Raises:
+        OSError: on all ranks alike: rank 0 still cannot read it.
+    """
+    words, deadline, problem = struct.Struct(f"<{1 + count}q"), time.monotonic() + seconds, None
+    for attempt in itertools.count(1):
+        outcome = (AGAIN, *[0] * count)
+        if group.rank == 0:
+            try:
+                outcome = (READ, *read())
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    problem, outcome = error, (CANNOT_READ, *[0] * count)
+                elif attempt == 1:
+                    logger.warning(
+                        "cannot read %s: %s; training waits for it, as it may hold a newer state than memory", folder, error
+                    )
+                report_failed_saves(attempt, str(error))
+        ended, *numbers = words.unpack(group.send(words.pack(*outcome), words.size, 0))
+        if ended == READ:
+            break
+        if ended == CANNOT_READ:
+            raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
+        time.sleep(READ_AGAIN_SECONDS)
+    return numbers
 
 
 class Parts(NamedTuple):
@@ -165,14 +210,17 @@ class Search:
         self._words = self._parts.words() if self._held else b""
         self._problem: Exception | None = None
         self._checkpoint = "rank 0's checkpoint"  # for messages
-        on_disk, claimed = NONE, 0
+        in_folder, failed = [*NONE, 0], False
         if group.rank == 0 and folder:
             try:
-                newest, claimed = checkpoint_folder.newest_and_claimed(folder)
-                on_disk = newest or NONE
-            except OSError as error:
-                self._problem = error
-        self.numbers = [*self._tell(), *on_disk, claimed, self._problem is not None]
+                in_folder = self._read_folder()
+            except OSError:
+                failed = True
+        self.numbers = [*self._tell(), *in_folder, failed]
+
+    def _read_folder(self) -> list[int]:
+        newest, claimed = checkpoint_folder.newest_and_claimed(self._folder)
+        return [*(newest or NONE), claimed]
 
     def _tell(self) -> Told:
         memory = self._memory
@@ -198,11 +246,12 @@ class Search:
             Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
         """
         told = [Told._make(each[:-4]) for each in numbers]
-        *on_disk, claimed, failed = numbers[0][-4:]
-        if failed:
-            raise self._problem or OSError(f"rank 0 cannot read the checkpoints in {self._folder}")
-        generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
         source = choose_memory(told)
+        *in_folder, failed = numbers[0][-4:]
+        if failed:
+            in_folder = when_readable(self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS if source else 0.0)
+        *on_disk, claimed = in_folder
+        generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
         answer, words = self._ask_first(generation, source, StateVersion(*on_disk), told[0].words, begin)
         loaded, where = StateVersion(answer.loaded, answer.step), "memory"
         if source is None or loaded != NONE:

@@ -153,7 +153,7 @@ class ShardedState(State):
         in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
         known = self._peers.newest if self._peers is not None else NONE
         refuse_unshared(self._path, self._group, needed=in_memory == NONE)
-        on_disk, generation = claim_folder(self._path, known.generation, self._group)
+        on_disk, generation = claim_folder(self._path, known.generation, group)
         found, where = self._read(in_memory, on_disk, generation)
         self._shared_values = PlainValues(group, {}) if self._world > 1 and self._values else None
         self._exchange()  # of what was loaded

@@ -13,9 +13,10 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group.broadcast import global_rank
+from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
-from elastic_pytorch.state.restore import claim
+from elastic_pytorch.state.restore import READ_SECONDS, claim, when_readable
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
@@ -87,26 +88,26 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
         )
 
 
-def claim_folder(folder: Location | None, known: int, group: Any) -> tuple[StateVersion, int]:
+def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple[StateVersion, int]:
     """Returns the newest version in a folder, whole or not, and the group's generation, for which it then is claimed. Collective.
 
     Args:
         folder: of the checkpoints; None: there is none.
         known: the newest generation in the pods' memory.
-        group: of a backend that sends CPU tensors; None: the default group.
+        group: all ranks.
 
     Raises:
         OSError: the folder cannot be read.
     """
     if folder is None:
         return NONE, known + 1
-    numbers = torch.zeros(3, dtype=torch.int64)
-    if dist.get_rank(group) == 0:
+
+    def read_and_claim() -> list[int]:
         newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
-        generation = claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)
-        numbers[:] = torch.tensor([*newest, generation])
-    dist.broadcast(numbers, global_rank(0, group), group=group)
-    return StateVersion(*numbers[:2].tolist()), int(numbers[2])
+        return [*newest, claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)]
+
+    newest, step, generation = when_readable(group, read_and_claim, 3, str(folder), seconds=READ_SECONDS if known else 0.0)
+    return StateVersion(newest, step), generation
 
 
 def until_seen(look: Callable[[], object]) -> None:
