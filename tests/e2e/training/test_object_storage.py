@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from measure.object_storage import BUCKET, IMAGE, PORT, SERVER, keep_in_bucket, server
+from measure.object_storage import BUCKET, COMMAND, IMAGE, PORT, SERVER, keep_in_bucket, server
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
 from tests.e2e.training.test_training_library import steps, until_steps_of_world
@@ -22,10 +22,10 @@ def image() -> str:
 
 
 @pytest.fixture
-def bucket(namespace: str, image: str) -> Iterator[str]:
-    """A server that speaks S3, in a pod that outlives those of the job; returns the URL of its bucket."""
+def bucket(namespace: str, image: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that speaks S3, in a pod that outlives those of the job; returns the URL of its bucket. A parameter is its command."""
     make = f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:{PORT}/{BUCKET}', method='PUT'))"
-    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": server()})
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": server(getattr(request, "param", COMMAND))})
     run_kubectl("-n", namespace, "apply", "-f", "-", input=items)
     run_kubectl("-n", namespace, "wait", f"pod/{SERVER}", "--for=condition=Ready", "--timeout=60s")
     run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", make)
@@ -82,6 +82,32 @@ def objects(namespace: str) -> str:
     return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask).stdout
 
 
+# Passes on to the server what clients send, 1 MB in a second for all together. {listen} and {forward} are ports.
+THROTTLE = """
+import asyncio, time
+free_at = 0.0
+async def copy(reader, writer, throttled):
+    global free_at
+    while data := await reader.read(65536):
+        if throttled:
+            free_at = max(free_at, time.monotonic()) + len(data) / 1e6
+            await asyncio.sleep(free_at - time.monotonic())
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+async def serve(reader, writer):
+    there, back = await asyncio.open_connection("127.0.0.1", {forward})
+    await asyncio.gather(copy(reader, back, True), copy(there, writer, False), return_exceptions=True)
+async def main():
+    while True:
+        try:
+            await asyncio.open_connection("127.0.0.1", {forward})
+            break
+        except OSError:
+            await asyncio.sleep(0.1)
+    await (await asyncio.start_server(serve, "0.0.0.0", {listen})).serve_forever()
+asyncio.run(main())
+"""
 LAST = 400
 IN_BUCKET = f"s{LAST:09}"
 
@@ -90,8 +116,8 @@ def saving(status: dict[str, Any]) -> list[str]:
     return [worker["savingSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
 
 
-def start_in_bucket(start_job: StartJob, bucket: str, **spec: object) -> JobUnderTest:
-    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", str(LAST)]
+def start_in_bucket(start_job: StartJob, bucket: str, *options: str, **spec: object) -> JobUnderTest:
+    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", str(LAST), *options]
     return start_job(file="elastic.yaml", args=args, change_pod=without_volumes, **spec)
 
 
@@ -150,6 +176,22 @@ def test_a_job_without_ttl_is_kept_until_its_last_step_is_in_the_bucket(
     job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
     return_bucket(namespace)
     run_kubectl("-n", namespace, "wait", f"epj/{job.name}", "--for=delete", "--timeout=240s")
+    assert IN_BUCKET in objects(namespace)
+
+
+SLOW = f"{' '.join(COMMAND[:-1])} {PORT + 1} & exec python3 -c '{THROTTLE.format(listen=PORT, forward=PORT + 1)}'"
+
+
+@pytest.mark.parametrize("bucket", [["sh", "-c", SLOW]], indirect=True, ids=["throttled"])
+def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
+    start_job: StartJob, namespace: str, bucket: str
+) -> None:
+    job = start_in_bucket(start_job, bucket, "--width", "1024")  # 25 MB, and pods have 10 seconds
+    job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsSlow", "a slow checkpoint", 240)
+    job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
+    assert IN_BUCKET not in objects(namespace)
+    job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
+    job.until(lambda status: status["state"] == "Complete", "the end", 240)
     assert IN_BUCKET in objects(namespace)
 
 
