@@ -17,11 +17,9 @@ HEAD = "# Made from elasticpytorchjobs.yaml by `make docs`. The fields are descr
 KIND = names.TEMPLATE_KIND
 PLURAL = f"{KIND.lower()}s"
 FILE = f"{PLURAL}.yaml"
-ABOUT = (
-    "A template for the ElasticPyTorchJobs of all namespaces, which name it in `spec.templateRef`. "
-    "A change concerns jobs that are created or resumed after it."
-)
+ABOUT = "A template for the ElasticPyTorchJobs of all namespaces, which name it in `spec.templateRef`. Its spec never changes."
 SPEC = "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes the fields."
+IMMUTABLE = {"rule": "self == oldSelf", "message": "field is immutable: make a template of another name"}
 NAMED = {
     "rule": "self.exists(container, container.name == 'pytorch')",
     "message": "must contain one that is named pytorch: a job's own container of that name is merged with it",
@@ -52,7 +50,7 @@ def resource(definition: Schema) -> str:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": {"description": SPEC, **spec},
+            "spec": {"description": SPEC, **spec, "x-kubernetes-validations": [IMMUTABLE]},
         },
     }
     served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": COLUMNS}

@@ -58,7 +58,6 @@ def test_chart_lints() -> None:
 def test_default_values_render_these_objects() -> None:
     assert sorted((o["kind"], o["metadata"]["name"]) for o in render()) == [
         ("ClusterRole", "elastic-pytorch-operator"),
-        ("ClusterRole", "elastic-pytorch-operator-cluster-templates-view"),
         ("ClusterRole", "elastic-pytorch-operator-edit"),
         ("ClusterRole", "elastic-pytorch-operator-metrics-reader"),
         ("ClusterRole", "elastic-pytorch-operator-view"),

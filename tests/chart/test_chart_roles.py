@@ -181,4 +181,6 @@ def test_users_of_a_namespace_may_use_jobs(role: str, aggregated: set[str], verb
     labels = found["metadata"]["labels"]
     assert {label.removeprefix(prefix) for label in labels if label.startswith(prefix)} == aggregated
     assert set(found["rules"][0]["verbs"]) == verbs
+    read = {resource.partition("/")[0] for rule in found["rules"] for resource in rule["resources"]}
+    assert read == {"elasticpytorchjobs"}, "only the operator reads templates"
     assert not [r for rule in found["rules"] for r in rule["resources"] if "status" in r and "patch" in rule["verbs"]]

@@ -73,7 +73,8 @@ OTHER_VALUES: dict[str, Any] = {
     "template": {"spec": {"containers": [{"name": "pytorch", "image": "other"}]}},
     "templateRef": {"name": "gpu"},
 }
-KEPT = {"template": {**OTHER_VALUES["templateRef"], "spec": {"template": {"spec": {"nodeSelector": {"pool": "gpu"}}}}}}
+KEPT = {"template": {**OTHER_VALUES["templateRef"], "uid": "uid"}}
+TEMPLATES = {"uid": {"template": {"spec": {"nodeSelector": {"pool": "gpu"}}}}}
 NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds", "scheduling.unitTopology")
 
 
@@ -141,12 +142,12 @@ def test_page_names_the_fields_that_pods_carry_as_well() -> None:
 
 def made_from(manifest: dict[str, Any]) -> list[Any]:
     """What a job's pods and claims are, with a command of the user's as well."""
-    job = parse_job(manifest)
+    job = parse_job(manifest, templates=TEMPLATES)
     own = copy.deepcopy(manifest)
     for container in own["spec"]["template"]["spec"]["containers"]:
         container["command"] = ["torchrun"]
     claims = [volume_claim(job, claim) for claim in job.claims]
-    return [*(pod for each in (job, parse_job(own)) for pod in pods_of(each)), *claims]
+    return [*(pod for each in (job, parse_job(own, templates=TEMPLATES)) for pod in pods_of(each)), *claims]
 
 
 def pods_of(job: Job) -> list[Any]:

@@ -7,7 +7,7 @@ import jsonschema
 import yaml
 from elastic_pytorch_operator.api.names import TEMPLATE_KIND
 from elastic_pytorch_operator.spec.job import parse_job
-from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES, keep
+from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES, usable_spec
 
 from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA as JOB
@@ -30,6 +30,11 @@ def test_names_are_those_of_the_contract() -> None:
 def test_template_has_the_fields_of_jobs_but_what_is_each_jobs_own() -> None:
     assert {*SPEC["properties"], *NOT_OF_TEMPLATES} == set(JOB["properties"]["spec"]["properties"])
     assert not {*SPEC["properties"]} & {*NOT_OF_TEMPLATES}
+
+
+def test_spec_is_immutable() -> None:
+    (rule,) = SPEC["x-kubernetes-validations"]
+    assert (rule["rule"], rule["message"]) == ("self == oldSelf", "field is immutable: make a template of another name")
 
 
 def test_nothing_is_filled_in() -> None:
@@ -70,7 +75,8 @@ def check_example(file: Path) -> None:
     assert (template["kind"], template["metadata"]["name"]) == (TEMPLATE_KIND, file.stem)
     own = {"spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}}
     manifest = a_manifest(minimum=None, maximum=None, templateRef={"name": file.stem}, template=own)
-    job = parse_job({**manifest, "status": {"template": keep(template)}})
+    kept = {"template": {"name": file.stem, "uid": "uid"}}
+    job = parse_job({**manifest, "status": kept}, templates={"uid": usable_spec(template)})
     (container,) = job.template["spec"]["containers"]
     assert container["args"] == ["train.py"]
     assert container["image"]

@@ -84,12 +84,13 @@ class FakeCluster(ObjectStore):
                 else:
                     self._remove(kind, place, child)
 
-    def apply_template(self, manifest: Manifest) -> None:
-        """`kubectl apply` of a template."""
-        metadata = manifest["metadata"]
-        known = self._objects.get((names.TEMPLATE_KIND, "", metadata["name"]))
-        generation = known["metadata"]["generation"] + 1 if known else 1
-        self._put(names.TEMPLATE_KIND, "", {**copied(manifest), "metadata": {**metadata, "generation": generation}})
+    def make_template(self, manifest: Manifest) -> Manifest:
+        """Makes a template, in the place of one that has its name: as it is immutable, that one has been deleted."""
+        return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
+
+    def remove_template(self, name: str) -> None:
+        """`kubectl delete` of a template."""
+        self._remove(names.TEMPLATE_KIND, "", name)
 
     def remove_claim(self, name: str, namespace: str = "default") -> None:
         """`kubectl delete persistentvolumeclaim`."""

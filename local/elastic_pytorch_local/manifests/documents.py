@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob, reading
-from elastic_pytorch_operator.spec.platform.job_template import PATH, keep, over, read_template_name, titled
+from elastic_pytorch_operator.spec.platform.job_template import PATH, over, read_template_name, titled, usable_spec
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
 from elastic_pytorch_local.manifests.known_names import suggest
@@ -89,7 +89,7 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
     with reading("spec"):
-        merged = over(keep(found)["spec"], spec)
+        merged = over(usable_spec(found), spec)
     return {**job, "spec": {field: value for field, value in merged.items() if field != "templateRef"}}
 
 

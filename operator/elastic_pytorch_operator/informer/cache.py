@@ -72,6 +72,7 @@ class Cache:
     _pods: PodIndex = field(default_factory=PodIndex)
     _workloads: WorkloadIndex = field(default_factory=WorkloadIndex)
     _tombstones: Tombstones = field(default_factory=Tombstones)
+    _templates: dict[str, Manifest | None] = field(default_factory=dict)  # by UID
 
     def __post_init__(self, marks: tuple[Mark, ...]) -> None:
         self._nodes = NodeIndex(marks)
@@ -84,6 +85,13 @@ class Cache:
     def job_manifest(self, key: JobKey) -> Manifest:
         """A known job, as the API server last reported it."""
         return self._jobs[key].manifest
+
+    def note_template(self, uid: str, spec: Manifest | None) -> None:
+        """Takes note of the spec of a template; None: it is gone. The jobs that have it are read anew."""
+        self._templates[uid] = spec
+        for entry in self._jobs.values():
+            if isinstance(entry.job, TemplateUnread) and entry.job.template_uid == uid:
+                entry.job = self._parse(entry.manifest, None)
 
     def has_job(self, key: JobKey, uid: str) -> bool:
         """Whether a job is there, and is the one with that UID."""
@@ -225,6 +233,8 @@ class Cache:
             self.unreadable.forget_others(kind, uids)
         self._tombstones.expire(now)
         self._nodes.forget_removed(self._pods.nodes)
+        used = {entry.job.template_uid for entry in self._jobs.values()}
+        self._templates = {uid: spec for uid, spec in self._templates.items() if uid in used}
         self.watch_lag.listed(now)
         self.primed = True
         return touched
@@ -285,17 +295,19 @@ class Cache:
             self._forget_job(key)
             self._tombstones.leave(known.uid, now)
             known = None
-        parsed: Job | TemplateUnread
         status = manifest.get("status")
         kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
-        try:
-            before = valid_spec(known.job, known.manifest) if known is not None and isinstance(known.job, Job) else None
-            parsed = parse_stored(kept, self.defaults, before)
-        except TemplateUnread as unread:
-            parsed = unread.without_trace()
+        before = valid_spec(known.job, known.manifest) if known is not None and isinstance(known.job, Job) else None
+        parsed = self._parse(kept, before)
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
+
+    def _parse(self, manifest: Manifest, valid: Manifest | None) -> Job | TemplateUnread:
+        try:
+            return parse_stored(manifest, self.defaults, valid, self._templates)
+        except TemplateUnread as unread:
+            return unread.without_trace()
 
     def _take_pod(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
         owner, metadata = job_of_pod(manifest), manifest["metadata"]

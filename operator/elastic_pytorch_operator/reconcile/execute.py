@@ -194,8 +194,8 @@ class Executor:
         return JobWrite(Lane.EVENTS, f"event {action.reason}", id_, send, urgent=False)
 
     def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
-        """The write that brings the template of a job into its status; None: there is no need."""
-        return self._templates.read(manifest, unread.name)
+        """The write that has the template of a job read; None: there is no need."""
+        return self._templates.read(manifest, unread)
 
     async def _create_service(self, job: Job) -> None:
         """Makes the job's Service, or finds that it is there."""

@@ -1,4 +1,4 @@
-"""Reads the templates of jobs into their statuses. One that is missing, or with which a job would not be valid, is asked for again."""
+"""Reads the templates of jobs. One that is missing, or with which a job would not be valid, is asked for again."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -14,11 +14,16 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import parse_job
-from elastic_pytorch_operator.spec.platform.job_template import FIELD, keep, resumes, titled
+from elastic_pytorch_operator.spec.job import parse_job, parse_key
+from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateUnread, resumes, titled, usable_spec
 
 MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
+GONE = (
+    "{} is gone, or was made anew, since the job began with it: its pods train on, but no decision is made about the job and "
+    "no pod is created. Suspend and resume the job to have it take the template that has the name then"
+)
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
+_Read = Callable[[Manifest, TemplateUnread], Awaitable[None]]
 
 
 class UnusableTemplateError(ClusterError):
@@ -31,11 +36,11 @@ class UnusableTemplateError(ClusterError):
 
 
 class TemplateReader:
-    """Reads the template of a job when the job is new, and when it is resumed.
+    """Reads the template of a job when the job is new or resumes, and once for each leader.
 
     Args:
         cluster: to read from.
-        cache: has the defaults of jobs.
+        cache: has the defaults of jobs, and keeps the templates.
         write_status: writes a job's whole status.
         time_of_day: for the times of conditions.
     """
@@ -46,33 +51,65 @@ class TemplateReader:
         self._write_status = write_status
         self._time_of_day = time_of_day
 
-    def read(self, manifest: Manifest, name: str) -> JobWrite | None:
-        """The write that brings a template into the status of a job; None: the job is another controller's, or is being deleted."""
+    def read(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
+        """The write that has the template of a job read; None: the job is another controller's, or is being deleted."""
         if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get("managedBy") not in (None, "", names.MANAGER):
             return None
-        key, send = f"template {name}", partial(self._read, manifest, name)  # of another template, no failure is known
-        return JobWrite(Lane.TEMPLATE, key, key, send, urgent=False, refused_seconds=MISSING_SECONDS)
+        # Of another template, no failure is known.
+        key, urgent = f"template {unread.name} {unread.template_uid}", bool(manifest["status"].get("round"))
+        read = self._take if unread.template_uid is None else self._read_again
+        send = partial(self._read, manifest, unread, read)
+        return JobWrite(Lane.TEMPLATE, key, key, send, urgent=urgent, refused_seconds=MISSING_SECONDS)
 
-    async def _read(self, manifest: Manifest, name: str) -> None:
-        status = manifest.get("status") or {}
+    async def _read(self, manifest: Manifest, unread: TemplateUnread, read: _Read) -> None:
+        if not isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):
+            return  # it has been read for another job
+        title = titled(unread.name)
         try:
-            found = await self._cluster.get_template(name)
-            # Other pods may be made from it, so that the API server is asked about them again: this generation has not been seen yet.
-            status = {field: value for field, value in status.items() if field != "observedGeneration"} | {FIELD: keep(found)}
-            if resumes(manifest):
-                resumed = Condition(
-                    names.SUSPENDED, True, names.JOB_RESUMED, f"the job resumes with {titled(name)} as it is now"
-                )
-                status["conditions"] = self._with(manifest, resumed)
-            parse_job({**manifest, "status": status}, self._cache.defaults)
+            await read(manifest, unread)
+        except UnusableTemplateError as gone:
+            message = str(gone)
         except ClusterError as error:
             if error.judgement is Judgement.TROUBLE and error.code != 404:
                 raise
-            await self._report(manifest, f"{titled(name)} cannot be read, and is looked for again: {error}")
+            message = f"{title} cannot be read, and is looked for again: {error}"
         except InvalidJob as problem:
-            await self._report(manifest, f"{titled(name)} makes no valid job, and is looked for again: {problem}")
+            message = f"{title} makes no valid job, and is looked for again: {problem}"
         else:
-            await self._write_status(manifest, status)
+            return
+        await self._report(manifest, message)
+
+    async def _take(self, manifest: Manifest, unread: TemplateUnread) -> None:
+        """Gives a job the template that has the name now."""
+        found = await self._cluster.get_template(unread.name)
+        uid, spec = found["metadata"]["uid"], usable_spec(found)
+        # Other pods may be made from it, so that the API server is asked about them again: this
+        # generation has not been seen yet.
+        status = {name: value for name, value in manifest["status"].items() if name != "observedGeneration"}
+        status[FIELD] = {"name": unread.name, "uid": uid}
+        if resumes(manifest):
+            message = f"the job resumes with {titled(unread.name)} as it is now"
+            resumed = Condition(names.SUSPENDED, True, names.JOB_RESUMED, message)
+            status["conditions"] = self._with(manifest, resumed)
+        parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
+        self._cache.note_template(uid, spec)
+        await self._write_status(manifest, status)
+
+    async def _read_again(self, manifest: Manifest, unread: TemplateUnread) -> None:
+        """Reads the template that a job has, for a new leader."""
+        assert unread.template_uid is not None
+        try:
+            found = await self._cluster.get_template(unread.name)
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+            found = None
+        if found is not None and found["metadata"]["uid"] == unread.template_uid:
+            self._cache.note_template(unread.template_uid, usable_spec(found))
+            return
+        self._cache.note_template(unread.template_uid, None)
+        if isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):
+            raise UnusableTemplateError(404, GONE.format(titled(unread.name)))
 
     async def _report(self, manifest: Manifest, message: str) -> None:
         """Says what a job waits for.
@@ -80,21 +117,23 @@ class TemplateReader:
         Raises:
             UnusableTemplateError: always, to have the template read again.
         """
-        status, suspend = manifest.get("status") or {}, manifest["spec"].get("suspend") is True
-        generation, known = manifest["metadata"].get("generation", 1), find_condition(status, names.RUNNING) or {}
+        status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
+        generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
+        missing = Condition(names.DEGRADED if runs else names.RUNNING, runs, names.TEMPLATE_MISSING, message)
+        known = find_condition(status, missing.type) or {}
         told = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
         if told != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
-            conditions = [Condition(names.RUNNING, False, names.TEMPLATE_MISSING, message)]
+            conditions = [missing]
             if suspend and not status.get("round") and not is_true(status, names.SUSPENDED):
                 conditions.append(Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, "spec.suspend is true: nothing runs"))
-            state = names.SUSPENDED if suspend else "Pending"
+            state = status["state"] if runs else names.SUSPENDED if suspend else "Pending"
             said = {"conditions": self._with(manifest, *conditions), "state": state, "observedGeneration": generation}
             await self._write_status(manifest, {**status, **said})
         raise UnusableTemplateError(404, message)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
         """The conditions of a job, with these instead of those of their types."""
-        status, time = manifest.get("status") or {}, write_time(self._time_of_day())
+        status, time = manifest["status"], write_time(self._time_of_day())
         types = {condition.type for condition in conditions}
         others = [condition for condition in status.get("conditions") or () if condition.get("type") not in types]
         generation = manifest["metadata"].get("generation", 1)

@@ -15,7 +15,14 @@ from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
-from elastic_pytorch_operator.spec.platform.job_template import naming, read_template_name, whole_spec
+from elastic_pytorch_operator.spec.platform.job_template import (
+    NONE_READ,
+    Templates,
+    naming,
+    read_template_name,
+    template_uid,
+    whole_spec,
+)
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
@@ -67,7 +74,7 @@ class Job:
         keep_claims: whether those stay when the job is deleted.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
-        template_name: of the template that its spec is merged over; None: its spec is whole.
+        template_uid: of the template that its spec is merged over; None: its spec is whole.
         problem: what is wrong with its spec as it is now; empty: nothing. If the job runs, the rest is that of the last valid spec.
         last_valid: that spec, for the status to keep; None: the present one is valid, or no valid one is known.
     """
@@ -113,7 +120,7 @@ class Job:
     deleting: bool = False
     queue: Queue | None = None
     version: str = ""
-    template_name: str | None = None
+    template_uid: str | None = None
     problem: str = ""
     last_valid: Manifest | None = None
 
@@ -194,12 +201,13 @@ def parse_key(manifest: Manifest) -> JobKey:
 
 
 @reading("spec")
-def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
-    """Reads a job's manifest, merged over the template that its status keeps.
+def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ) -> Job:
+    """Reads a job's manifest, merged over the template that its status names.
 
     Args:
         manifest: the job's.
         defaults: hold for what it does not say.
+        templates: which have been read.
 
     Raises:
         TemplateUnread: it names a template that is to be read first.
@@ -214,11 +222,11 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS) -> Job:
     check_size(spec, "spec")
     name = read_template_name(spec)
     with naming(name):
-        return parse_whole(manifest, whole_spec(manifest, name), name, defaults)
+        return parse_whole(manifest, whole_spec(manifest, name, templates), defaults)
 
 
 @reading("spec")
-def parse_whole(manifest: Manifest, spec: Manifest, template_name: str | None, defaults: JobDefaults) -> Job:
+def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Job:
     """Reads a job whose spec is merged over its template.
 
     Raises:
@@ -278,7 +286,7 @@ def parse_whole(manifest: Manifest, spec: Manifest, template_name: str | None, d
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=queue,
         version=str(metadata.get("resourceVersion", "")),
-        template_name=template_name,
+        template_uid=template_uid(manifest),
     )
 
 

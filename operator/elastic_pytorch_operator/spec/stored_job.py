@@ -22,6 +22,9 @@ from elastic_pytorch_operator.spec.platform.job_defaults import (
     JobDefaults,
 )
 from elastic_pytorch_operator.spec.platform.job_template import (
+    FIELD,
+    NONE_READ,
+    Templates,
     TemplateUnread,
     read_template_name,
     whole_spec,
@@ -39,26 +42,32 @@ NOT_GUESSED = (
 MAX_FAULTS = 3  # each is found by reading the job again
 
 
-def parse_stored(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, valid: Manifest | None = None) -> Job:
+def parse_stored(
+    manifest: Manifest,
+    defaults: JobDefaults = API_DEFAULTS,
+    valid: Manifest | None = None,
+    templates: Templates = NONE_READ,
+) -> Job:
     """Reads a job's manifest, whatever is wrong with its spec: `Job.problem` says that.
 
     Args:
         manifest: the job's, with its status.
         defaults: hold for what it does not say.
         valid: its last valid spec; None: only its status may have that.
+        templates: which have been read.
 
     Raises:
-        TemplateUnread: it names a template that is to be read first.
+        TemplateUnread: it names a template that is to be read first, or that is gone while the job goes on.
     """
     try:
-        return parse_job(manifest, defaults)
+        return parse_job(manifest, defaults, templates)
     except InvalidJob as problem:
         status = manifest.get("status") or {}
-        if isinstance(problem, TemplateUnread) and not has_ended(status):
+        if isinstance(problem, TemplateUnread) and not _rests_without(problem, manifest):
             raise
         runs = status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
-        job = _by_last_valid(manifest, defaults, valid) if runs else None
-        return replace(job or _resting(manifest, defaults), problem=str(problem))
+        job = _by_last_valid(manifest, defaults, valid, templates) if runs else None
+        return replace(job or _resting(manifest, defaults, templates), problem=str(problem))
 
 
 def valid_spec(job: Job, manifest: Manifest) -> Manifest | None:
@@ -71,7 +80,14 @@ def recorded(valid: Manifest) -> Manifest:
     return {name: value for name, value in valid.items() if name not in PRESENT}
 
 
-def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | None) -> Job | None:
+def _rests_without(unread: TemplateUnread, manifest: Manifest) -> bool:
+    """Whether a job makes no pod by its template any more, and need not or can not have it."""
+    if has_ended(manifest.get("status") or {}):
+        return unread.gone or unread.template_uid is None
+    return unread.gone and manifest["spec"].get("suspend") is True
+
+
+def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates) -> Job | None:
     """A job that runs, by what of its last valid spec is still valid; None: that does not say enough."""
     present = manifest.get("spec")
     valid = valid or (manifest.get("status") or {}).get(LAST_VALID)
@@ -83,13 +99,12 @@ def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | 
         spec = others | {name: present[name] for name in PRESENT if name in present}
     try:
         with reading("spec"):
-            template_name = read_template_name(spec)
-            whole = whole_spec({**manifest, "spec": spec}, template_name)
+            whole = whole_spec({**manifest, "spec": spec}, read_template_name(spec), templates)
     except InvalidJob:
         return None
     for _ in range(MAX_FAULTS):
         try:
-            return replace(parse_whole(manifest, whole, template_name, defaults), last_valid=kept)
+            return replace(parse_whole(manifest, whole, defaults), last_valid=kept)
         except InvalidJob as fault:
             without = _without(whole, fault.path)
             if without is None:
@@ -119,13 +134,13 @@ def _without(spec: Manifest, path: str) -> Manifest | None:
     return spec
 
 
-def _resting(manifest: Manifest, defaults: JobDefaults) -> Job:
+def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) -> Job:
     """A job that wants no worker: what becomes of its pods and of itself, read as far as that can be read."""
-    metadata, spec = manifest["metadata"], _readable_spec(manifest)
+    metadata, spec = manifest["metadata"], _readable_spec(manifest, templates)
     ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
     backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
     status, generation = manifest.get("status") or {}, metadata.get("generation")
-    kept = status.get("template")
+    kept = status.get(FIELD)
     return Job(
         parse_key(manifest),
         metadata.get("uid", ""),
@@ -143,16 +158,16 @@ def _resting(manifest: Manifest, defaults: JobDefaults) -> Job:
         deleting=bool(metadata.get("deletionTimestamp")),
         queue=read_queue(metadata),
         version=str(metadata.get("resourceVersion", "")),
-        template_name=kept.get("name") if isinstance(kept, Mapping) else None,
+        template_uid=kept.get("uid") if isinstance(kept, Mapping) else None,
     )
 
 
-def _readable_spec(manifest: Manifest) -> Manifest:
+def _readable_spec(manifest: Manifest, templates: Templates) -> Manifest:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         return {}
     try:
         with reading("spec"):
-            return whole_spec(manifest, read_template_name(spec))
+            return whole_spec(manifest, read_template_name(spec), templates)
     except InvalidJob:
         return spec

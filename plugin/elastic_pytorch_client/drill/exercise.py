@@ -11,7 +11,6 @@ from elastic_pytorch_client.drill.permissions import check
 from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.pods.start import view_start
-from elastic_pytorch_client.reading.whole_spec import whole_spec
 from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.watch import Clock, follow_job
 
@@ -165,10 +164,11 @@ class Exercise:
 
     def _grace_seconds(self) -> float:
         try:
-            spec = whole_spec(self.cluster.get_job(self.namespace, self.name))["template"]["spec"]
+            pods = self._pods()
         except EpjError:
             return DEFAULT_GRACE_SECONDS
-        return float(spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS))
+        seconds = [pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS) for pod in pods]
+        return float(max(seconds, default=DEFAULT_GRACE_SECONDS))
 
     def _job(self) -> JobView:
         return view_job(self.cluster.get_job(self.namespace, self.name))

@@ -8,7 +8,6 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import training_container
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 KILLED = 137  # the exit code of a process that SIGKILL has ended, as rules have it
 FIXED_SIZE = "the job has a fixed size (no minReplicas): without a worker it stops and waits for the replacement"
@@ -83,7 +82,7 @@ def plan_faults(
         pods: with its label; those that are not its own are never touched.
         chosen: of the faults.
     """
-    job, spec = view_job(manifest), whole_spec(manifest)
+    job, spec = view_job(manifest), manifest["spec"]
     targets = _targets(job, pods)
     plans = {
         Fault.PROCESS: lambda: _plan_process(job, spec, targets),
@@ -91,7 +90,12 @@ def plan_faults(
         Fault.NODE: lambda: _plan_node(job, spec, targets, pods),
         Fault.SCALE: lambda: _plan_scale(job),
     }
-    return [plans[fault]() for fault in Fault if fault in chosen]
+    found = [plans[fault]() for fault in Fault if fault in chosen]
+    policy = spec.get("failurePolicy") or {}
+    if not spec.get("templateRef") or {"rules", "maxFailures"} <= policy.keys():
+        return found
+    why = "its template may say what a failure does to it: set failurePolicy.rules and maxFailures in the job itself"
+    return [plan if plan.fault is Fault.SCALE else plan.skip(why) for plan in found]
 
 
 def _targets(job: JobView, pods: Sequence[Mapping[str, Any]]) -> list[Target]:
@@ -129,7 +133,7 @@ def _plan_process(job: JobView, spec: Mapping[str, Any], targets: Sequence[Targe
             planned, cost=f"failurePolicy.rules[{index}] replaces all pods at exit code {KILLED}; {_steps_again(job)}"
         )
     if action == "Count":
-        left = job.max_failures - job.failures
+        left = (job.max_failures or 0) - job.failures
         if job.backoff_limit is not None:
             left = min(left, job.backoff_limit - job.total_failures)
         if left < 1:

@@ -51,7 +51,7 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
     "WaitingForQuota": "It passes when the queue has quota. What it is used for:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}",
     "Evicted": "The workers save and stop, and the job waits in its queue.",
     "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
-    "TemplateMissing": "The operator looks for it every 30 s. The templates there are:\n  kubectl get cepjt",
+    "TemplateMissing": "The operator looks for it every 30 s. Who may read templates finds their names by:\n  kubectl get cepjt",
     "InvalidSpec": "Correct the field of spec that the message names. A job that runs goes on by its last valid spec until then.",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
@@ -315,8 +315,9 @@ def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
         cause, do = job.root_cause, f"Read what happened:\n  kubectl epj status {job.name}"
         if cause is not None and cause.hang and cause.node:
             do += f"\n{_move(job, cause.worker, cause.node)}"
+        allowed = "" if job.max_failures is None else f" of {job.max_failures} allowed"
         yield Finding(
-            f"{job.failures} of {job.max_failures} allowed failures since the last progress"
+            f"{job.failures}{allowed} failures since the last progress"
             + (f", the last in {cause.where}: {_last_line(cause.message)}." if cause else "."),
             do,
         )

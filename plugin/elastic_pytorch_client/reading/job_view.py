@@ -12,7 +12,6 @@ from elastic_pytorch_client.reading.interruption_phases import Interruption, vie
 from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
-from elastic_pytorch_client.reading.whole_spec import whole_spec
 
 RUNNING = "Running"
 IN_GROUP = (RUNNING, "Saving")  # the states of workers that have a rank
@@ -168,8 +167,8 @@ class JobView:
         suspended: `spec.suspend`.
         managed_by: `spec.managedBy`; empty: the operator.
         backend: `spec.rendezvous.backend`.
-        max_failures: `failurePolicy.maxFailures`.
-        backoff_limit: `failurePolicy.backoffLimit`; None: no limit.
+        max_failures: `failurePolicy.maxFailures`; None: only its template may say that.
+        backoff_limit: `failurePolicy.backoffLimit`; None: it sets no limit.
         allowed: `resizePolicy.allowedReplicas`, rising.
         state: the conditions in one word.
         ready: workers that train, or are ready to, without spares.
@@ -207,7 +206,7 @@ class JobView:
     suspended: bool
     managed_by: str
     backend: str
-    max_failures: int
+    max_failures: int | None
     backoff_limit: int | None
     allowed: tuple[int, ...]
     state: str
@@ -303,9 +302,10 @@ class JobView:
 
 
 def view_job(manifest: Mapping[str, Any]) -> JobView:
-    """A job's manifest as a view; what is missing has the API's default."""
+    """A job's manifest as a view; what is missing has the API's default, or its template's value, which is not known."""
     metadata, status = (manifest.get(part) or {} for part in ("metadata", "status"))
-    spec = whole_spec(manifest)
+    spec = manifest.get("spec") or {}
+    policy = spec.get("failurePolicy") or {}
     wanted = int(spec.get("replicas", 1))
     progress, cause = (status.get(part) or {} for part in ("progress", "rootCause"))
     unlisted = status.get("unlistedWorkers") or {}
@@ -321,8 +321,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         suspended=bool(spec.get("suspend", False)),
         managed_by=str(spec.get("managedBy", "")),
         backend=str((spec.get("rendezvous") or {}).get("backend", names.BACKEND_OPERATOR)),
-        max_failures=int((spec.get("failurePolicy") or {}).get("maxFailures", 3)),
-        backoff_limit=parse_whole((spec.get("failurePolicy") or {}).get("backoffLimit")),
+        max_failures=parse_whole(policy.get("maxFailures", None if spec.get("templateRef") else 3)),
+        backoff_limit=parse_whole(policy.get("backoffLimit")),
         allowed=tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ())),
         state=str(status.get("state", "Pending")),
         ready=int(status.get("readyReplicas", 0)),

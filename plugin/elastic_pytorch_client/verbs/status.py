@@ -1,16 +1,14 @@
 """`kubectl epj status NAME`: one job on one screen."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.live import Live
 
-from elastic_pytorch_client.errors import NotFound, Refused
+from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.reading.whole_spec import kept_template, whole_spec
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job
@@ -26,18 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
     )
-    parser.add_argument(
-        "--effective", action="store_true", help="print the job's spec merged over its template, as YAML or as -o says"
-    )
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
     """Shows it; again and again, one below the other, where there is no terminal to write over."""
-    if (options.output or options.effective) and options.watch:
-        raise Refused("-o and --effective print the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch")
-    if options.output or options.effective:
-        manifest = context.cluster.get_job(context.one_namespace, options.name)
-        print_data(context, options.output or "yaml", effective(manifest) if options.effective else shown_manifest(manifest))
+    if options.output and options.watch:
+        raise Refused("-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch")
+    if options.output:
+        print_data(context, options.output, shown_manifest(context.cluster.get_job(context.one_namespace, options.name)))
         return 0
 
     def draw(job: JobView) -> RenderableType:
@@ -55,21 +49,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
         for job in jobs:
             live.update(draw(job), refresh=True)
     return 0
-
-
-def effective(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a job is with its template: its name, the template, and its spec merged over that of the template.
-
-    Raises:
-        NotFound: the operator has not read the template yet.
-    """
-    named, about = (manifest.get("spec") or {}).get("templateRef"), manifest["metadata"]
-    kept = kept_template(manifest) or {}
-    if named and not kept:
-        why = f"`kubectl epj why {about['name']}` says why"
-        raise NotFound(f"the operator has not read the template {named.get('name')} yet: {why}")
-    template = {"template": {name: kept[name] for name in ("name", "generation") if name in kept}} if named else {}
-    return {"namespace": about.get("namespace", "default"), "job": about["name"], **template, "spec": whole_spec(manifest)}
 
 
 def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:

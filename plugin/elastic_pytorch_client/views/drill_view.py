@@ -38,7 +38,8 @@ def show_plan(job: JobView, planned: Sequence[PlannedFault]) -> RenderableType:
 def _facts(job: JobView) -> str:
     """What decides on the cost."""
     sizes = f"{job.minimum} to {job.maximum} allowed" if job.elastic else "a fixed size"
-    facts = [f"{job.size} workers train, {sizes}", f"{job.failures} of {job.max_failures} failures used"]
+    allowed = "" if job.max_failures is None else f" of {job.max_failures}"
+    facts = [f"{job.size} workers train, {sizes}", f"{job.failures}{allowed} failures used"]
     if job.progress.commit_every_steps is not None:
         facts.append("trains with the training library")
     elif job.progress.checkpoint_step is not None:

@@ -56,8 +56,8 @@ def test_job() -> None:
     assert plans_alike(job, replace(job, version="9"))
     assert not plans_alike(job, replace(job, version="9", status={"round": 1}))
     assert not plans_alike(job, replace(job, version="9", wanted=2))
-    assert not plans_alike(job, TemplateUnread("gpu"))
-    assert not plans_alike(TemplateUnread("gpu"), TemplateUnread("gpu"))
+    assert not plans_alike(job, TemplateUnread("gpu", None))
+    assert not plans_alike(TemplateUnread("gpu", None), TemplateUnread("gpu", None))
 
 
 def conditions(**statuses: str) -> list[dict[str, str]]:

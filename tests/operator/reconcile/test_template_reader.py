@@ -1,13 +1,18 @@
-"""The operator reads a job's template when the job is new or resumes, keeps it in the status, and says what it waits for."""
+"""The operator reads a job's template when the job is new or resumes, keeps its UID in the status, and says what it waits for."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.reconcile import template_reader
+from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
-from tests.operator.running_controller import Running
+from tests.operator.faulty_cluster import FaultyCluster
+from tests.operator.running_controller import Running, RunningController
 
 KIND = "ClusterElasticPyTorchJobTemplate"
 
@@ -40,37 +45,103 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_reader, "MISSING_SECONDS", 0.1)
 
 
-async def test_pods_are_made_from_the_template_and_the_status_keeps_it(running: Running) -> None:
-    running.cluster.apply_template(a_template())
-    running.cluster.apply_job(a_short_job())
-    await running.until(lambda: images(running) == ["torch"] * 3)
-    assert kept(running) == {"name": "gpu", "generation": 1, "spec": a_template()["spec"]}
+def being_deleted(pod: Manifest) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+@asynccontextmanager
+async def next_leader(running: Running) -> AsyncIterator[RunningController[FaultyCluster]]:
+    """Another operator, which begins to lead with the API server alone."""
+    running.watching = False
+    leader = RunningController(running.cluster, began=datetime.now(UTC))
+    async with leader.runs():
+        yield leader
+
+
+async def begin_with(running: Running, template: Manifest, **spec: Any) -> str:
+    """A job with three running pods by a template; returns the template's UID."""
+    uid: str = running.cluster.make_template(template)["metadata"]["uid"]
+    running.cluster.apply_job(a_short_job(**spec))
+    await running.until(lambda: len(images(running)) == 3)
+    running.start_pods()
+    await running.until(lambda: running.condition("Running").startswith("RoundRunning"))
+    return uid
+
+
+async def test_pods_are_made_from_the_template_of_which_the_status_has_no_contents(running: Running) -> None:
+    uid = await begin_with(running, a_template())
+    assert set(images(running)) == {"torch"}
     assert running.cluster.pods()[0]["spec"]["containers"][0]["args"] == ["train.py"]
-    await running.until(lambda: "WaitingForWorkers" in running.condition("Running"))
-    assert kept(running)["generation"] == 1, "the status that a plan writes keeps it"
+    assert kept(running) == {"name": "gpu", "uid": uid}
     assert reads(running) == 1
 
 
-async def test_changed_template_changes_no_pod_of_a_running_job(running: Running) -> None:
-    running.cluster.apply_template(a_template())
-    running.cluster.apply_job(a_short_job())
-    await running.until(lambda: len(images(running)) == 3)
-    running.cluster.apply_template(a_template("newer", prepare={}))
+@pytest.mark.parametrize("anew", [True, False], ids=["made anew", "deleted"])
+async def test_running_job_does_not_notice_what_becomes_of_its_template(running: Running, anew: bool) -> None:
+    uid = await begin_with(running, a_template())
+    running.cluster.remove_template("gpu")
+    if anew:
+        running.cluster.make_template(a_template("newer", prepare={}))
     running.cluster.scale_job("lm", 4)
     await running.until(lambda: len(images(running)) == 4)
     assert set(images(running)) == {"torch"}
-    assert reads(running) == 1
+    assert (kept(running)["uid"], reads(running)) == (uid, 1)
 
 
-async def test_resumed_job_has_the_template_as_it_is_then(running: Running) -> None:
-    running.cluster.apply_template(a_template(failurePolicy={"maxFailures": 7}))
+async def test_next_leader_reads_the_template_once_for_all_its_jobs(running: Running) -> None:
+    await begin_with(running, a_template())
+    other = a_short_job()
+    running.cluster.apply_job({**other, "metadata": {**other["metadata"], "name": "other"}})
+    await running.until(lambda: len(images(running)) == 6)
+    before = reads(running)
+    async with next_leader(running):
+        running.cluster.scale_job("lm", 4)
+        running.cluster.scale_job("other", 4)
+        await running.until(lambda: images(running) == ["torch"] * 8)
+    assert reads(running) == before + 1
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("anew", [True, False], ids=["made anew", "deleted"])
+async def test_next_leader_lets_a_job_whose_template_is_gone_run_and_says_so(running: Running, anew: bool) -> None:
+    await begin_with(running, a_template())
+    running.cluster.remove_template("gpu")
+    if anew:
+        running.cluster.make_template(a_template("newer"))
+    pods = running.cluster.pods()
+    async with next_leader(running) as leader:
+        running.cluster.scale_job("lm", 4)
+        await running.until(lambda: running.condition("Degraded").startswith(f"TemplateMissing: {KIND} gpu is gone, or"))
+        read = reads(running)
+        await running.until(lambda: reads(running) >= read + 2)
+        assert running.condition("Running").startswith("RoundRunning")
+        assert running.cluster.pods() == pods
+        running.cluster.apply_job(a_short_job(suspend=True))
+        for pod in pods:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            leader.hear(name, uid, {"state": "ready", "round": 1})
+        await running.until(lambda: all(being_deleted(pod) for pod in running.cluster.pods()))
+        for pod in pods:
+            running.cluster.finish_deletion("default", pod["metadata"]["name"])
+        await running.until(lambda: running.condition("Suspended").startswith("InvalidSpec"))
+        assert f"{KIND} gpu, with which the job began, is gone" in running.condition("Suspended")
+        if not anew:
+            running.cluster.make_template(a_template("newer"))
+        running.cluster.apply_job(a_short_job(suspend=False))
+        await running.until(lambda: images(running) == ["newer"] * 3)
+        await running.until(lambda: not running.condition("Degraded").startswith("TemplateMissing"))
+        assert leader.cache.job(JobKey("default", "lm"))
+
+
+async def test_resumed_job_has_the_template_that_has_the_name_then(running: Running) -> None:
+    running.cluster.make_template(a_template(failurePolicy={"maxFailures": 7}))
     running.cluster.apply_job(a_short_job(suspend=True))
     await running.until(lambda: running.condition("Suspended").startswith("JobSuspended"))
-    assert kept(running)["generation"] == 1
-    running.cluster.apply_template(a_template("newer"))
+    uid = running.cluster.make_template(a_template("newer"))["metadata"]["uid"]
+    assert kept(running)["uid"] != uid
     running.cluster.apply_job(a_short_job(suspend=False))
     await running.until(lambda: images(running) == ["newer"] * 3)
-    assert kept(running) == {"name": "gpu", "generation": 2, "spec": a_template("newer")["spec"]}
+    assert kept(running) == {"name": "gpu", "uid": uid}
     await running.until(lambda: running.condition("Suspended").startswith("JobResumed: the job is not suspended"))
     assert running.events("JobResumed")
     assert reads(running) == 2
@@ -86,7 +157,7 @@ async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_th
     await running.until(lambda: reads(running) >= read + 2)
     assert running.cluster.calls.count("patch_job_status") == written, "the same is not told again"
     assert running.cluster.job("lm")["status"]["state"] == "Pending"
-    running.cluster.apply_template(a_template())
+    running.cluster.make_template(a_template())
     await running.until(lambda: images(running) == ["torch"] * 3)
 
 
@@ -94,7 +165,7 @@ async def test_suspended_job_without_its_template_is_suspended_and_may_name_anot
     running.cluster.apply_job(a_short_job("other", suspend=True))
     await running.until(lambda: running.condition("Suspended").startswith("JobSuspended"))
     assert running.condition("Running").startswith("TemplateMissing")
-    running.cluster.apply_template(a_template())
+    running.cluster.make_template(a_template())
     running.cluster.apply_job(a_short_job(suspend=True))
     await running.until(lambda: kept(running).get("name") == "gpu")
     await running.until(lambda: running.condition("Running").startswith("JobSuspended"))
@@ -102,18 +173,18 @@ async def test_suspended_job_without_its_template_is_suspended_and_may_name_anot
 
 @pytest.mark.usefixtures("impatient")
 async def test_job_waits_for_a_template_with_which_it_is_valid(running: Running) -> None:
-    running.cluster.apply_template(a_template(rendezvous={"backend": "c10d"}))
-    running.cluster.apply_job(a_short_job(progressDeadlineSeconds=60))
+    running.cluster.make_template(a_template(progressDeadlineSeconds=60))
+    running.cluster.apply_job(a_short_job(rendezvous={"backend": "c10d"}))
     await running.until(lambda: running.condition("Running").startswith("TemplateMissing"))
     assert "must be operator if progressDeadlineSeconds is set" in running.condition("Running")
     assert f"(with {KIND} gpu)" in running.condition("Running")
     assert not running.condition("Failed")
-    running.cluster.apply_template(a_template())
-    await running.until(lambda: len(images(running)) == 3)
+    running.cluster.make_template(a_template())
+    await running.until(lambda: bool(images(running)))
 
 
 async def test_trouble_with_the_api_server_is_no_missing_template(running: Running) -> None:
-    running.cluster.apply_template(a_template())
+    running.cluster.make_template(a_template())
     running.cluster.fail_next("get_template", 500)
     running.cluster.apply_job(a_short_job())
     await running.until(lambda: len(images(running)) == 3)

@@ -21,7 +21,11 @@ def a_worker_pod(index: int, *, suffix: str = "a", job: str = "lm", uid: str = "
             "ownerReferences": [{"uid": uid}],
             "creationTimestamp": "2026-01-01T00:00:00Z",
         },
-        "spec": {"nodeName": node or f"node-{index}", "containers": [{"name": "pytorch"}]},
+        "spec": {
+            "nodeName": node or f"node-{index}",
+            "containers": [{"name": "pytorch"}],
+            "terminationGracePeriodSeconds": 20,
+        },
         "status": {"phase": "Running"},
     }
 
@@ -33,7 +37,7 @@ def a_training_job(workers: int = 3, *, minimum: int | None = 2, maximum: int | 
         "metadata": {"name": "lm", "namespace": "team", "uid": "uid-lm", "generation": 1},
         "spec": {
             **{name: size for name, size in sizes.items() if size is not None},
-            "template": {"spec": {"containers": [{"name": "pytorch"}], "terminationGracePeriodSeconds": 20}},
+            "template": {"spec": {"containers": [{"name": "pytorch"}]}},
             **spec,
         },
         "status": {

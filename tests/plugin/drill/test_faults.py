@@ -96,6 +96,16 @@ def test_refusal(change: dict[str, dict[str, Any]], words: str) -> None:
             {Fault.NODE: "when a pod is evicted"},
             id="a rule about lost pods",
         ),
+        pytest.param(
+            a_training_job(templateRef={"name": "gpu"}),
+            dict.fromkeys((Fault.PROCESS, Fault.POD, Fault.NODE), "its template may say what a failure does to it"),
+            id="rules of a template",
+        ),
+        pytest.param(
+            a_training_job(templateRef={"name": "gpu"}, failurePolicy={"maxFailures": 3, "rules": []}),
+            {},
+            id="rules of its own",
+        ),
     ],
 )
 def test_faults_that_are_left_out(job: dict[str, Any], skipped: dict[Fault, str]) -> None:

@@ -129,7 +129,7 @@ def describe_job(
     }
     if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
-    if job.template_name is not None:
+    if job.template_uid is not None:
         status["template"] = old["template"]
     if job.last_valid is not None:
         status[LAST_VALID] = recorded(job.last_valid)

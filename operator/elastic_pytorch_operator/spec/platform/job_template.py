@@ -1,7 +1,7 @@
 """`spec.templateRef`: the template that a job's own spec is merged over. Pure.
 
-The operator keeps the spec of the template, as it was read, in `status.template`. So a job is what its own manifest says, and a changed
-template concerns no job that runs. It is read again only when the job is resumed.
+The spec of a template never changes. So the status of a job keeps only its name and UID, and any leader reads the rest
+again. A job that is new or resumed has the template of that name as it is then. Later, one of another UID concerns it no more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,19 +12,22 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job_size import check_size, size_of
+from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.strategic_merge import APPENDED, merge
 from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
 
 PATH = "spec.templateRef"
 CONTAINERS = "spec.template.spec.containers"
 FIELD = "template"  # of the status
-MAX_BYTES = 32_768  # of a template's spec: each version of a job's status stores it
-# A job's own alone: the API server checks a change of scale by them, and claims outlive each reading of a template.
+# A job's own alone: the API server checks a change of scale by them, scripts are written for a
+# rendezvous, claims outlive each reading of a template.
 NOT_OF_TEMPLATES = (
-    *("replicas", "minReplicas", "maxReplicas", "spares", "suspend", "managedBy", "templateRef"),
-    *("sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
+    *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "spares", "suspend", "managedBy"),
+    *("templateRef", "rendezvous", "sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
 )
+# The specs of templates that have been read, by UID; None: the template is gone.
+Templates = Mapping[str, Manifest | None]
+NONE_READ: Templates = {}
 
 
 class TemplateUnread(InvalidJob):
@@ -32,11 +35,16 @@ class TemplateUnread(InvalidJob):
 
     Attributes:
         name: of the template.
+        template_uid: of the one that the job has; None: it takes the one that has the name now.
+        gone: there is none of this UID any more.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(PATH, f"{titled(name)} has not been read yet")
+    def __init__(self, name: str, uid: str | None, *, gone: bool = False) -> None:
+        what = f"{titled(name)}, with which the job began, is gone" if gone else f"{titled(name)} has not been read yet"
+        super().__init__(PATH, what)
         self.name = name
+        self.template_uid = uid
+        self.gone = gone
 
 
 def titled(name: str) -> str:
@@ -58,12 +66,13 @@ def read_template_name(spec: Manifest) -> str | None:
     return found["name"]  # type: ignore[no-any-return]
 
 
-def whole_spec(manifest: Manifest, name: str | None) -> Manifest:
+def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Manifest:
     """A job's spec over that of its template.
 
     Args:
         manifest: of the job, with its status.
         name: of the template; None: it has none.
+        templates: which have been read.
 
     Raises:
         TemplateUnread: the template is to be read first.
@@ -72,10 +81,11 @@ def whole_spec(manifest: Manifest, name: str | None) -> Manifest:
     spec = manifest["spec"]
     if name is None:
         return spec  # type: ignore[no-any-return]
-    kept = kept_template(manifest)
-    if kept is None or kept.get("name") != name or resumes(manifest):
-        raise TemplateUnread(name)
-    return over(kept["spec"], spec)
+    uid = template_uid(manifest)
+    kept = templates.get(uid) if uid is not None else None
+    if kept is None:
+        raise TemplateUnread(name, uid, gone=uid in templates)
+    return over(kept, spec)
 
 
 def over(template: Manifest, spec: Manifest) -> Manifest:
@@ -93,10 +103,14 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
     return merged
 
 
-def kept_template(manifest: Manifest) -> Manifest | None:
-    """The template that a job's status keeps; None: none."""
-    found = (manifest.get("status") or {}).get(FIELD)
-    return found if isinstance(found, Mapping) and isinstance(found.get("spec"), Mapping) else None
+def template_uid(manifest: Manifest) -> str | None:
+    """The UID of the template that a job has; None: it has none yet, names another one, or resumes."""
+    kept = (manifest.get("status") or {}).get(FIELD)
+    named = (manifest.get("spec") or {}).get("templateRef")
+    if not isinstance(kept, Mapping) or not isinstance(named, Mapping) or resumes(manifest):
+        return None
+    uid = kept.get("uid")
+    return uid if isinstance(uid, str) and kept.get("name") == named.get("name") else None
 
 
 def resumes(manifest: Manifest) -> bool:
@@ -110,22 +124,19 @@ def resumes(manifest: Manifest) -> bool:
     return (find_condition(status, names.SUSPENDED) or {}).get("reason") != names.JOB_RESUMED
 
 
-def keep(template: Manifest) -> dict[str, Any]:
-    """What a job's status keeps of a template.
+def usable_spec(template: Manifest) -> Manifest:
+    """The spec of a template as it was read.
 
     Raises:
         InvalidJob: no job can use it.
     """
-    metadata, spec = template["metadata"], template.get("spec") or {}
-    title = titled(metadata["name"])
+    spec, title = template.get("spec") or {}, titled(template["metadata"]["name"])
     if not isinstance(spec, Mapping):
         raise InvalidJob(PATH, f"the spec of {title} must be an object")
     if found := [name for name in NOT_OF_TEMPLATES if spec.get(name) is not None]:
         raise InvalidJob(PATH, f"{title} must not have spec.{found[0]}, which is each job's own")
     check_size(spec, "spec")
-    if (size := size_of(spec)) > MAX_BYTES:
-        raise InvalidJob(PATH, f"the spec of {title} must have at most {MAX_BYTES} bytes as JSON, not {size}")
-    return {"name": metadata["name"], "generation": metadata.get("generation", 1), "spec": spec}
+    return spec
 
 
 @contextmanager

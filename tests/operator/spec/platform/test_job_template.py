@@ -1,27 +1,37 @@
-"""A job with `templateRef` is its own spec over the template that its status keeps, or says what is wrong with the two together."""
+"""A job with `templateRef` is its own spec over the template that its status names, or says what is wrong with the two together."""
 
 import time
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import parse_job
-from elastic_pytorch_operator.spec.platform.job_template import MAX_BYTES, NOT_OF_TEMPLATES, TemplateUnread, keep, over
+from elastic_pytorch_operator.spec.job import Job, parse_job
+from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES, Templates, TemplateUnread, over, usable_spec
 from elastic_pytorch_operator.spec.stored_job import parse_stored
 
 from tests.operator.builders import a_manifest
 
-NAME = "gpu-8"
+NAME, UID = "gpu-8", "uid-8"
 TITLE = f"ClusterElasticPyTorchJobTemplate {NAME}"
 POD = {"template": {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], "nodeSelector": {"pool": "gpu"}}}}
 CONTAINER: dict[str, Any] = {"name": "pytorch", "args": ["train.py"]}
 
 
-def job_of(kept: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """A job with a template, which its status keeps unless it is None."""
+KEPT = {"template": {"name": NAME, "uid": UID}}
+
+
+def a_job(status: dict[str, Any] = KEPT, **spec: Any) -> dict[str, Any]:
+    """A job with a template."""
     own = {"template": {"spec": {"containers": [CONTAINER]}}, "templateRef": {"name": NAME}, **spec}
-    template = {} if kept is None else {"template": keep({"metadata": {"name": NAME, "generation": 3}, "spec": kept})}
-    return {**a_manifest(**own), "status": {**template, **(status or {})}}
+    return {**a_manifest(**own), "status": status}
+
+
+def parse(manifest: dict[str, Any], template: dict[str, Any] | None = POD) -> Job:
+    """The job by a template that has been read; None: it is gone."""
+    return parse_job(manifest, templates={UID: template})
+
+
+ENDED = {"conditions": [{"type": "Failed", "status": "True"}]}
 
 
 def suspended(true: bool = True, reason: str = "JobSuspended") -> dict[str, Any]:
@@ -30,49 +40,61 @@ def suspended(true: bool = True, reason: str = "JobSuspended") -> dict[str, Any]
 
 def test_job_has_what_its_template_has_and_its_own_values_win() -> None:
     template = {**POD, "failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "ttlSecondsAfterFinished": 60, "prepare": {}}
-    job = parse_job(job_of(template, failurePolicy={"maxFailures": 1}))
+    job = parse(a_job(failurePolicy={"maxFailures": 1}), template)
     assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.prepare_seconds) == (1, 20, 60, 1800)
     assert job.template == {"spec": {"nodeSelector": {"pool": "gpu"}, "containers": [{**CONTAINER, "image": "torch"}]}}
-    assert job.template_name == NAME
+    assert job.template_uid == UID
 
 
 def test_job_may_leave_its_pods_to_the_template() -> None:
-    manifest = job_of(POD)
+    manifest = a_job()
     del manifest["spec"]["template"]
-    assert parse_job(manifest).template == POD["template"]
+    assert parse(manifest).template == POD["template"]
 
 
 def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None:
     template = {**POD, "scheduling": {"extraWorkers": {"nodeSelector": {"pool": "spot"}}}}
-    job = parse_job(job_of(template, replicas=2, minReplicas=1, maxReplicas=2))
+    job = parse(a_job(replicas=2, minReplicas=1, maxReplicas=2), template)
     assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == ["gpu", "spot"]
 
 
-UNREAD: dict[str, dict[str, Any]] = {
-    "a new job": job_of(),
-    "a job that is created suspended": job_of(suspend=True),
-    "another template than is kept": job_of(POD, templateRef={"name": "gpu-1"}),
-    "a job that resumes": job_of(POD, suspended()),
-    "a status of nothing": job_of(None, {"template": {"name": NAME}}),
+NOT_READ: dict[str, tuple[dict[str, Any], Templates, str | None, bool]] = {
+    "a new job": (a_job({}), {UID: POD}, None, False),
+    "a job that is created suspended": (a_job({}, suspend=True), {}, None, False),
+    "another template than is kept": (a_job(templateRef={"name": "gpu-1"}), {UID: POD}, None, False),
+    "a job that resumes": (a_job({**KEPT, **suspended()}), {UID: POD}, None, False),
+    "a status of nothing": (a_job({"template": {"name": NAME}}), {UID: POD}, None, False),
+    "a new leader": (a_job(), {"uid-9": POD}, UID, False),
+    "a new leader, after the end": (a_job({**KEPT, **ENDED}), {}, UID, False),
+    "a template that is gone": (a_job(), {UID: None}, UID, True),
 }
 READ: dict[str, dict[str, Any]] = {
-    "a job that runs": job_of(POD, suspended(False)),
-    "a suspended job": job_of(POD, suspended(), suspend=True),
-    "one whose template has been read to resume": job_of(POD, suspended(reason="JobResumed")),
-    "one that is about to be suspended": job_of(POD, suspend=True),
+    "a job that runs": a_job({**KEPT, **suspended(False)}),
+    "a suspended job": a_job({**KEPT, **suspended()}, suspend=True),
+    "one whose template has been read to resume": a_job({**KEPT, **suspended(reason="JobResumed")}),
+    "one that is about to be suspended": a_job(suspend=True),
 }
 
 
-@pytest.mark.parametrize("manifest", UNREAD.values(), ids=list(UNREAD))
-def test_template_is_read_when_a_job_is_new_or_resumes(manifest: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("manifest", "templates", "uid", "gone"), NOT_READ.values(), ids=list(NOT_READ))
+def test_template_is_to_be_read(manifest: dict[str, Any], templates: Templates, uid: str | None, gone: bool) -> None:
     with pytest.raises(TemplateUnread) as error:
-        parse_job(manifest)
-    assert error.value.name == manifest["spec"]["templateRef"]["name"]
+        parse_stored(manifest, templates=templates)
+    found = error.value
+    assert (found.name, found.template_uid, found.gone) == (manifest["spec"]["templateRef"]["name"], uid, gone)
 
 
 @pytest.mark.parametrize("manifest", READ.values(), ids=list(READ))
 def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) -> None:
-    assert parse_job(manifest).template["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert parse(manifest).template["spec"]["nodeSelector"] == {"pool": "gpu"}
+
+
+@pytest.mark.parametrize("manifest", [a_job(suspend=True), a_job({**KEPT, "round": 3}, suspend=True), a_job({**KEPT, **ENDED})])
+def test_job_rests_without_a_template_that_is_gone(manifest: dict[str, Any]) -> None:
+    job = parse_stored(manifest, templates={UID: None})
+    suspend = "suspend" in manifest["spec"]
+    assert (job.wanted, job.suspend, job.template_uid) == (0, suspend, UID)
+    assert job.problem == f"spec.templateRef: {TITLE}, with which the job began, is gone"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +107,8 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
             f"spec.failurePolicy.maxFailures: must be a whole number, not 'many' (with {TITLE})",
         ),
         (
-            {**POD, "rendezvous": {"backend": "c10d"}},
-            {"progressDeadlineSeconds": 5},
+            {**POD, "progressDeadlineSeconds": 5},
+            {"rendezvous": {"backend": "c10d"}},
             "must be operator if progressDeadlineSeconds is set: stock torchrun does not offer it (with ClusterElastic",
         ),
         (
@@ -105,14 +127,14 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
 )
 def test_whole_is_checked_and_the_template_is_named(template: dict[str, Any], spec: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidJob) as error:
-        parse_job(job_of(template, **spec))
+        parse(a_job(**spec), template)
     assert words in str(error.value)
 
 
 @pytest.mark.parametrize("name", NOT_OF_TEMPLATES)
 def test_what_is_each_jobs_own_is_in_no_template(name: str) -> None:
     with pytest.raises(InvalidJob, match=rf"gpu-8 must not have spec\.{name}, which is each job's own"):
-        keep({"metadata": {"name": NAME}, "spec": {name: 1}})
+        usable_spec({"metadata": {"name": NAME}, "spec": {name: 1}})
 
 
 @pytest.mark.parametrize("path", [("template", "spec"), ("scheduling", "extraWorkers")], ids=".".join)
@@ -127,21 +149,14 @@ def test_tolerations_are_counted_before_each_is_compared_with_all_of_the_templat
         assert time.thread_time() - began < 1.0, "a hundred million comparisons take minutes"
 
 
-def test_kept_template_is_small() -> None:
-    spec = {"template": {"metadata": {"annotations": {"a": "é" * (MAX_BYTES // 2)}}}}
-    with pytest.raises(InvalidJob, match=f"must have at most {MAX_BYTES} bytes as JSON, not 3"):
-        keep({"metadata": {"name": NAME}, "spec": spec})
-
-
-@pytest.mark.parametrize("spec", [{"a": "b"}, {}, None])
-def test_kept_template_says_which_it_is(spec: dict[str, Any] | None) -> None:
-    template = {"metadata": {"name": NAME, "generation": 7}} | ({} if spec is None else {"spec": spec})
-    assert keep(template) == {"name": NAME, "generation": 7, "spec": spec or {}}
+def test_template_without_a_spec_is_one_of_nothing() -> None:
+    assert usable_spec({"metadata": {"name": NAME}}) == {}
 
 
 def test_ended_job_that_cannot_be_read_is_removed_as_its_template_says() -> None:
-    status = {"conditions": [{"type": "Failed", "status": "True"}]}
-    manifest = job_of({"ttlSecondsAfterFinished": 60, "cleanPodPolicy": "All"}, status, failurePolicy={"maxFailures": "many"})
-    assert (parse_stored(manifest).ttl_seconds, parse_stored(manifest).clean_pod_policy) == (60, "All")
+    templates = {UID: {"ttlSecondsAfterFinished": 60, "cleanPodPolicy": "All"}}
+    manifest = a_job({**KEPT, **ENDED}, failurePolicy={"maxFailures": "many"})
+    job = parse_stored(manifest, templates=templates)
+    assert (job.ttl_seconds, job.clean_pod_policy) == (60, "All")
     manifest["spec"]["templateRef"] = "broken"
-    assert parse_stored(manifest).ttl_seconds is None
+    assert parse_stored(manifest, templates=templates).ttl_seconds is None

@@ -1,1 +1,0 @@
-../../../operator/elastic_pytorch_operator/spec/platform/strategic_merge.py
