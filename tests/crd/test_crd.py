@@ -147,7 +147,7 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
     assert "default" not in PROPERTIES["spec.nprocPerNode"]
     assert "default" not in PROPERTIES["spec.managedBy"]
-    assert PROPERTIES["spec.scheduling.gang.scheduler"]["enum"] == list(GANG_SCHEDULERS)
+    assert PROPERTIES["spec.scheduling.gangScheduler"]["enum"] == list(GANG_SCHEDULERS)
     assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
     assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 

@@ -65,7 +65,7 @@ def test_values_that_no_job_could_have_are_refused() -> None:
 
 
 def test_template_need_not_be_whole() -> None:
-    parts: list[dict[str, Any]] = [{}, {"scheduling": {"gang": {}}}, {"template": {"spec": {"tolerations": []}}}]
+    parts: list[dict[str, Any]] = [{}, {"scheduling": {"extraWorkers": {}}}, {"template": {"spec": {"tolerations": []}}}]
     assert_none(str(spec) for spec in parts if not admits(spec))
 
 

@@ -55,7 +55,7 @@ TEMPLATE = {
 _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
-    {"scheduling": {"gang": {"scheduler": "Coscheduling"}}},
+    {"scheduling": {"gangScheduler": "Coscheduling"}},
     {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},
     {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
     {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},

@@ -178,7 +178,7 @@ def gave_places_back(job: JobView) -> JobView:
 
 
 def without_pod_group(job: JobView) -> JobView:
-    refusal = "the API server refuses: spec.scheduling.gang.scheduler is Coscheduling, but the cluster has none"
+    refusal = "the API server refuses: spec.scheduling.gangScheduler is Coscheduling, but the cluster has none"
     message = f"0 of 3 workers are ready; {refusal}"
     return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0, refusals=(refusal,))
 
@@ -190,7 +190,7 @@ def without_pod_group(job: JobView) -> JobView:
             gave_places_back,
             ["Fewer than 3 workers had a node for 60 s", "next attempt is at 2026-01-01T00:00:00Z.", "Other jobs can use"],
         ),
-        (without_pod_group, ["spec.scheduling.gang.scheduler is Coscheduling", "Do what the message says"]),
+        (without_pod_group, ["spec.scheduling.gangScheduler is Coscheduling", "Do what the message says"]),
         (
             lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),
             ["is managed by kueue.x-k8s.io/multikueue", "create it again without spec.managedBy"],

@@ -18,7 +18,7 @@ class GangScheduler:
     """A scheduler that knows gangs.
 
     Attributes:
-        name: in `spec.scheduling.gang.scheduler`.
+        name: in `spec.scheduling.gangScheduler`.
         api_version: of its PodGroup.
         scheduler_name: of pods whose template names none; what its installation is called by default. Empty: the cluster's own.
         group_label: of a pod, with the name of its PodGroup; empty: none.

@@ -72,8 +72,7 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     metadata: MutableManifest = {
         "name": template.claim_name(job.key.name),
         "namespace": job.key.namespace,
-        "labels": {**template.labels, **labels(job)},
-        "annotations": dict(template.annotations),
+        "labels": labels(job),
     }
     if not job.keep_claims:
         metadata["ownerReferences"] = [owner_reference(job)]

@@ -103,7 +103,7 @@ class PodGroupWriter:
             if error.code != 403:  # no admission is asked before a read: 403 is a lack of permission
                 raise
             problem = f"the operator may not manage its PodGroup: add {gang.name} to gangSchedulers in the chart's values"
-            raise PodGroupError(403, f"spec.scheduling.gang.scheduler is {gang.name}, but {problem}") from error
+            raise PodGroupError(403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}") from error
         if known is None:
             return None
         owners = known["metadata"].get("ownerReferences") or ()
@@ -122,4 +122,4 @@ class PodGroupWriter:
             if error.code != 404:
                 raise
             problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}, or remove gang"
-            raise PodGroupError(404, f"spec.scheduling.gang.scheduler is {gang.name}, but {problem}") from error
+            raise PodGroupError(404, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}") from error

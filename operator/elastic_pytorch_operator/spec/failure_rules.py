@@ -12,7 +12,6 @@ from elastic_pytorch_operator.api.numbers import format_ranges
 
 MAX_RULES = 20
 MAX_CONDITIONS = 20  # in one rule
-MAX_RANGES = 20  # of exit codes, in one rule
 HIGHEST_EXIT_CODE = 255
 SIGNAL_BASE = 128  # a process that signal N has ended: 128 + N, as a shell and the kubelet report it
 
@@ -130,32 +129,10 @@ def _parse_exit_codes(path: str, found: Any) -> tuple[frozenset[int], bool]:
     operator = found.get("operator") if isinstance(found, Mapping) else None
     if operator not in ("In", "NotIn"):
         raise InvalidRule(f"{path}.operator", "must be In or NotIn")
-    values, ranges = found.get("values"), found.get("ranges")
-    if values is None and ranges is None:
-        raise InvalidRule(f"{path}.values", "must be set unless ranges is set")
-    codes: set[int] = set()
-    if values is not None:
-        if not isinstance(values, list) or not 0 < len(values) <= HIGHEST_EXIT_CODE or not all(map(_is_exit_code, values)):
-            raise InvalidRule(f"{path}.values", f"must be a list of exit codes from 1 to {HIGHEST_EXIT_CODE}")
-        codes.update(values)
-    if ranges is not None:
-        if not isinstance(ranges, list) or not 0 < len(ranges) <= MAX_RANGES:
-            raise InvalidRule(f"{path}.ranges", f"must be a list of 1 to {MAX_RANGES} ranges")
-        for index, bounds in enumerate(ranges):
-            codes.update(_parse_range(f"{path}.ranges[{index}]", bounds))
-    return frozenset(codes), operator == "NotIn"
-
-
-def _parse_range(path: str, found: Any) -> range:
-    if not isinstance(found, Mapping):
-        raise InvalidRule(path, "must be an object with min and max")
-    for name in ("min", "max"):
-        if not _is_exit_code(found.get(name)):
-            raise InvalidRule(f"{path}.{name}", f"must be an exit code from 1 to {HIGHEST_EXIT_CODE}")
-    least, most = found["min"], found["max"]
-    if least > most:
-        raise InvalidRule(f"{path}.max", f"must be greater than or equal to min ({least}), not {most}")
-    return range(least, most + 1)
+    values = found.get("values")
+    if not isinstance(values, list) or not 0 < len(values) <= HIGHEST_EXIT_CODE or not all(map(_is_exit_code, values)):
+        raise InvalidRule(f"{path}.values", f"must be a list of exit codes from 1 to {HIGHEST_EXIT_CODE}")
+    return frozenset(values), operator == "NotIn"
 
 
 def _is_exit_code(value: object) -> bool:

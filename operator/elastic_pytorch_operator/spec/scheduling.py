@@ -12,9 +12,9 @@ from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_
 from elastic_pytorch_operator.spec.pod_template import with_tolerations
 
 PATH = "spec.scheduling"
-GANG = f"{PATH}.gang"
+GANG = f"{PATH}.gangScheduler"
 EXTRA_WORKERS = f"{PATH}.extraWorkers"
-EXTRA_FIELDS = ("nodeSelector", "tolerations", "priorityClassName")
+EXTRA_FIELDS = ("nodeSelector", "tolerations")
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
 REQUIRED, PREFERRED = "DoNotSchedule", "ScheduleAnyway"  # unitTopology.whenUnsatisfiable
 
@@ -39,12 +39,10 @@ class ExtraWorkers:
     Attributes:
         node_selector: labels of their nodes. A label that the template has, too, has this value.
         tolerations: in addition to the template's.
-        priority_class: of the pods; empty: the template's.
     """
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Manifest, ...] = ()
-    priority_class: str = ""
 
     @property
     def chooses_nodes(self) -> bool:
@@ -54,15 +52,13 @@ class ExtraWorkers:
     @property
     def text(self) -> str:
         """All of it."""
-        return json.dumps([self.node_selector, self.tolerations, self.priority_class], sort_keys=True)
+        return json.dumps([self.node_selector, self.tolerations], sort_keys=True)
 
     def applied_to(self, template: Manifest) -> Manifest:
         """The template of these pods."""
         spec: dict[str, Any] = {**template["spec"]}
         if self.node_selector:
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **self.node_selector}
-        if self.priority_class:
-            spec["priorityClassName"] = self.priority_class
         return with_tolerations({**template, "spec": spec}, self.tolerations)
 
 
@@ -101,7 +97,7 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         InvalidJob: a field is unknown to every scheduler, or does not go with the others.
     """
     fields = read_object(spec, "scheduling")
-    gang = _read_gang(read_object(fields, "gang", PATH), kueue_queue) if fields.get("gang") is not None else None
+    gang = _read_gang(fields["gangScheduler"], kueue_queue) if fields.get("gangScheduler") is not None else None
     timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
     # An elastic job trains on without a worker; one of a fixed size stops.
     disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
@@ -112,9 +108,6 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
     unit_topology = _read_unit_topology(spec, fields)
     extra_workers = _read_extra_workers(spec, fields)
-    if gang is not None and gang.built_in and extra_workers is not None and extra_workers.priority_class:
-        problem = f"may not be set with gang scheduler {gang.name}, which gives all pods of a PodGroup one priority"
-        raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"{problem}; remove it, or gang")
     return Scheduling(gang, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
 
 
@@ -148,20 +141,16 @@ def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any]) 
             raise InvalidJob(f"{EXTRA_WORKERS}.nodeSelector", f"must have strings as values: quote {value!r}, that of {key!r}")
     if not isinstance(tolerations, list) or not all(isinstance(toleration, Mapping) for toleration in tolerations):
         raise InvalidJob(f"{EXTRA_WORKERS}.tolerations", "must be a list of objects")
-    priority_class = fields.get("priorityClassName") or ""
-    if not isinstance(priority_class, str):
-        raise InvalidJob(f"{EXTRA_WORKERS}.priorityClassName", f"must be the name of a PriorityClass, not {priority_class!r}")
-    return ExtraWorkers(dict(selector), tuple(tolerations), priority_class)
+    return ExtraWorkers(dict(selector), tuple(tolerations))
 
 
-def _read_gang(fields: Mapping[str, Any], kueue_queue: str) -> GangScheduler:
-    name = fields.get("scheduler")
+def _read_gang(name: object, kueue_queue: str) -> GangScheduler:
     if not isinstance(name, str) or name not in GANG_SCHEDULERS:
-        raise InvalidJob(f"{GANG}.scheduler", f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
+        raise InvalidJob(GANG, f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
     if kueue_queue:
         problem = (
             f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
-            "remove gang, or the label"
+            "remove gangScheduler, or the label"
         )
         raise InvalidJob(GANG, problem)
     return GANG_SCHEDULERS[name]

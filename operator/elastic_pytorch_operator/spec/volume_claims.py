@@ -7,7 +7,7 @@ write into that job's checkpoints.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -29,8 +29,6 @@ class ClaimTemplate:
 
     name: str
     spec: Manifest
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def claim_name(self, job: str) -> str:
         """The name of the claim that a job has from it."""
@@ -125,11 +123,4 @@ def _read(number: int, template: object) -> ClaimTemplate:
     name = metadata.get("name")
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
         raise ValueError(f"[{number}].metadata.name must be a DNS label of at most 63 characters, not {name!r}")
-    return ClaimTemplate(name, spec, *(_texts(number, metadata, kind) for kind in ("labels", "annotations")))
-
-
-def _texts(number: int, metadata: Manifest, kind: str) -> Mapping[str, str]:
-    texts = metadata.get(kind) or {}
-    if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError(f"[{number}].metadata.{kind} must be an object of strings")
-    return texts
+    return ClaimTemplate(name, spec)

@@ -230,12 +230,6 @@ def _action_on_kill(spec: Mapping[str, Any]) -> tuple[int, str]:
     """The first rule of failurePolicy that matches a killed process, and its action; empty: none does."""
     for number, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or ()):
         codes = rule.get("onExitCodes")
-        if codes and _names_kill(codes) is (codes.get("operator", "In") == "In"):
+        if codes and (KILLED in codes.get("values", ())) is (codes.get("operator", "In") == "In"):
             return number, str(rule.get("action", ""))
     return -1, ""
-
-
-def _names_kill(codes: Mapping[str, Any]) -> bool:
-    return KILLED in (codes.get("values") or ()) or any(
-        bounds["min"] <= KILLED <= bounds["max"] for bounds in codes.get("ranges") or ()
-    )

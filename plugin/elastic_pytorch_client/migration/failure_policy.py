@@ -58,7 +58,7 @@ def failure_policy(
                 "Never failed the job with the first pod that failed, and so does failurePolicy. Remove onPodLoss to replace lost pods",
             )
         case "ExitCode":
-            codes = {"operator": "In", "ranges": [{"min": 1, "max": PERMANENT}]}
+            codes = {"operator": "In", "values": [*range(1, PERMANENT + 1)]}
             policy["rules"] = [{"action": "FailJob", "onExitCodes": codes}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
             if launch.by == "torchrun" and not launch.command:

@@ -264,7 +264,7 @@ def _refused(job: JobView) -> Iterable[Finding]:
             "A policy, a quota or a webhook of the cluster refuses it, as the message says. Change spec.template, or ask for a change "
             "of the policy. The operator retries."
         )
-        if "spec.scheduling.gang" in said:
+        if "spec.scheduling.gangScheduler" in said:
             do = "Do what the message says. The operator retries."
         elif "exceeded quota" in said:
             do = f"Free some of the quota, or ask for a larger one. The operator retries:\n  kubectl describe quota -n {job.namespace}"

@@ -223,7 +223,7 @@ CHANGES_OF_PODS: list[tuple[str, dict[str, Any]]] = [
     ("template", {"template": {"metadata": {"labels": {"team": "language"}}}}),
     ("template", {"template": {"spec": {"terminationGracePeriodSeconds": 60}}}),
     ("template", {"template": {"spec": {"nodeSelector": None}}}),
-    ("scheduling.gang", {"scheduling": {"gang": {"scheduler": "Coscheduling"}}}),
+    ("scheduling.gangScheduler", {"scheduling": {"gangScheduler": "Coscheduling"}}),
     ("rendezvous", {"rendezvous": {"port": 29501}}),
     ("rendezvous", {"rendezvous": {"backend": "c10d"}}),
     ("injectAgent", {"injectAgent": False}),

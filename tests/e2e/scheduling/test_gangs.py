@@ -54,7 +54,7 @@ def start(start_job: StartJob, gang: GangScheduler, name: str, workers: int) -> 
         minReplicas=workers,
         maxReplicas=5,
         resources={"limits": {SLOT: "1"}, "requests": {"cpu": "50m", "memory": "256Mi"}},
-        scheduling={"gang": {"scheduler": gang.name}},
+        scheduling={"gangScheduler": gang.name},
     )
 
 

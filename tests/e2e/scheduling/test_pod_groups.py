@@ -65,7 +65,7 @@ def installed(permitted: None) -> Iterator[None]:
 
 
 def scheduling(name: str) -> dict[str, Any]:
-    return {"gang": {"scheduler": name}}
+    return {"gangScheduler": name}
 
 
 def group_of(job: JobUnderTest, name: str) -> dict[str, Any] | None:

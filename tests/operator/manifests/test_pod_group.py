@@ -13,7 +13,7 @@ RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.c
 
 
 def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gang": {"scheduler": scheduler}}, **spec)
+    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gangScheduler": scheduler}, **spec)
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
     return parse_job(manifest)

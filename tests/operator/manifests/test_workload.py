@@ -46,13 +46,12 @@ def test_extra_asks_for_the_nodes_of_the_base() -> None:
 
 def test_extra_asks_for_the_nodes_of_the_extra_workers_at_the_priority_of_all_extras() -> None:
     spot = {"key": "spot", "operator": "Exists"}
-    fields = {"nodeSelector": {"pool": "spot"}, "tolerations": [spot], "priorityClassName": "cheap"}
+    fields = {"nodeSelector": {"pool": "spot"}, "tolerations": [spot]}
     job = replace(a_job_with(nodeSelector={"a": "b"}), scheduling=a_job(scheduling={"extraWorkers": fields}).scheduling)
     base, extra = (workload(job, CreateWorkload(n, 1), {"priority": EXTRA_PRIORITY}, {}) for n in (0, 1))
     asked = [made["spec"]["podSets"][0]["template"]["spec"] for made in (base, extra)]
     assert [spec["nodeSelector"] for spec in asked] == [{"a": "b"}, {"a": "b", "pool": "spot"}]
     assert [spec.get("tolerations") for spec in asked] == [None, [spot]]
-    assert asked[1]["priorityClassName"] == "cheap"
     assert (extra["spec"]["priority"], "priorityClassRef" in extra["spec"]) == (EXTRA_PRIORITY, False)
     kept = [made["metadata"]["annotations"][names.ANNOTATION_QUOTA_FOR] for made in (base, extra)]
     assert kept == [job.quota_for(extra=False), job.quota_for(extra=True)]

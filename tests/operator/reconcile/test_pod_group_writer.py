@@ -20,7 +20,7 @@ NO_PERMISSION = 'podgroups.scheduling.x-k8s.io "lm" is forbidden: User "operator
 
 
 def a_gang(**spec: Any) -> dict[str, Any]:
-    return a_manifest(**{"minimum": 2, "scheduling": {"gang": {"scheduler": "Coscheduling"}}, **spec})
+    return a_manifest(**{"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}, **spec})
 
 
 async def group_of(running: Running) -> Manifest | None:
@@ -96,7 +96,7 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
         running.cluster.fail_next(verb, code, message)
     running.cluster.apply_job(a_gang())
     await running.until(lambda: advice in running.condition(names.RUNNING))
-    assert "spec.scheduling.gang.scheduler is Coscheduling, but" in running.condition(names.RUNNING)
+    assert "spec.scheduling.gangScheduler is Coscheduling, but" in running.condition(names.RUNNING)
     assert not running.cluster.pods()
     await running.until(lambda: bool(running.events(names.REFUSED)))
     running.cluster.apply_job(a_gang(scheduling={}))
@@ -106,7 +106,7 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
 async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Running) -> None:
     for _ in range(100):
         running.cluster.fail_next("put_pod_group", 404, "the server could not find the requested resource")
-    running.cluster.apply_job(a_gang(scheduling={"gang": {"scheduler": "Kubernetes"}}))
+    running.cluster.apply_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     missing = f"the cluster has no PodGroup of {KUBERNETES.api_version}: enable that API and the feature gate GenericWorkload"
     await running.until(lambda: missing in running.condition(names.RUNNING))
     assert not running.cluster.pods()
@@ -114,7 +114,7 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
 
 
 async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Running) -> None:
-    gang = {"scheduling": {"gang": {"scheduler": "Kubernetes"}}}
+    gang = {"scheduling": {"gangScheduler": "Kubernetes"}}
     running.cluster.apply_job(a_gang(**gang))
     await running.until(lambda: len(running.indices()) == 3)
     running.start_pods()
@@ -128,7 +128,7 @@ async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Runn
 
 async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
     cluster = FakeCluster()
-    writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gang": {"scheduler": "Kubernetes"}}))
+    writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     going = pod_group(job, KUBERNETES)
     going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
     await cluster.put_pod_group(going)
@@ -163,7 +163,7 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
 async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
     cluster = FakeCluster()
     writer = PodGroupWriter(cluster)
-    before, after = (parse_job(a_gang(scheduling={"gang": {"scheduler": name}})) for name in ("Kubernetes", "Coscheduling"))
+    before, after = (parse_job(a_gang(scheduling={"gangScheduler": name})) for name in ("Kubernetes", "Coscheduling"))
     await writer.put(before)
     assert (writer.minimum(before), writer.minimum(after)) == (2, None)
     await writer.delete(before)

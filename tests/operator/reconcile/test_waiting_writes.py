@@ -94,7 +94,7 @@ async def end(world: World) -> None:
     [
         ("create_service", {}, no_more),
         ("create_claim", {"sharedVolumeClaims": [A_CLAIM]}, no_more),
-        ("put_pod_group", {"minimum": 2, "scheduling": {"gang": {"scheduler": "Coscheduling"}}}, no_more),
+        ("put_pod_group", {"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}}, no_more),
         ("dry_run_pod", {"suspend": True}, no_more),
         ("dry_run_claim", {"suspend": True, "sharedVolumeClaims": [A_CLAIM]}, no_more),
         ("patch_job_status", {}, no_more),

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.spec.scheduling import ExtraWorkers
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
-EXTRA = {"nodeSelector": {"capacity": "spot"}, "tolerations": [SPOT], "priorityClassName": "cheap"}
+EXTRA = {"nodeSelector": {"capacity": "spot"}, "tolerations": [SPOT]}
 
 
 def template(**spec: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def template(**spec: Any) -> dict[str, Any]:
         (None, None),
         ({}, ExtraWorkers()),
         ({"nodeSelector": {"capacity": "spot"}}, ExtraWorkers({"capacity": "spot"})),
-        (EXTRA, ExtraWorkers({"capacity": "spot"}, (SPOT,), "cheap")),
+        (EXTRA, ExtraWorkers({"capacity": "spot"}, (SPOT,))),
     ],
 )
 def test_it_is_read(fields: dict[str, Any] | None, extra: ExtraWorkers | None) -> None:
@@ -42,8 +42,7 @@ def test_it_is_read(fields: dict[str, Any] | None, extra: ExtraWorkers | None) -
         ({"nodeSelector": {"spot": True}}, ".nodeSelector", "quote True, that of 'spot'"),
         ({"tolerations": SPOT}, ".tolerations", "must be a list of objects"),
         ({"tolerations": ["spot"]}, ".tolerations", "must be a list of objects"),
-        ({"priorityClassName": 1}, ".priorityClassName", "must be the name of a PriorityClass"),
-        ({"affinity": {}}, ".affinity", "is not known here: set nodeSelector, tolerations, priorityClassName"),
+        ({"affinity": {}}, ".affinity", "is not known here: set nodeSelector, tolerations"),
     ],
 )
 def test_wrong_forms_are_refused(fields: object, path: str, problem: str) -> None:
@@ -63,7 +62,6 @@ def test_job_of_fixed_size_has_no_extra_workers() -> None:
     [
         (None, False),
         ({}, False),
-        ({"priorityClassName": "cheap"}, False),
         ({"nodeSelector": {"capacity": "spot"}}, True),
         ({"tolerations": [SPOT]}, True),
     ],
@@ -86,12 +84,11 @@ def test_quota_of_a_pod_decides_on_its_template_rather_than_its_index() -> None:
 
 def test_pods_beyond_the_minimum_are_for_other_nodes() -> None:
     own = {"key": "gpu", "operator": "Exists"}
-    base = template(nodeSelector={"capacity": "on-demand", "zone": "a"}, tolerations=[own], priorityClassName="high")
+    base = template(nodeSelector={"capacity": "on-demand", "zone": "a"}, tolerations=[own])
     job = a_job(replicas=4, minimum=2, maximum=4, template=base, scheduling={"extraWorkers": EXTRA})
     specs = [a_worker_pod(job, index)["spec"] for index in range(4)]
     assert [spec["nodeSelector"]["capacity"] for spec in specs] == ["on-demand", "on-demand", "spot", "spot"]
     assert {spec["nodeSelector"]["zone"] for spec in specs} == {"a"}
-    assert [spec["priorityClassName"] for spec in specs] == ["high", "high", "cheap", "cheap"]
     assert [SPOT in spec["tolerations"] for spec in specs] == [False, False, True, True]
     assert all(own in spec["tolerations"] for spec in specs)
 

@@ -65,7 +65,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"failurePolicy": ["Ignore"]}, "spec.failurePolicy"),
         ({"rendezvous": "c10d"}, "spec.rendezvous"),
         ({"resizePolicy": [1]}, "spec.resizePolicy"),
-        ({"scheduling": {"gang": {"scheduler": ["Coscheduling"]}}}, "spec.scheduling.gang.scheduler"),
+        ({"scheduling": {"gangScheduler": ["Coscheduling"]}}, "spec.scheduling.gangScheduler"),
         ({"activeDeadlineSeconds": 10**310}, "spec.activeDeadlineSeconds"),
         ({"resizePolicy": {"settleSeconds": 10**310}}, "spec.resizePolicy.settleSeconds"),
         ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers"),

@@ -16,8 +16,8 @@ from tests.operator.builders import a_manifest
     [
         (None, NO_SCHEDULING),
         ({}, NO_SCHEDULING),
-        ({"gang": {"scheduler": "Coscheduling"}}, Scheduling(COSCHEDULING)),
-        ({"gang": {"scheduler": "Kubernetes"}, "scheduleTimeoutSeconds": 60}, Scheduling(KUBERNETES, 60)),
+        ({"gangScheduler": "Coscheduling"}, Scheduling(COSCHEDULING)),
+        ({"gangScheduler": "Kubernetes", "scheduleTimeoutSeconds": 60}, Scheduling(KUBERNETES, 60)),
         ({"scheduleTimeoutSeconds": 1}, Scheduling(timeout_seconds=1)),
         ({"unitTopology": {"topologyKey": "rack"}}, Scheduling(unit_topology=UnitTopology("rack"))),
         (
@@ -35,10 +35,9 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
     ("fields", "path", "problem"),
     [
         ("gang", "", "must be an object"),
-        ({"gang": "Coscheduling"}, ".gang", "must be an object"),
         ({"unitTopology": {"topologyKey": "rack"}}, ".unitTopology", "may not be set unless unitReplicas is greater than 1"),
-        ({"gang": {}}, ".gang.scheduler", "must be one of Coscheduling, Kubernetes"),
-        ({"gang": {"scheduler": "Yunikorn"}}, ".gang.scheduler", "must be one of Coscheduling, Kubernetes"),
+        ({"gangScheduler": {}}, ".gangScheduler", "must be one of Coscheduling, Kubernetes"),
+        ({"gangScheduler": "Yunikorn"}, ".gangScheduler", "must be one of Coscheduling, Kubernetes"),
         ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
         ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
         ({"rankTopologyKey": ""}, ".rankTopologyKey", "must be a label of nodes, not ''"),
@@ -52,29 +51,16 @@ def test_what_does_not_go_together_is_refused(fields: object, path: str, problem
     assert problem in str(refused.value)
 
 
-def test_built_in_gang_has_one_priority() -> None:
-    gang = {"scheduler": "Kubernetes"}
-    spec: dict[str, Any] = {"minReplicas": 2, "scheduling": {"gang": gang, "extraWorkers": {"priorityClassName": "low"}}}
-    with pytest.raises(InvalidJob) as refused:
-        read_scheduling(spec)
-    assert refused.value.path == "spec.scheduling.extraWorkers.priorityClassName"
-    assert "remove it, or gang" in str(refused.value)
-    spec["scheduling"]["extraWorkers"] = {"nodeSelector": {"capacity": "spot"}}
-    assert read_scheduling(spec).extra_workers is not None
-    spec["scheduling"] = {"gang": {"scheduler": "Coscheduling"}, "extraWorkers": {"priorityClassName": "low"}}
-    assert read_scheduling(spec).extra_workers is not None
-
-
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": {"gang": {"scheduler": "Coscheduling"}}}, kueue_queue="team")
-    assert refused.value.path == "spec.scheduling.gang"
+        read_scheduling({"scheduling": {"gangScheduler": "Coscheduling"}}, kueue_queue="team")
+    assert refused.value.path == "spec.scheduling.gangScheduler"
     assert "together with the label kueue.x-k8s.io/queue-name" in str(refused.value)
-    assert "remove gang, or the label" in str(refused.value)
+    assert "remove gangScheduler, or the label" in str(refused.value)
 
 
 def test_the_label_of_a_queue_is_seen_beside_a_pod_group() -> None:
-    manifest = a_manifest("lm", scheduling={"gang": {"scheduler": "Coscheduling"}})
+    manifest = a_manifest("lm", scheduling={"gangScheduler": "Coscheduling"})
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
     with pytest.raises(InvalidJob, match="together with the label"):
         parse_job(manifest)

@@ -45,11 +45,11 @@ def test_suspension_queue_and_deletion_are_those_of_the_present_object() -> None
 
 
 def test_label_of_a_queue_takes_a_running_job_out_of_its_gang() -> None:
-    gang = {"scheduling": {"gang": {"scheduler": "Coscheduling"}, "scheduleTimeoutSeconds": 60}}
+    gang = {"scheduling": {"gangScheduler": "Coscheduling", "scheduleTimeoutSeconds": 60}}
     manifest = {**a_manifest(**gang), "status": RUNS}
     manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
     job = parse_stored(manifest, valid=manifest["spec"])
-    assert (job.problem.split(":")[0], job.scheduling.gang) == ("spec.scheduling.gang", None)
+    assert (job.problem.split(":")[0], job.scheduling.gang) == ("spec.scheduling.gangScheduler", None)
     assert (job.scheduling.timeout_seconds, job.queue and job.queue.name) == (60, "team")
 
 

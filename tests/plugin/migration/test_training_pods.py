@@ -84,7 +84,7 @@ def test_pods_that_train_each_by_themselves_are_no_group(options: dict[str, str]
         ),
         (
             {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "NotIn", "values": [0]}},
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "ranges": [{"min": 1, "max": 255}]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}},
         ),
         (
             {"action": "FailIndex", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]},

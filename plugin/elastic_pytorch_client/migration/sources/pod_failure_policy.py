@@ -51,7 +51,7 @@ def _rule(path: str, rule: Mapping[str, Any], container: object, remarks: Remark
             f"{path}.onExitCodes.values", "only those from 1 to 255 are kept: no process ends with another, and 0 is no failure"
         )
     if not allowed and codes.get("operator") == "NotIn":
-        return {"action": action, "onExitCodes": {"operator": "In", "ranges": [{"min": 1, "max": 255}]}}
+        return {"action": action, "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}}
     if not allowed:
         return None
     return {"action": action, "onExitCodes": {"operator": codes.get("operator"), "values": allowed}}

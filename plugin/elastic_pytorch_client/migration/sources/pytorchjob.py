@@ -230,10 +230,12 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
         remarks.add(f"{path}.queue", f"is dropped. For a queue of Kueue, set the label {QUEUE_LABEL}")
     if policy.get("minAvailable") is not None:
         least = sizes.get("minReplicas", sizes["replicas"])
-        text = f"is dropped. With spec.scheduling.gang, the PodGroup has the size of the least group that trains ({least})"
+        text = f"is dropped. With spec.scheduling.gangScheduler, the PodGroup has the size of the least group that trains ({least})"
         remarks.add(f"{path}.minAvailable", text)
     if policy.get("minResources"):
-        remarks.add(f"{path}.minResources", "is dropped: spec.scheduling.gang computes it from the template's requests")
+        remarks.add(
+            f"{path}.minResources", "is dropped: spec.scheduling.gangScheduler computes it from the template's requests"
+        )
     if policy.get("scheduleTimeoutSeconds"):
         text = "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places back, with any scheduler"
         remarks.add(f"{path}.scheduleTimeoutSeconds", text)

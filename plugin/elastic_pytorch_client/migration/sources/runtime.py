@@ -95,7 +95,7 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
     if spec.get("podGroupPolicy"):
         remarks.add(
             "spec.runtimeRef",
-            "the runtime's podGroupPolicy is dropped: set spec.scheduling.gang to have a PodGroup",
+            "the runtime's podGroupPolicy is dropped: set spec.scheduling.gangScheduler to have a PodGroup",
         )
     job_spec = (trainer.get("template") or {}).get("spec") or {}
     return Runtime(

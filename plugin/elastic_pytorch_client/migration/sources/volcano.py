@@ -27,8 +27,8 @@ SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
 GANG = (
-    "spec.scheduling.gang has Kubernetes' own scheduler place the workers together, from 1.37 on: name Kubernetes in gangSchedulers of the "
-    "operator's chart. Set Coscheduling if the cluster has that, or remove gang"
+    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from 1.37 on: "
+    "name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the cluster has that, or remove it"
 )
 QUEUE = (
     f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of this name, or remove the label"
@@ -195,7 +195,7 @@ def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remark
     queue = str(spec.get("queue") or DEFAULT_QUEUE)
     if queue == DEFAULT_QUEUE and QUEUE_LABEL not in metadata.get("labels", {}):
         remarks.add("spec.schedulerName", GANG)
-        return {"scheduling": {"gang": {"scheduler": "Kubernetes"}}}
+        return {"scheduling": {"gangScheduler": "Kubernetes"}}
     if queue != DEFAULT_QUEUE:
         metadata["labels"] = {QUEUE_LABEL: queue, **metadata.get("labels", {})}
         remarks.add("spec.queue", QUEUE)

@@ -261,7 +261,7 @@ def test_extras_of_other_flavors_come_and_go_with_their_own_pods(
 
 def test_extras_of_other_flavors_are_asked_for_without_those_of_the_base() -> None:
     assert actions(replace(SPOT, wanted=3), BASE, pods=2)[0] == CreateWorkload(1, 1)
-    pinned = a_queued_job(2, 3, status={"readyReplicas": 2}, scheduling={"extraWorkers": {"priorityClassName": "cheap"}})
+    pinned = a_queued_job(2, 3, status={"readyReplicas": 2}, scheduling={"extraWorkers": {}})
     assert actions(pinned, BASE, pods=2) == [CreateWorkload(1, 1, ("flavor",))]
 
 

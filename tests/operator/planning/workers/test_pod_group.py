@@ -21,7 +21,7 @@ COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}], "round": 3}
 
 
 def a_gang(**fields: Any) -> Job:
-    return a_job(**{"replicas": 3, "minimum": 2, "scheduling": {"gang": {"scheduler": "Coscheduling"}}, **fields})
+    return a_job(**{"replicas": 3, "minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}, **fields})
 
 
 @pytest.mark.parametrize(
