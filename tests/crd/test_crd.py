@@ -11,7 +11,6 @@ from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.scheduling import UnitTopology
-from elastic_pytorch_operator.spec.torchrun_options import OPTIONS
 
 from tests.faults import assert_none
 from tests.job_schema import CRD, CRD_FILE, SCHEMA, VERSION
@@ -59,7 +58,7 @@ def test_names_are_those_of_the_contract() -> None:
 
 
 def test_crd_fits_the_annotation_of_kubectl_apply() -> None:
-    assert CRD_FILE.stat().st_size < 85_000
+    assert CRD_FILE.stat().st_size < 80_000
 
 
 def test_every_property_is_described() -> None:
@@ -104,7 +103,6 @@ def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
         "scheduling",
         "rendezvous",
         "injectAgent",
-        "torchrun",
         "cleanPodPolicy",
         "template",
         "templateRef",
@@ -169,7 +167,7 @@ def test_waiting_for_a_checkpoint_needs_a_folder() -> None:
 
 
 def test_defaults_inside_an_object_apply_without_it() -> None:
-    objects = ("failurePolicy", "resizePolicy", "scheduling", "rendezvous", "torchrun")
+    objects = ("failurePolicy", "resizePolicy", "scheduling", "rendezvous")
     assert_none(name for name in objects if PROPERTIES[f"spec.{name}"].get("default") != {})
 
 
@@ -336,7 +334,3 @@ def test_columns_show_properties_of_their_types() -> None:
         for column in VERSION["additionalPrinterColumns"]
         if known.get(re.sub(r"\[.*]", "[]", column["jsonPath"].lstrip("."))) != column["type"] or not column["description"]
     )
-
-
-def test_options_of_torchrun_are_those_that_the_operator_passes_on() -> None:
-    assert set(PROPERTIES["spec.torchrun"]["properties"]) == OPTIONS

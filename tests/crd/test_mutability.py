@@ -68,7 +68,6 @@ OTHER_VALUES: dict[str, Any] = {
     "scheduling.unitTopology": {"topologyKey": "topology.kubernetes.io/zone"},
     "rendezvous": {"backend": "operator", "port": 29700},
     "injectAgent": True,
-    "torchrun": {"startMethod": "fork"},
     "cleanPodPolicy": "All",
     "template": {"spec": {"containers": [{"name": "pytorch", "image": "other"}]}},
     "templateRef": {"name": "gpu"},

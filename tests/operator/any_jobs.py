@@ -67,7 +67,7 @@ _KINDS: list[dict[str, Any]] = [
         "unitReplicas": 2,
         "scheduling": {"unitTopology": {"topologyKey": "rack"}, "rankTopologyKey": "rack"},
     },
-    {"torchrun": {"maxRestarts": 1}, "sharedMemorySize": "1Gi"},
+    {"sharedMemorySize": "1Gi"},
     {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
 ]
 _QUEUED = {kueue.LABEL_QUEUE: "team"}

@@ -14,7 +14,6 @@ from elastic_pytorch_operator.manifests.worker_pod import (
     provide,
     remember_failed_starts,
     tolerations,
-    torchrun_options,
 )
 from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
@@ -183,7 +182,7 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "ELASTIC_PYTORCH_WORKER_INDEX": str(index),
         "PET_NNODES": f"{job.minimum}:{job.maximum}",
         "PET_NPROC_PER_NODE": job.nproc_per_node,
-        **torchrun_options(job),
+        "PET_MAX_RESTARTS": str(job.max_failures),
         "PET_RDZV_BACKEND": job.backend,
         "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),

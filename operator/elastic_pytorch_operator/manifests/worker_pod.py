@@ -126,10 +126,10 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     own_command = bool(container.get("command"))
     if not own_command:
         container["command"] = agent_command(injected=image is not None)
-    joining = _torchrun_environment(job) if own_command else []
-    given = {v["name"] for v in joining}
-    options = [{"name": name, "value": value} for name, value in torchrun_options(job).items() if name not in given]
-    provide(container, [*_agent_environment(job, action.index, agent), *options, *joining])
+    # What scripts read as the most restarts is the job's own budget.
+    restarts: MutableManifest = {"name": "PET_MAX_RESTARTS", "value": str(job.max_failures)}
+    joining = _torchrun_environment(job) if own_command else [restarts]
+    provide(container, [*_agent_environment(job, action.index, agent), *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
         {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -244,11 +244,6 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
         *([{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}] if job.prepare_seconds else []),
         {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
-
-
-def torchrun_options(job: Job) -> Mapping[str, str]:
-    """The options of torchrun that the job sets. What scripts read as the most restarts is the job's own budget if it sets none."""
-    return {"PET_MAX_RESTARTS": str(job.max_failures), **job.torchrun}
 
 
 def _torchrun_environment(job: Job) -> list[MutableManifest]:

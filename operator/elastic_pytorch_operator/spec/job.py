@@ -29,7 +29,6 @@ from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
 from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
 from elastic_pytorch_operator.spec.sizes import read_sizes
-from elastic_pytorch_operator.spec.torchrun_options import InvalidOption, torchrun_variables
 from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
 
 T = TypeVar("T")
@@ -114,7 +113,6 @@ class Job:
     scheduling: Scheduling = NO_SCHEDULING
     clean_pod_policy: str = "Running"
     inject_agent: bool = True
-    torchrun: Mapping[str, str] = field(default_factory=dict)  # by PET_ variable
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
@@ -280,7 +278,6 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
         scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
         clean_pod_policy=str(spec.get("cleanPodPolicy") or defaults.clean_pod_policy),
         inject_agent=read_boolean(spec, "injectAgent", default=True),
-        torchrun=_torchrun(spec.get("torchrun") or {}),
         template=with_tolerations(template, defaults.tolerations),
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -332,10 +329,3 @@ def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
             return read(spec.get(name))
         except ValueError as error:  # in words for the user
             raise InvalidJob(path, str(error)) from error
-
-
-def _torchrun(fields: object) -> Mapping[str, str]:
-    try:
-        return torchrun_variables(fields)
-    except InvalidOption as error:
-        raise InvalidJob(f"spec.torchrun{'.' if error.name else ''}{error.name}", error.problem) from error

@@ -37,7 +37,7 @@ PRESENT = ("suspend", "managedBy", "template", "templateRef", "sharedVolumeClaim
 # By these the workers of one group agree with each other. A guess at one would break the group.
 NOT_GUESSED = (
     *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "nprocPerNode"),
-    *("rendezvous", "prepare", "torchrun", "injectAgent"),
+    *("rendezvous", "prepare", "injectAgent"),
 )
 MAX_FAULTS = 3  # each is found by reading the job again
 

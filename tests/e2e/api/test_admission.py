@@ -142,7 +142,6 @@ def test_only_objects_and_what_no_template_has_are_filled_in(jobs: Resource) -> 
         "resizePolicy": {},
         "scheduling": {},
         "rendezvous": {},
-        "torchrun": {},
     }
 
 
@@ -227,7 +226,6 @@ CHANGES_OF_PODS: list[tuple[str, dict[str, Any]]] = [
     ("rendezvous", {"rendezvous": {"port": 29501}}),
     ("rendezvous", {"rendezvous": {"backend": "c10d"}}),
     ("injectAgent", {"injectAgent": False}),
-    ("torchrun", {"torchrun": {"logDir": "/logs"}}),
     ("resizePolicy.checkpointPath", {"resizePolicy": {"checkpointPath": "/checkpoints"}}),
 ]
 

@@ -57,9 +57,7 @@ def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], 
     assert back.job.status["round"] > other.status["round"]
 
 
-@pytest.mark.parametrize(
-    "spec", [{"injectAgent": False}, {"torchrun": {"startMethod": "spawn"}}, {"rendezvous": {"port": 29600}}]
-)
+@pytest.mark.parametrize("spec", [{"injectAgent": False}, {"rendezvous": {"port": 29600}}])
 def test_group_forms_again_with_other_pods(spec: dict[str, Any]) -> None:
     world = running()
     first = world.job.status["round"]

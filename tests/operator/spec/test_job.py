@@ -81,8 +81,6 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
         ({"resizePolicy": {"allowedReplicas": [4]}}, "spec.replicas"),
         ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
         ({"injectAgent": "yes"}, "spec.injectAgent"),
-        ({"torchrun": {"nnodes": 2}}, "spec.torchrun.nnodes"),
-        ({"torchrun": ["nnodes"]}, "spec.torchrun"),
         ({"rendezvous": {"backend": "etcd"}}, "spec.rendezvous.backend"),
         ({"rendezvous": {"backend": "etcd-v2"}}, "spec.rendezvous.endpoint"),
         ({"rendezvous": {"backend": "c10d", "endpoint": "etcd:2379"}}, "spec.rendezvous.endpoint"),

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from elastic_pytorch.agent.launch import _count_processes
 from elastic_pytorch.agent.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
-from elastic_pytorch_operator.spec.torchrun_options import OPTIONS, torchrun_variables
 
 from tests.torch_features import torchrun_has
 
@@ -46,17 +45,14 @@ def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_variables_of_all_options_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {
-        "maxRestarts": 7,
-        "startMethod": "spawn",
-        "redirects": "0:3",
-        "tee": 2,
-        "logDir": "/logs",
-        "logLinePrefixTemplate": "${rank}: ",
-        "shutdownTimeoutSeconds": 20,
-    }
-    assert set(fields) == OPTIONS
-    others = {
+    variables = {
+        "PET_MAX_RESTARTS": "7",
+        "PET_START_METHOD": "spawn",
+        "PET_REDIRECTS": "0:3",
+        "PET_TEE": "2",
+        "PET_LOG_DIR": "/logs",
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "${rank}: ",
+        "PET_SHUTDOWN_TIMEOUT": "20",
         "PET_MONITOR_INTERVAL": "0.5",
         "PET_ROLE": "trainer",
         "PET_LOCAL_RANKS_FILTER": "0,2",
@@ -83,7 +79,7 @@ def test_variables_of_all_options_are_understood(monkeypatch: pytest.MonkeyPatch
         "virtual_local_rank": True,
     }
     lacking = {name for name in NEWER if not torchrun_has(f"--{name.replace('_', '-')}")}
-    for variable, value in {**torchrun_variables(fields), **others}.items():
+    for variable, value in variables.items():
         if variable.removeprefix("PET_").lower() not in lacking:
             monkeypatch.setenv(variable, value)
     options = vars(parse_options(["train.py"]))

@@ -51,7 +51,7 @@ def test_start_fails_for_the_pod(error: Exception, expected: str) -> None:
 def test_start_fails_for_the_folder_of_the_logs(error: OSError) -> None:
     fault = start_fault(error, temporary="/tmp", log_dir="/logs", program="")
     assert isinstance(fault, LogFolderError)
-    assert "spec.torchrun.logDir (--log-dir) is /logs" in str(fault)
+    assert "the folder of the logs (--log-dir) is /logs" in str(fault)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_folder_of_the_logs_is_made(tmp_path: Path) -> None:
     assert not list(logs.iterdir())
     check_log_folder(None)
     check_log_folder("/dev/null")
-    with pytest.raises(LogFolderError, match=r"spec\.torchrun\.logDir .* is /proc/logs, which cannot be written"):
+    with pytest.raises(LogFolderError, match=r"the folder of the logs .* is /proc/logs, which cannot be written"):
         check_log_folder("/proc/logs")
 
 

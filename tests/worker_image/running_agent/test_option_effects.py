@@ -1,4 +1,4 @@
-"""What torchrun's options do, each set as `spec.torchrun` sets it."""
+"""What torchrun's options do, each set by its variable."""
 
 import signal
 import sys
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_operator.spec.torchrun_options import torchrun_variables
 
 from tests.torch_features import torchrun_has
 from tests.waiting import until
@@ -66,16 +65,16 @@ def test_output_goes_where_the_options_say(
     operator: ScriptedOperator, agents: Start, speak: Path, tmp_path: Path, start_method: str
 ) -> None:
     filters = torchrun_has("--duplicate-stdout-filters")
-    options = torchrun_variables(
-        {
-            "startMethod": start_method,
-            "redirects": "1:3",
-            "tee": "0:3",
-            "logDir": str(tmp_path / "logs"),
-            "logLinePrefixTemplate": "<${role_name} ${rank}> ",
-        }
-    )
-    options |= {"PET_ROLE": "trainer", **({"PET_DUPLICATE_STDOUT_FILTERS": "loss"} if filters else {})}
+    options = {
+        "PET_START_METHOD": start_method,
+        "PET_REDIRECTS": "1:3",
+        "PET_TEE": "0:3",
+        "PET_LOG_DIR": str(tmp_path / "logs"),
+        # Not PET_LOG_LINE_PREFIX_TEMPLATE: this one, older releases know too.
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} ${rank}> ",
+        "PET_ROLE": "trainer",
+        **({"PET_DUPLICATE_STDOUT_FILTERS": "loss"} if filters else {}),
+    }
     agent = agents("w0", speak, PET_NPROC_PER_NODE=2, **options)
     run(operator, agent)
     out, err = agent.out.read_text().splitlines(), agent.text().splitlines()
@@ -120,8 +119,7 @@ def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Sta
 def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
-    options = torchrun_variables({"shutdownTimeoutSeconds": 1})
-    agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, **options)
+    agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, PET_SHUTDOWN_TIMEOUT=1)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     events.wait(what="start")

@@ -60,7 +60,7 @@ def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents
     agent = agents("w0", "--log-dir=/proc/logs", tmp_path / "train.py")
     assert agent.wait() == 2
     assert agent.termination_log.read_text().startswith(
-        "spec.torchrun.logDir (--log-dir) is /proc/logs, which cannot be written: "
+        "the folder of the logs (--log-dir) is /proc/logs, which cannot be written: "
     )
 
 

@@ -23,7 +23,7 @@ class CannotStartError(Exception):
 
 
 class LogFolderError(SettingsError):
-    """`logDir` cannot be written. The message names the field."""
+    """The folder of the logs cannot be written. The message names it."""
 
 
 def lack(error: BaseException) -> str:
@@ -63,10 +63,10 @@ def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str)
 
 
 def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
-    """The error that says what is wrong with `logDir`."""
+    """The error that says what is wrong with the folder of the logs."""
     why = error.strerror or str(error)
     return LogFolderError(
-        f"spec.torchrun.logDir (--log-dir) is {log_dir}, which cannot be written: {why}. "
+        f"the folder of the logs (--log-dir) is {log_dir}, which cannot be written: {why}. "
         "Give a folder on a volume with free space that the container's user may write to"
     )
 
