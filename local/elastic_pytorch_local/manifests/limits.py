@@ -6,7 +6,7 @@ from typing import Any
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import training_container
-from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
+from elastic_pytorch_operator.spec.volumes import SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.manifests.config_objects import Config, volume_files
 from elastic_pytorch_local.manifests.known_names import suggest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.manifests.worker_pod import TOKEN_FOLDER
-from elastic_pytorch_operator.spec.shared_memory import FOLDER as SHARED_MEMORY_FOLDER
+from elastic_pytorch_operator.spec.volumes import SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.manifests.config_objects import Config, File, volume_files
 

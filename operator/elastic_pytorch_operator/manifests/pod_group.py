@@ -8,7 +8,7 @@ from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.pod_requests import pod_requests
+from elastic_pytorch_operator.spec.resources import pod_requests
 
 MAX_QUANTITY = 2.0**63  # where apimachinery's `resource.Quantity` ends
 

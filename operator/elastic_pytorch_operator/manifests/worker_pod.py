@@ -12,8 +12,7 @@ from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
-from elastic_pytorch_operator.spec.shared_memory import add_shared_memory
-from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, add_claim_volumes
+from elastic_pytorch_operator.spec.volumes import ClaimTemplate, add_claim_volumes, add_shared_memory
 
 APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"

@@ -7,7 +7,7 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, find_conflict
+from elastic_pytorch_operator.spec.volumes import ClaimTemplate, find_conflict
 
 CLAIM_GOES_SECONDS = 2.0  # a claim of a deleted job is deleted once the last pod that mounts it has ended
 

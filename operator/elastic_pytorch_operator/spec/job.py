@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeVar
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.spec.accelerators import processes_per_node
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
 from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer, read_object, reading
 from elastic_pytorch_operator.spec.job_size import check_size
@@ -26,10 +25,10 @@ from elastic_pytorch_operator.spec.platform.job_template import (
 from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
 from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
+from elastic_pytorch_operator.spec.resources import processes_per_node
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
-from elastic_pytorch_operator.spec.shared_memory import shared_memory_size
 from elastic_pytorch_operator.spec.sizes import read_sizes
-from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate, keeps_claims, read_claim_templates
+from elastic_pytorch_operator.spec.volumes import ClaimTemplate, keeps_claims, read_claim_templates, shared_memory_size
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.planning.completion import decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.volume_claims import ClaimTemplate
+from elastic_pytorch_operator.spec.volumes import ClaimTemplate
 
 from tests.operator.builders import a_queued_job, a_target, a_worker_pod, observed
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
 from elastic_pytorch_client.migration.template import ACCELERATORS
-from elastic_pytorch_operator.spec.accelerators import DEVICES
+from elastic_pytorch_operator.spec.resources import DEVICES
 
 JOB = """
 apiVersion: kubeflow.org/v1

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.spec.pod_requests import Amounts, pod_requests
+from elastic_pytorch_operator.spec.resources import Amounts, pod_requests
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
 

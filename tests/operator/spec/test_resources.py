@@ -1,12 +1,12 @@
-"""The accelerators of a container, and the processes that follow from them."""
+"""What containers and pods request, and the processes that follow from their accelerators."""
 
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
 from elastic_pytorch_operator.planning.reporting.status import world_size
-from elastic_pytorch_operator.spec.accelerators import count_accelerators, processes_per_node, uses_accelerators
 from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.resources import count_accelerators, pod_requests, processes_per_node, uses_accelerators
 
 from tests.operator.builders import a_job, a_round, a_worker_pod
 
@@ -29,7 +29,6 @@ def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
         (asking({"nvidia.com/gpu": 0}), 0),
         (asking({"nvidia.com/gpu": "0"}), 0),
         (asking({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 8}), 8),
-        (asking({"nvidia.com/gpu": 0}, {"nvidia.com/gpu": 8}), 0),
         (asking(None, {"amd.com/gpu": "4"}), 4),
         (asking({"memory": "1Gi"}, {"amd.com/gpu": 4}), 4),
         (asking({"gpu.intel.com/i915": 2}), 2),
@@ -126,3 +125,39 @@ def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
 def test_world_size_counts_them_before_an_agent_has_spoken() -> None:
     job = a_job(template={"spec": {"containers": [asking({"nvidia.com/gpu": 8})]}})
     assert world_size(a_round(0, 1), (), job) == 16
+
+
+def asks(restart: str | None = None, **requests: str) -> dict[str, Any]:
+    container: dict[str, Any] = {"resources": {"requests": requests}}
+    return container | ({"restartPolicy": restart} if restart else {})
+
+
+@pytest.mark.parametrize(
+    ("situation", "spec", "requests"),
+    [
+        ("nothing", {"containers": [{"name": "pytorch"}]}, {}),
+        ("containers together", {"containers": [asks(cpu="1"), asks(cpu="500m", memory="1Ki")]}, {"cpu": 1.5, "memory": 1024}),
+        ("a limit is a request", {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]}, {"nvidia.com/gpu": 8}),
+        (
+            "a request is less than the limit",
+            {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]},
+            {"cpu": 1},
+        ),
+        ("a large init container", {"initContainers": [asks(cpu="4")], "containers": [asks(cpu="1")]}, {"cpu": 4}),
+        ("small init containers", {"initContainers": [asks(cpu="1")] * 3, "containers": [asks(cpu="2")]}, {"cpu": 2}),
+        ("a sidecar", {"initContainers": [asks("Always", cpu="1")], "containers": [asks(cpu="2")]}, {"cpu": 3}),
+        (
+            "an init container beside a sidecar",
+            {"initContainers": [asks("Always", cpu="1"), asks(cpu="4")], "containers": [asks(cpu="2")]},
+            {"cpu": 5},
+        ),
+        ("the overhead of a runtime class", {"containers": [asks(cpu="1")], "overhead": {"cpu": "250m"}}, {"cpu": 1.25}),
+        (
+            "requests of the pod itself",
+            {"containers": [asks(cpu="1", memory="1Ki")], "resources": {"requests": {"cpu": "3"}}},
+            {"cpu": 3, "memory": 1024},
+        ),
+    ],
+)
+def test_requests_of_a_pod(situation: str, spec: dict[str, Any], requests: dict[str, float]) -> None:
+    assert pod_requests(spec) == requests, situation

@@ -1,18 +1,27 @@
-"""The volume claims that are created with a job: all workers share each of them. Pure.
+"""The volumes that pods have beside those of their template: /dev/shm, and the claims that are created with a job. Pure.
 
-A claim is `{name}-{job}`, at most 109 characters of the 253 that the name of a PersistentVolumeClaim may have. Kubernetes' StatefulSet
-takes any claim of the right name. Here a claim must also say that it is the job's: a job that is created with another job's claim would
-write into that job's checkpoints.
+A container runtime gives each container a /dev/shm of 64 MiB. DataLoader workers pass their batches through it, and NCCL its
+buffers between the processes of a node. A larger one is a memory-backed emptyDir; what is written there counts as memory of
+the container.
+
+All workers share each claim. It is `{name}-{job}`, at most 109 characters of the 253 that the name of a PersistentVolumeClaim
+may have. Kubernetes' StatefulSet takes any claim of the right name. Here a claim must also say that it is the job's: a job that
+is created with another job's claim would write into that job's checkpoints.
 """
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.numbers import parse_quantity
+from elastic_pytorch_operator.spec.resources import uses_accelerators
 
+SHARED_MEMORY_FOLDER = "/dev/shm"
+SHARED_MEMORY_VOLUME = "elastic-pytorch-shared-memory"
 MAX_CLAIMS = 8  # as the schema has it
 RETAIN, DELETE = "Retain", "Delete"  # sharedVolumeClaimRetentionPolicy.whenDeleted
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as the name of a pod's volume must be
@@ -33,6 +42,45 @@ class ClaimTemplate:
     def claim_name(self, job: str) -> str:
         """The name of the claim that a job has from it."""
         return f"{self.name}-{job}"
+
+
+def shared_memory_size(value: object) -> str:
+    """`spec.sharedMemorySize` as text; empty if it is unset.
+
+    Raises:
+        ValueError: the value is no quantity, or a negative one.
+    """
+    if value is None:
+        return ""
+    amount = None if isinstance(value, bool) else parse_quantity(value)
+    if amount is None or amount < 0:
+        raise ValueError(f'must be a quantity such as 8Gi, or "0" for none, not {value!r}')
+    return str(value)
+
+
+def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: str) -> None:
+    """Gives a pod's training container a /dev/shm, unless the template has decided on it.
+
+    Args:
+        spec: the pod's, which is changed.
+        container: the one of its containers that trains; changed as well.
+        size: the most that it may hold; empty: as much as the container's memory limit and the node allow, for a container that asks
+            for accelerators.
+    """
+    wanted = bool(parse_quantity(size)) if size else uses_accelerators(container)
+    if not wanted or spec.get("hostIPC") or any(map(_decides, container.get("volumeMounts") or ())):
+        return
+    medium = {"medium": "Memory"}
+    volume = {"name": SHARED_MEMORY_VOLUME, "emptyDir": {**medium, "sizeLimit": size} if size else medium}
+    spec["volumes"] = [*(spec.get("volumes") or []), volume]
+    container["volumeMounts"] = [
+        *(container.get("volumeMounts") or []),
+        {"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_FOLDER},
+    ]
+
+
+def _decides(mount: Mapping[str, Any]) -> bool:
+    return posixpath.normpath(str(mount.get("mountPath"))) in (SHARED_MEMORY_FOLDER, posixpath.dirname(SHARED_MEMORY_FOLDER))
 
 
 def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:

@@ -1,15 +1,17 @@
-"""The accelerators that a container asks for, and how many processes a worker runs on them. Pure.
+"""What containers and pods request, the accelerators among it, and how many processes a worker runs on them. Pure.
 
 Devices are extended resources, which their vendors' device plugins name: NVIDIA k8s-device-plugin, AMD k8s-device-plugin, Intel GPU
 device plugin. The same plugins also name what is no device: `gpu.intel.com/i915_monitoring`, `gpu.intel.com/millicores`, `.../memory.max`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 
+Amounts = dict[str, float]  # by resource, in base units
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
 # Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
@@ -22,14 +24,14 @@ def count_accelerators(container: Mapping[str, Any]) -> int:
     """How many whole devices a container asks for, of all vendors together.
 
     Args:
-        container: of a pod template. A request counts where there is no limit, as Kubernetes takes them to be equal.
+        container: of a pod template. A limit counts where there is no request: Kubernetes has them equal.
     """
-    return sum(_whole(amount) for name, amount in _resources(container).items() if name in DEVICES)
+    return sum(_whole(amount) for name, amount in _requests(container).items() if name in DEVICES)
 
 
 def uses_accelerators(container: Mapping[str, Any]) -> bool:
     """Whether a container asks for a device, or for a part of one."""
-    return any(_whole(amount) and (name in DEVICES or name.startswith(PARTS)) for name, amount in _resources(container).items())
+    return any(_whole(amount) and (name in DEVICES or name.startswith(PARTS)) for name, amount in _requests(container).items())
 
 
 def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
@@ -51,18 +53,48 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
     if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)):
         raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
     if text == "cpu" or (text == "auto" and not uses_accelerators(container)):
-        cores = parse_quantity(_amounts(container, "limits").get("cpu"))
+        cores = parse_quantity(_stated(container, "limits").get("cpu"))
         return text if cores is None else str(min(max(1, int(cores)), MAX_PROCESSES))
     return text
 
 
-def _resources(container: Mapping[str, Any]) -> dict[str, object]:
-    return {**_amounts(container, "requests"), **_amounts(container, "limits")}
+def pod_requests(spec: Manifest) -> Amounts:
+    """What a pod of this spec requests, as the scheduler counts it (`PodRequests` of k8s.io/component-helpers/resource).
+
+    Containers and native sidecars count together. Each other init container counts alone, beside the sidecars that start before it.
+    What the pod itself requests takes the place of that.
+    """
+    together: Amounts = {}
+    for container in spec.get("containers") or ():
+        together = _join(together, _amounts(_requests(container)), float.__add__)
+    sidecars: Amounts = {}
+    alone: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        beside = _join(sidecars, _amounts(_requests(container)), float.__add__)
+        alone = _join(alone, beside, max)
+        if container.get("restartPolicy") == "Always":
+            sidecars = beside
+    total = _join(_join(together, sidecars, float.__add__), alone, max)
+    total |= _amounts(_requests(spec))
+    return _join(total, _amounts(spec.get("overhead") or {}), float.__add__)
 
 
-def _amounts(container: Mapping[str, Any], part: str) -> Mapping[str, object]:
-    """The limits or the requests of a container; none of those that are malformed."""
-    resources = container.get("resources")
+def _requests(holder: Manifest) -> dict[str, object]:
+    """What a container, or a whole pod, requests; a limit without a request is one."""
+    return {**_stated(holder, "limits"), **_stated(holder, "requests")}
+
+
+def _amounts(quantities: Mapping[str, object]) -> Amounts:
+    return {name: parse_quantity(quantity) or 0.0 for name, quantity in quantities.items()}
+
+
+def _join(one: Amounts, other: Amounts, combine: Callable[[float, float], float]) -> Amounts:
+    return {name: combine(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
+
+
+def _stated(holder: Manifest, part: str) -> Mapping[str, object]:
+    """The limits or the requests of a container or a pod; none of those that are malformed."""
+    resources = holder.get("resources")
     found = resources.get(part) if isinstance(resources, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
