@@ -11,7 +11,7 @@ from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
-from elastic_pytorch_operator.reconcile.write_shares import LEAST_MAX_WRITES, MAX_WRITES, MOST_MAX_WRITES
+from elastic_pytorch_operator.reconcile.write_slots import LEAST_MAX_WRITES, MAX_WRITES, MOST_MAX_WRITES
 from elastic_pytorch_operator.runtime.logs import configure_logging
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults, parse_tolerations
 

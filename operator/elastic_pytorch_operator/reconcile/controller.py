@@ -361,7 +361,7 @@ class Controller:
             told = describe(memory.failed) != describe(before.failed) or memory.invalid != before.invalid
             self._memories[writer.uid] = memory
         if told or (error is None and ended.rest):
-            self._queue.add(writer.key, urgent=ended.write.urgent)
+            self._queue.add(writer.key, urgent=self._has_begun(writer))
         if ended.changed:
             self._plan_again(writer.key, writer)
 

@@ -38,7 +38,6 @@ from elastic_pytorch_operator.model.actions import (
     WorkloadAction,
 )
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
-from elastic_pytorch_operator.planning.reporting.status_writes import needs_write
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
@@ -135,46 +134,42 @@ class Executor:
             job: as the plan was made for.
             actions: the plan's.
         """
-        begun = bool(job.status.get("round"))
-        found = [self._write(job, action, begun) for action in actions if not isinstance(action, RecordEvent)]
+        found = [self._write(job, action) for action in actions if not isinstance(action, RecordEvent)]
         if any(isinstance(action, CreatePod | CreateStore) for action in actions):
             found += [
-                JobWrite(Lane.CLAIMS, CLAIMS, f"claim {name}", write, urgent=begun)
-                for name, write in self._claims.missing(job).items()
+                JobWrite(Lane.CLAIMS, CLAIMS, f"claim {name}", write) for name, write in self._claims.missing(job).items()
             ]
         found += [self.event(job, action) for action in actions if isinstance(action, RecordEvent) and not action.with_status]
         return found
 
-    def _write(self, job: Job, action: Action, begun: bool) -> JobWrite:
+    def _write(self, job: Job, action: Action) -> JobWrite:
         match action:
             case CreateService():
-                return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job), urgent=False)
+                return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job))
             case PutPodGroup(before_pods, without_pods):
                 # Lane.SERVICE: of those writes, no pod waits for any.
                 lane = Lane.POD_GROUP if before_pods else Lane.SERVICE
                 send = partial(self._pod_groups.put, job, without_pods=without_pods)
-                return JobWrite(lane, POD_GROUP, POD_GROUP, send, urgent=begun)
+                return JobWrite(lane, POD_GROUP, POD_GROUP, send)
             case DeletePodGroup():
                 send = partial(self._pod_groups.delete, job)
-                return JobWrite(Lane.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send, urgent=False)
+                return JobWrite(Lane.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send)
             case TryPod():
                 send = partial(self._try_pod, job)
-                return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, urgent=False, refused_seconds=DRY_RUN_SECONDS)
+                return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS)
             case CreatePod():
-                # What replaces a worker goes before what a new job begins with.
                 creates = (action.index, action.grant.workload) if action.grant is not None else None
                 send = partial(self._create_pod, job, action)
-                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", send, urgent=begun, creates=creates)
+                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", send, creates=creates)
             case CreateStore():
-                return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action), urgent=begun)
+                return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action))
             case DeletePod():
                 key = f"delete {action.name}"
                 return JobWrite(Lane.DELETES, key, action.uid, partial(self._delete_pod, job, action))
             case PatchStatus():
-                urgent = begun and needs_write(job.status, action.status)
-                return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status), urgent=urgent)
+                return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status))
             case DeleteJob():
-                return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job), urgent=False)
+                return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job))
             case RecordEvent():
                 return self.event(job, action)
             case CreateWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
@@ -191,7 +186,7 @@ class Executor:
         nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"
         send = partial(self._send_event, job, action, nanoseconds)
-        return JobWrite(Lane.EVENTS, f"event {action.reason}", id_, send, urgent=False)
+        return JobWrite(Lane.EVENTS, f"event {action.reason}", id_, send)
 
     def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
         """The write that has the template of a job read; None: there is no need."""

@@ -76,7 +76,6 @@ class JobWrite:
         id: what is written; of a deletion, the UID of the pod. Of each id, one write is on its way at most.
         send: raises ClusterError if it fails.
         then: is called when it has succeeded.
-        urgent: goes before the writes of other jobs that are not.
         refused_seconds: until it is tried again if it is refused.
         creates: the index of the pod that it creates, and the Workload by whose quota that runs; None: it creates no such pod.
     """
@@ -86,7 +85,6 @@ class JobWrite:
     id: str
     send: Callable[[], Awaitable[None]]
     then: Callable[[], None] | None = None
-    urgent: bool = True
     refused_seconds: float = REFUSED_SECONDS
     creates: tuple[int, str] | None = None
 
@@ -163,7 +161,7 @@ class JobWriter:
 
     @property
     def namespace(self) -> str:
-        """Whose share of the slots the writes take."""
+        """Whose slots the writes take."""
         return self.key.namespace
 
     @property
@@ -233,16 +231,9 @@ class JobWriter:
         batch = self._batches.get(write.key)
         return batch is not None and batch.open and write.id not in batch.failed_ids
 
-    def has_urgent(self) -> bool | None:
-        """Whether the next write is urgent; None: there is none that may be sent now."""
-        lane = self._next_lane()
-        if lane is None:
-            return None
-        if lane is Lane.EVENTS:
-            return False
-        write = next(iter(self._waiting[lane].values()))
-        # What has failed for longer may fail, or hang, again: it goes behind what others urgently need.
-        return write.urgent and not (write.key in self.failed and self.failed[write.key].lasting)
+    def has_write(self) -> bool:
+        """Whether there is a write that may be sent now."""
+        return self._next_lane() is not None
 
     def next_write(self) -> Write:
         """Takes the next write out."""

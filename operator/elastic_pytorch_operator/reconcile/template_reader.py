@@ -56,10 +56,10 @@ class TemplateReader:
         if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get("managedBy") not in (None, "", names.MANAGER):
             return None
         # Of another template, no failure is known.
-        key, urgent = f"template {unread.name} {unread.template_uid}", bool(manifest["status"].get("round"))
+        key = f"template {unread.name} {unread.template_uid}"
         read = self._take if unread.template_uid is None else self._read_again
         send = partial(self._read, manifest, unread, read)
-        return JobWrite(Lane.TEMPLATE, key, key, send, urgent=urgent, refused_seconds=MISSING_SECONDS)
+        return JobWrite(Lane.TEMPLATE, key, key, send, refused_seconds=MISSING_SECONDS)
 
     async def _read(self, manifest: Manifest, unread: TemplateUnread, read: _Read) -> None:
         if not isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):

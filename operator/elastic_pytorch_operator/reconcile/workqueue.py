@@ -9,16 +9,16 @@ import heapq
 import itertools
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, NamedTuple, Protocol, TypeVar
-
-from elastic_pytorch_operator.reconcile.ready_lists import ReadyLists
 
 Key = TypeVar("Key", bound=Hashable)
 
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 SOON_SECONDS = 0.5
+URGENT_IN_A_ROW = 8  # before one that is not urgent is taken, if there is one: it may have waited for long
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
 
@@ -69,8 +69,10 @@ class WorkQueue(Generic[Key]):
         self._begun = begun
         self._clock = clock
         self._due: dict[Key, _Due] = {}  # of each key that awaits work
-        self._ready: ReadyLists[Key] = ReadyLists()  # keys that are due, are not worked on and do not rest
+        # Keys that are due, are not worked on and do not rest, by whether they are urgent: each in one of the two.
+        self._ready: dict[bool, OrderedDict[Key, None]] = {True: OrderedDict(), False: OrderedDict()}
         self._ready_count = asyncio.Semaphore(0)
+        self._urgent_in_a_row = 0
         self._active: dict[Key, float] = {}  # and when the work on each began
         self._resting: set[Key] = set()
         self._heap: list[tuple[float, int, Key]] = []  # keys that were added with a delay
@@ -150,7 +152,10 @@ class WorkQueue(Generic[Key]):
     async def get(self) -> Key:
         """Waits for the next key that is due and not worked on. Call `done` when it has been worked on."""
         await self._ready_count.acquire()
-        key = self._ready.pop()
+        others_turn = self._ready[False] and self._urgent_in_a_row >= URGENT_IN_A_ROW
+        urgent = bool(self._ready[True]) and not others_turn
+        self._urgent_in_a_row = self._urgent_in_a_row + 1 if urgent else 0
+        key, _ = self._ready[urgent].popitem(last=False)
         now = self._clock()
         waited = now - self._due.pop(key).at
         self._active[key] = now
@@ -178,9 +183,11 @@ class WorkQueue(Generic[Key]):
         """Hands a key that is due to one worker; if another one still works on it, `done` does."""
         if key in self._active or key in self._resting:
             return
-        if key not in self._ready:
+        urgent = self._due[key].urgent_at <= self._clock()
+        if not any(key in ready for ready in self._ready.values()):
             self._ready_count.release()
-        self._ready.add(key, urgent=self._due[key].urgent_at <= self._clock())
+        self._ready[not urgent].pop(key, None)
+        self._ready[urgent].setdefault(key)
 
     def _is_current(self, entry: tuple[float, int, Key]) -> bool:
         """Whether an entry of the heap says when its key is due, or urgent: not if the key was added again for an earlier time."""

@@ -1,21 +1,33 @@
-"""Sends the writes of all jobs: `write_shares` says whose is next, and when none is sent.
+"""Sends the writes of all jobs: so many at once, and for each namespace fewer than leave slots for the others.
 
-A sender has its turn for one write. So a job with thousands of them delays that of another job by one write at most.
+A namespace takes a slot only while it has fewer writes on their way than slots are free (Choudhury and Hahne, "Dynamic Queue Length
+Thresholds for Shared-Memory Packet Switches", 1998). So one whose webhook hangs holds half of the slots, two hold three
+quarters at most, and another namespace finds a free one at once. Namespaces take turns, and so do the jobs of each: a job with
+thousands of writes delays that of another job by one write at most. No write is urgent: agents wait for rounds, which need no write.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Protocol
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from functools import partial
+from typing import Any, Protocol
 
+from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.reconcile.write_shares import MAX_WRITES, Turn, WriteShares
 
 logger = logging.getLogger(__name__)
 
+MAX_WRITES = 50  # by default: about what the API server's priority and fairness grants one client beside its others
+LEAST_MAX_WRITES = 10  # what may be set
+MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
+OVERLOADED = 429
+OVERLOADED_SECONDS = 1.0  # if the API server asks to wait and does not say for how long
+MAX_OVERLOADED_SECONDS = 60.0
+
 # Carries one write out. Returns its error; None: it has succeeded.
-Write = Callable[[], Awaitable[ClusterError | None]]
+Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
 
 
 class Sender(Hashable, Protocol):
@@ -23,11 +35,11 @@ class Sender(Hashable, Protocol):
 
     @property
     def namespace(self) -> str:
-        """Whose share of the slots its writes take."""
+        """Whose slots its writes take."""
         ...
 
-    def has_urgent(self) -> bool | None:
-        """Whether the next write is urgent; None: there is none that may be sent now."""
+    def has_write(self) -> bool:
+        """Whether there is a write that may be sent now."""
         ...
 
     def next_write(self) -> Write:
@@ -36,7 +48,10 @@ class Sender(Hashable, Protocol):
 
 
 class WriteSlots:
-    """Gives senders their turns.
+    """Gives senders their turns, each for one write.
+
+    An API server that asks to wait (429) is left alone by all for that time: it limits a client as a whole (API priority and fairness).
+    A 429 that a webhook has chosen is a refusal like others.
 
     Args:
         clock: monotonic seconds.
@@ -53,57 +68,76 @@ class WriteSlots:
         self._clock = clock
         self._sleep = sleep
         self._max_writes = max_writes
-        self._shares: WriteShares[Sender] = WriteShares(max_writes)
-        self._tasks: dict[asyncio.Task[None], Turn[Sender]] = {}
+        self._waiting: OrderedDict[str, OrderedDict[Sender, None]] = OrderedDict()  # by namespace, in the order of their turns
+        self._began: dict[asyncio.Task[ClusterError | None], float] = {}  # of each write on its way
+        self._on_their_way: Counter[str] = Counter()  # by namespace
+        self._paused_until = 0.0
         self._waking: asyncio.Task[None] | None = None
 
     @property
     def longest_write_seconds(self) -> float:
         """For how long the oldest write has been on its way; 0 if there is none."""
-        return self._clock() - min(turn.began for turn in self._tasks.values()) if self._tasks else 0.0
+        return self._clock() - min(self._began.values()) if self._began else 0.0
 
     def offer(self, sender: Sender) -> None:
-        """Has a sender take its turn if it has something to send."""
-        self._add(sender)
+        """Has a sender take its turn if it has something to send. One that waits already keeps its place."""
+        self._place(sender)
         self._fill()
 
     async def close(self) -> None:
         """Stops all writes, and sends none of those that wait."""
-        self._shares = WriteShares(self._max_writes)
-        tasks = [*self._tasks, *([self._waking] if self._waking else [])]
+        self._waiting.clear()
+        tasks = [*self._began, *([self._waking] if self._waking else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _add(self, sender: Sender) -> None:
-        urgent = sender.has_urgent()
-        if urgent is None:
-            self._shares.discard(sender, sender.namespace)
+    def _place(self, sender: Sender) -> None:
+        senders = self._waiting.setdefault(sender.namespace, OrderedDict())
+        if sender.has_write():
+            senders.setdefault(sender)
         else:
-            self._shares.add(sender, sender.namespace, urgent=urgent)
+            senders.pop(sender, None)
+        if not senders:
+            del self._waiting[sender.namespace]
 
     def _fill(self) -> None:
-        now = self._clock()
-        if now < self._shares.paused_until and self._waking is None:
-            self._waking = asyncio.ensure_future(self._wake())
-        while (turn := self._shares.take(now)) is not None:
-            task = asyncio.ensure_future(self._send(turn, turn.sender.next_write()))
-            self._tasks[task] = turn
-            task.add_done_callback(self._tasks.pop)
-            self._add(turn.sender)
+        if self._clock() < self._paused_until:
+            self._waking = self._waking or asyncio.ensure_future(self._wake())
+            return
+        while (namespace := self._next()) is not None:
+            senders = self._waiting.pop(namespace)
+            sender, _ = senders.popitem(last=False)
+            if senders:
+                self._waiting[namespace] = senders
+            task = asyncio.ensure_future(sender.next_write()())
+            self._began[task] = self._clock()
+            self._on_their_way[namespace] += 1
+            task.add_done_callback(partial(self._end, namespace))
+            self._place(sender)
+
+    def _next(self) -> str | None:
+        """The namespace whose turn it is; None: no slot is free for any. It passes over no more of them than there are slots."""
+        free = self._max_writes - len(self._began)
+        return next((namespace for namespace in self._waiting if self._on_their_way[namespace] < free), None) if free else None
+
+    def _end(self, namespace: str, task: asyncio.Task[ClusterError | None]) -> None:
+        del self._began[task]
+        self._on_their_way[namespace] -= 1
+        if not self._on_their_way[namespace]:
+            del self._on_their_way[namespace]
+        if task.cancelled():
+            return
+        if fault := task.exception():
+            logger.error("a write has failed", exc_info=fault)
+        elif (error := task.result()) and error.code == OVERLOADED and error.judgement is Judgement.TROUBLE:
+            seconds = min(error.retry_after_seconds or OVERLOADED_SECONDS, MAX_OVERLOADED_SECONDS)
+            self._paused_until = max(self._paused_until, self._clock() + seconds)
+        self._fill()
 
     async def _wake(self) -> None:
         try:
-            await self._sleep(self._shares.paused_until - self._clock())
+            await self._sleep(self._paused_until - self._clock())
         finally:
             self._waking = None
-        self._fill()
-
-    async def _send(self, turn: Turn[Sender], write: Write) -> None:
-        shares, error = self._shares, None
-        try:
-            error = await write()
-        except Exception:
-            logger.exception("a write has failed")
-        shares.end(turn, self._clock(), error)
         self._fill()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
-from elastic_pytorch_operator.reconcile.write_shares import MAX_WRITES
+from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 
 

@@ -13,11 +13,9 @@ from elastic_pytorch_operator.planning.failed_writes import (
     FailedWrite,
     mark_reported,
 )
-from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITE_SECONDS, JobWrite, JobWriter, Lane
-from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE
-from elastic_pytorch_operator.reconcile.write_slots import Sender, WriteSlots
+from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITE_SECONDS, JobWrite, Lane
+from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 
-from tests.operator.builders import KEY
 from tests.operator.reconcile.job_writes import QUOTA, World, play
 
 
@@ -56,7 +54,7 @@ def test_quota_that_is_used_up_halfway_stops_the_rest() -> None:
         world.errors = dict.fromkeys(world.pods(4000)[20:], QUOTA)
         world.ask(*world.pods(4000))
         await asyncio.sleep(60)
-        assert len(world.sent) < 3 * MAX_SHARE, "those that were sent together"
+        assert len(world.sent) < 3 * MAX_WRITES // 2, "those that were sent together"
         assert sorted(world.done) == sorted(world.pods(20))
         assert world.writer.failed[PODS].times == 1
         assert [ended.news for ended in world.ended].count(True) == 1
@@ -182,30 +180,5 @@ def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_opera
         await asyncio.sleep(2.5)
         assert (world.failed, world.done) == ([DRY_RUN], ["pod-0"])
         assert MAX_WRITE_SECONDS < 60, "ElasticPyTorchQueueStuck"
-
-    play(story)
-
-
-class Full(WriteSlots):
-    """Has no slot free; knows what was offered: whether it was urgent."""
-
-    def offer(self, sender: Sender) -> None:
-        self.urgent = sender.has_urgent()
-
-
-@pytest.mark.parametrize(
-    ("failed", "urgent"),
-    [
-        ({}, True),
-        ({PODS: FailedWrite("no", 0.0, times=2)}, True),
-        ({PODS: FailedWrite("no", 0.0, times=3, lasting=True)}, False),
-        ({STATUS: FailedWrite("no", 0.0, times=3, lasting=True)}, True),
-    ],
-)
-def test_what_has_failed_for_longer_is_no_longer_urgent(failed: dict[str, FailedWrite], urgent: bool) -> None:
-    async def story(world: World) -> None:
-        slots = Full()
-        JobWriter(KEY, "uid", slots, lambda writer, ended: None, world.clock).ask([world.write("pod-0")], failed)
-        assert slots.urgent is urgent
 
     play(story)

@@ -29,12 +29,16 @@ class SlowAdmission(FakeCluster):
     def __init__(self) -> None:
         super().__init__(nodes=4, pods_per_node=100)
         self.error = ClusterError(500, TOO_SLOW)
+        self.overloads = 0  # creations yet to be answered by a request to wait
 
     async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         if manifest["metadata"]["labels"][names.LABEL_JOB_NAME].startswith("hangs"):
             await asyncio.sleep(HANG_SECONDS)
             raise self.error
         await asyncio.sleep(ANSWER_SECONDS)
+        if self.overloads:
+            self.overloads -= 1
+            raise ClusterError(429, "too many requests")
         return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
 
 
@@ -68,8 +72,20 @@ class World(RunningController[SlowAdmission]):
 
 
 @pytest.mark.parametrize("error", [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")])
-@pytest.mark.parametrize(("namespaces", "jobs"), [(1, 1), (1, 4), (1, 20), (5, 4), (20, 2)])
-def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(namespaces: int, jobs: int, error: ClusterError) -> None:
+@pytest.mark.parametrize(
+    ("namespaces", "jobs", "overloads", "quiet_seconds", "most_seconds"),
+    [
+        pytest.param(1, 1, 0, 7.0, 0.5, id="one"),
+        pytest.param(1, 40, 0, 7.0, 0.5, id="more of a namespace than there are slots"),
+        pytest.param(2, 40, 0, 2 * HANG_SECONDS, 0.5, id="of two namespaces, and nothing else is answered"),
+        pytest.param(5, 4, 0, 2 * HANG_SECONDS, 0.5, id="of five"),
+        pytest.param(20, 2, 0, 7.0, 0.5, id="of twenty"),
+        pytest.param(1, 40, 3, 7.0, 5.0, id="and the API server asks to wait"),
+    ],
+)
+def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
+    namespaces: int, jobs: int, overloads: int, quiet_seconds: float, most_seconds: float, error: ClusterError
+) -> None:
     async def story() -> None:
         world = World(SlowAdmission())
         world.cluster.error = error
@@ -78,10 +94,11 @@ def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(namespaces
             for number in range(namespaces * jobs):
                 world.apply(f"hangs-{number}", f"team-{number % namespaces}")
             waits = []
-            for _ in range(20):
-                await asyncio.sleep(7)
+            for _ in range(8):
+                await asyncio.sleep(quiet_seconds)
+                world.cluster.overloads = overloads
                 waits.append(await world.replacement_seconds("default"))
-            assert max(waits) < 0.5
+            assert max(waits) < most_seconds
 
     run_in_virtual_time(story())
 

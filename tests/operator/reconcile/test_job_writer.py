@@ -9,7 +9,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     STATUS,
 )
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
-from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE
+from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 
 from tests.operator.reconcile.job_writes import LANES, QUOTA, World, play
 
@@ -157,7 +157,7 @@ def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind: str)
     async def story(world: World) -> None:
         world.ask(*(f"{kind}-{number}" for number in range(1900)))
         await asyncio.sleep(0.5)
-        assert len(world.sent) == MAX_SHARE
+        assert len(world.sent) == MAX_WRITES // 2
         await asyncio.sleep(100)
         assert len(world.done) == 1900
         assert [ended.rest for ended in world.ended].count(True) == 1

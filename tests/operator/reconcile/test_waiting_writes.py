@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -43,10 +43,10 @@ class Overload:
     namespace = "other"
     left = 1
 
-    def has_urgent(self) -> bool | None:
-        return True if self.left else None
+    def has_write(self) -> bool:
+        return self.left > 0
 
-    def next_write(self) -> Callable[[], Awaitable[ClusterError]]:
+    def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError]]:
         self.left -= 1
 
         async def send() -> ClusterError:

@@ -100,14 +100,26 @@ async def test_key_wakes_one_worker() -> None:
         worker.cancel()
 
 
-async def test_urgent_keys_go_first() -> None:
+@pytest.mark.parametrize(
+    ("added", "taken"),
+    [
+        pytest.param("abc", "abc", id="first come, first served"),
+        pytest.param("abA", "ab", id="one that becomes urgent goes before the others, once"),
+        pytest.param("abB", "ba", id="of those that wait, too"),
+        pytest.param("aBcD", "bdac", id="urgent ones go first"),
+        pytest.param("Aab", "ab", id="one that is urgent stays so"),
+        pytest.param("aab", "ab", id="a key is there once"),
+        pytest.param("abABCDEFGHIJKLM", "abcdefghijklm", id="nothing but urgent ones"),
+        pytest.param("zyABCDEFGHIJKLMNOPQ", "abcdefghzijklmnopyq", id="the others get their turn"),
+    ],
+)
+async def test_urgent_keys_go_first(added: str, taken: str) -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add("progress", urgent=False)
-    queue.add("loss of one that waits", urgent=False)
-    queue.add("loss")
-    queue.add("loss of one that waits")
-    taken = [await queue.get() for _ in range(3)]
-    assert taken == ["loss", "loss of one that waits", "progress"]
+    for key in added:
+        queue.add(key.lower(), urgent=key.isupper())
+    assert [await queue.get() for _ in range(len(taken))] == list(taken)
+    assert len(queue) == 0
+    assert not queue.has_ready
 
 
 def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to_be() -> None:

@@ -54,7 +54,7 @@ def test_events_of_one_reason_keep_out_no_other_one() -> None:
             async def send() -> None:
                 sent[reason] += 1
 
-            return JobWrite(Lane.EVENTS, reason, f"{reason} {number}", send, urgent=False)
+            return JobWrite(Lane.EVENTS, reason, f"{reason} {number}", send)
 
         for number in range(200):
             world.writer.ask([event(number, "Often")], {})

@@ -1,35 +1,44 @@
-"""Writes are sent when their turn comes; what decides that has its table in `test_write_shares`."""
+"""How many writes of all, and of a namespace, are on their way, and whose is next."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.reconcile.write_shares import MAX_SHARE, MAX_WRITES
-from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
+from elastic_pytorch_operator.reconcile.write_slots import (
+    LEAST_MAX_WRITES,
+    MAX_OVERLOADED_SECONDS,
+    MAX_WRITES,
+    MOST_MAX_WRITES,
+    OVERLOADED_SECONDS,
+    WriteSlots,
+)
 
+from tests.operator.counted_lines import count_lines
 from tests.operator.virtual_time import run_in_virtual_time
 
 WRITE_SECONDS = 1.0
+DENIED_BY_429 = 'admission webhook "w.example.com" denied the request: not so fast'
 
 
 class Api:
-    """Takes writes that last a second; remembers when each was sent."""
+    """Takes writes that last a second, or for ever; remembers when each was sent."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[float, str]] = []
-        self.on_its_way = 0
-        self.most = 0
+        self.on_their_way: Counter[str] = Counter()
+        self.before: list[tuple[int, int]] = []  # at each write: how many were on their way, of all and of its namespace
         self.errors: deque[ClusterError | None] = deque()
 
-    async def take(self, name: str) -> ClusterError | None:
-        self.sent.append((round(asyncio.get_running_loop().time(), 1), name))
-        self.on_its_way += 1
-        self.most = max(self.most, self.on_its_way)
-        await asyncio.sleep(WRITE_SECONDS)
-        self.on_its_way -= 1
+    async def take(self, job: "Job") -> ClusterError | None:
+        self.sent.append((round(asyncio.get_running_loop().time(), 1), job.name))
+        self.before.append((self.on_their_way.total(), self.on_their_way[job.namespace]))
+        self.on_their_way[job.namespace] += 1
+        await asyncio.sleep(WRITE_SECONDS if not job.hangs else 1e9)
+        self.on_their_way[job.namespace] -= 1
         return self.errors.popleft() if self.errors else None
 
     @property
@@ -38,33 +47,61 @@ class Api:
 
 
 class Job:
-    def __init__(self, api: Api, name: str, writes: int, *, urgent: bool = True, namespace: str = "team") -> None:
-        self.api, self.name, self.left, self.urgent, self.namespace = api, name, writes, urgent, namespace
+    def __init__(self, api: Api, name: str, writes: int, namespace: str = "team", *, hangs: bool = False) -> None:
+        self.api, self.name, self.left, self.namespace, self.hangs = api, name, writes, namespace, hangs
 
-    def has_urgent(self) -> bool | None:
-        return self.urgent if self.left else None
+    def has_write(self) -> bool:
+        return self.left > 0
 
-    def next_write(self) -> Callable[[], Awaitable[ClusterError | None]]:
+    def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError | None]]:
         self.left -= 1
-        return lambda: self.api.take(self.name)
+        return partial(self.api.take, self)
 
 
-def play(story: Callable[[WriteSlots, Api], Coroutine[Any, Any, None]]) -> None:
+def play(story: Callable[[WriteSlots, Api], Coroutine[Any, Any, None]], max_writes: int = MAX_WRITES) -> None:
     async def main() -> None:
-        slots = WriteSlots(clock=asyncio.get_running_loop().time)
+        slots = WriteSlots(asyncio.get_running_loop().time, max_writes=max_writes)
         await story(slots, Api())
         await slots.close()
 
     run_in_virtual_time(main())
 
 
-def test_so_many_writes_are_on_their_way_and_no_more() -> None:
+@pytest.mark.parametrize("max_writes", [LEAST_MAX_WRITES, 11, MAX_WRITES, MOST_MAX_WRITES])
+@pytest.mark.parametrize("namespaces", [1, 2, 3, 24, 200])
+def test_each_namespace_has_fewer_writes_on_their_way_than_slots_are_free(namespaces: int, max_writes: int) -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        for number in range(2 * MAX_WRITES):
-            slots.offer(Job(api, f"job-{number}", 4, namespace=f"team-{number}"))
-        await asyncio.sleep(9.5)
-        assert (len(api.sent), api.most) == (8 * MAX_WRITES, MAX_WRITES)
-        assert slots.longest_write_seconds == 0
+        for number in range(2 * MOST_MAX_WRITES):
+            slots.offer(Job(api, f"job-{number}", 4, f"team-{number % namespaces}"))
+        await asyncio.sleep(1.5)
+        assert api.on_their_way.total() >= max_writes // 2, "none is left free without need"
+        await asyncio.sleep(1200)
+        assert Counter(api.names) == {f"job-{number}": 4 for number in range(2 * MOST_MAX_WRITES)}
+        assert max(before + in_namespace for before, in_namespace in api.before) < max_writes
+
+    play(story, max_writes)
+
+
+@pytest.mark.parametrize("jobs", [1, 60])
+@pytest.mark.parametrize("hanging", [1, 2, 3, 5, 10, 24, 48])
+def test_another_namespace_finds_a_slot_at_once_beside_those_that_hang(hanging: int, jobs: int) -> None:
+    async def story(slots: WriteSlots, api: Api) -> None:
+        for number in range(hanging * jobs):
+            slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number % hanging}", hangs=True))
+        for _ in range(3):
+            slots.offer(Job(api, "sound", 1, "other"))
+            await asyncio.sleep(WRITE_SECONDS + 0.1)
+        assert [moment for moment, name in api.sent if name == "sound"] == [0.0, 1.1, 2.2]
+
+    play(story)
+
+
+def test_namespaces_that_hang_one_after_the_other_leave_a_slot_to_the_sixth() -> None:
+    async def story(slots: WriteSlots, api: Api) -> None:
+        for number in range(300):
+            slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number // 60}", hangs=True))
+        await asyncio.sleep(1)
+        assert [api.on_their_way[f"team-{number}"] for number in range(5)] == [25, 13, 6, 3, 2]
 
     play(story)
 
@@ -76,6 +113,8 @@ def test_age_of_the_oldest_write_is_known() -> None:
         slots.offer(Job(api, "b", 1))
         await asyncio.sleep(0.2)
         assert slots.longest_write_seconds == pytest.approx(0.6, abs=0.01)
+        await asyncio.sleep(2)
+        assert slots.longest_write_seconds == 0
 
     play(story)
 
@@ -85,26 +124,14 @@ def test_job_with_thousands_of_writes_delays_another_by_one() -> None:
         slots.offer(Job(api, "large", 4000))
         slots.offer(Job(api, "small", 2))
         await asyncio.sleep(1.5)
-        assert api.names[MAX_SHARE : MAX_SHARE + 4].count("small") == 2
-
-    play(story)
-
-
-def test_urgent_writes_go_before_others() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "first", MAX_SHARE))
-        for number in range(200):
-            slots.offer(Job(api, f"progress-{number}", 1, urgent=False))
-        slots.offer(Job(api, "loss", 3))
-        await asyncio.sleep(1.5)
-        assert api.names[MAX_SHARE:][:4].count("loss") == 3
+        assert api.names[MAX_WRITES // 2 :][:4].count("small") == 2
 
     play(story)
 
 
 def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "first", MAX_SHARE))
+        slots.offer(Job(api, "first", MAX_WRITES))
         job = Job(api, "scaled down", 10)
         slots.offer(job)
         job.left = 0
@@ -115,40 +142,36 @@ def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
     play(story)
 
 
-def test_api_server_that_asks_to_wait_is_left_alone_by_all() -> None:
+@pytest.mark.parametrize(
+    ("error", "pause_seconds"),
+    [
+        (None, 0.0),
+        (ClusterError(409, "the object has been modified"), 0.0),
+        (ClusterError(0, "no answer from the API server: TimeoutError"), 0.0),
+        (ClusterError(429, "too many requests"), OVERLOADED_SECONDS),
+        (ClusterError(429, "too many requests", retry_after_seconds=7.0), 7.0),
+        (ClusterError(429, "too many requests", retry_after_seconds=9e9), MAX_OVERLOADED_SECONDS),
+        (ClusterError(429, DENIED_BY_429, retry_after_seconds=60.0), 0.0),
+    ],
+)
+def test_api_server_that_asks_to_wait_is_left_alone_by_all_for_that_time(
+    error: ClusterError | None, pause_seconds: float
+) -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        api.errors.append(ClusterError(429, "too many requests", retry_after_seconds=7.0))
-        slots.offer(Job(api, "a", 1))
-        await asyncio.sleep(1.5)
-        slots.offer(Job(api, "a", 100))
-        slots.offer(Job(api, "b", 100, namespace="b"))
-        await asyncio.sleep(6.0)
-        assert len(api.sent) == 1
-        await asyncio.sleep(1.0)
-        assert api.sent[1][0] == 8.0
-        await asyncio.sleep(20)
-        assert len(api.sent) == 201
+        api.errors.extend([error, error])
+        slots.offer(Job(api, "first", 2))
+        await asyncio.sleep(WRITE_SECONDS + 0.1)
+        slots.offer(Job(api, "a", 4))
+        slots.offer(Job(api, "b", 4, "other"))
+        await asyncio.sleep(MAX_OVERLOADED_SECONDS)
+        assert [moment for moment, _ in api.sent[2:]] == [WRITE_SECONDS + (pause_seconds or 0.1)] * 8
 
     play(story)
 
 
-def test_api_server_that_answers_nothing_is_tried_less_and_less_often() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        api.errors.extend(ClusterError(0, "no answer") for _ in range(6))
-        for name in "ab":
-            slots.offer(Job(api, name, 1, namespace=name))
-        await asyncio.sleep(1.1)
-        for name in "abcdef":
-            slots.offer(Job(api, name, 2, namespace=name))
-        await asyncio.sleep(100)
-        assert [moment for moment, _ in api.sent] == [0.0] * 2 + [1.2] * 2 + [2.6] * 2 + [4.4] * 2 + [5.4] * 4 + [6.4] * 2
-
-    play(story)
-
-
-def test_fault_in_a_write_takes_no_slot_away() -> None:
+def test_fault_in_a_write_takes_no_slot_away(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Job):
-        def next_write(self) -> Callable[[], Awaitable[ClusterError | None]]:
+        def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError | None]]:
             super().next_write()
 
             async def fail() -> None:
@@ -157,20 +180,32 @@ def test_fault_in_a_write_takes_no_slot_away() -> None:
             return fail
 
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Broken(api, "broken", 2 * MAX_SHARE))
-        slots.offer(Job(api, "sound", MAX_SHARE))
+        slots.offer(Broken(api, "broken", MAX_WRITES))
+        slots.offer(Job(api, "sound", MAX_WRITES))
         await asyncio.sleep(0.5)
-        assert api.most == MAX_SHARE
+        assert api.on_their_way.total() == MAX_WRITES // 2
 
     play(story)
+    assert "KeyError: 'bug'" in caplog.text
 
 
 def test_closing_ends_what_is_on_its_way() -> None:
     async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "a", 3 * MAX_SHARE))
+        slots.offer(Job(api, "a", 3 * MAX_WRITES))
         await asyncio.sleep(0.5)
         await slots.close()
         await asyncio.sleep(5)
-        assert len(api.sent) == MAX_SHARE
+        assert len(api.sent) == MAX_WRITES // 2
+
+    play(story)
+
+
+@pytest.mark.parametrize("namespaces", [1, 1000])
+def test_turn_costs_the_same_however_many_wait(namespaces: int) -> None:
+    async def story(slots: WriteSlots, api: Api) -> None:
+        jobs = [Job(api, f"job-{number}", 9, f"team-{number % namespaces}", hangs=True) for number in range(1000)]
+        for job in jobs:
+            slots.offer(job)
+        assert count_lines(lambda: slots.offer(jobs[0])) < 400
 
     play(story)
