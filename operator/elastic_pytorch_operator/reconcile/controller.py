@@ -26,7 +26,7 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.reconcile.execute import Executor
-from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, WriteKind
 from elastic_pytorch_operator.reconcile.listing import Listing, can_list_any, list_cluster
 from elastic_pytorch_operator.reconcile.observe import observe
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
@@ -302,17 +302,12 @@ class Controller:
 
     def _have_written(self, job: Job, todo: Plan) -> None:
         """Hands the plan's actions to the job's writer, and has the job planned again when that is due."""
-        writer, writes = self._writer(job.key, job.uid), self._executor.writes(job, todo.actions)
-        asks_for_status = False
-        for number, write in enumerate(writes):
-            if write.lane is Lane.STATUS:
-                asks_for_status = True
-                writes[number] = replace(write, then=partial(self._note_status, job, todo, writer))
-            elif write.lane is Lane.DRY_RUN:
-                writes[number] = replace(write, then=partial(self._remember, job.uid, tried_generation=job.generation))
+        writer = self._writer(job.key, job.uid)
+        note_tried = partial(self._remember, job.uid, tried_generation=job.generation)
+        writes = self._executor.writes(job, todo.actions, partial(self._note_status, job, todo, writer), note_tried)
         writer.ask(writes, todo.memory.failed)
         self._remember(job.uid, failed=dict(writer.failed))
-        if todo.verdict is not None and not asks_for_status:
+        if todo.verdict is not None and not any(isinstance(action, PatchStatus) for action in todo.actions):
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.failed):
             self._queue.add(job.key)
@@ -346,12 +341,12 @@ class Controller:
         error, before = ended.error, self._memories.get(writer.uid)
         if error is not None and ended.news and self._leading():  # otherwise it no longer concerns this replica
             logger.warning("the API server: %s", error, extra={"job": str(writer.key), "code": error.code})
-        if ended.write.lane is Lane.EVENTS:
+        if ended.write.kind is WriteKind.EVENTS:
             return
         if not self._cache.has_job(writer.key, writer.uid):  # deleted meanwhile, and perhaps forgotten already
             self._queue.add(writer.key)
             return
-        if error is not None and (ended.write.lane is Lane.STATUS or error.judgement is Judgement.TROUBLE):
+        if error is not None and (ended.write.kind is WriteKind.STATUS or error.judgement is Judgement.TROUBLE):
             self._metrics.write_failed()
         told = False
         if before is not None and ended.changed:

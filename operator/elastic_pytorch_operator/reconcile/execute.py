@@ -39,7 +39,7 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
-from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
+from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
 from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
 from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
@@ -127,49 +127,62 @@ class Executor:
         """Has every ResourceFlavor of Kueue read again, before the next pod that has quota of it."""
         self._workloads.forget_flavors()
 
-    def writes(self, job: Job, actions: Sequence[Action]) -> list[JobWrite]:
+    def writes(
+        self,
+        job: Job,
+        actions: Sequence[Action],
+        on_status: Callable[[], None] = lambda: None,
+        on_tried: Callable[[], None] = lambda: None,
+    ) -> list[JobWrite]:
         """The writes that a plan's actions ask for, without events that wait for the status.
 
         Args:
             job: as the plan was made for.
             actions: the plan's.
+            on_status: called when the status is written.
+            on_tried: called when a dry run has found that the API server takes the job's pods.
         """
-        found = [self._write(job, action) for action in actions if not isinstance(action, RecordEvent)]
+        follow = {PatchStatus: on_status, TryPod: on_tried}
+        found = [
+            self._write(job, action, follow.get(type(action), lambda: None))
+            for action in actions
+            if not isinstance(action, RecordEvent)
+        ]
         if any(isinstance(action, CreatePod | CreateStore) for action in actions):
             found += [
-                JobWrite(Lane.CLAIMS, CLAIMS, f"claim {name}", write) for name, write in self._claims.missing(job).items()
+                JobWrite(WriteKind.CLAIMS, CLAIMS, f"claim {name}", write) for name, write in self._claims.missing(job).items()
             ]
         found += [self.event(job, action) for action in actions if isinstance(action, RecordEvent) and not action.with_status]
         return found
 
-    def _write(self, job: Job, action: Action) -> JobWrite:
+    def _write(self, job: Job, action: Action, on_success: Callable[[], None]) -> JobWrite:
         match action:
             case CreateService():
-                return JobWrite(Lane.SERVICE, SERVICE, SERVICE, partial(self._create_service, job))
+                return JobWrite(WriteKind.SERVICE, SERVICE, SERVICE, partial(self._create_service, job))
             case PutPodGroup(before_pods, without_pods):
-                # Lane.SERVICE: of those writes, no pod waits for any.
-                lane = Lane.POD_GROUP if before_pods else Lane.SERVICE
+                # WriteKind.SERVICE: of those writes, no pod waits for any.
+                kind = WriteKind.POD_GROUP if before_pods else WriteKind.SERVICE
                 send = partial(self._pod_groups.put, job, without_pods=without_pods)
-                return JobWrite(lane, POD_GROUP, POD_GROUP, send)
+                return JobWrite(kind, POD_GROUP, POD_GROUP, send)
             case DeletePodGroup():
                 send = partial(self._pod_groups.delete, job)
-                return JobWrite(Lane.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send)
+                return JobWrite(WriteKind.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send)
             case TryPod():
-                send = partial(self._try_pod, job)
-                return JobWrite(Lane.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS)
+                send = partial(self._try_pod, job, on_success)
+                return JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS)
             case CreatePod():
                 creates = (action.index, action.grant.workload) if action.grant is not None else None
                 send = partial(self._create_pod, job, action)
-                return JobWrite(Lane.PODS, PODS, f"pod {action.index}", send, creates=creates)
+                return JobWrite(WriteKind.PODS, PODS, f"pod {action.index}", send, creates=creates)
             case CreateStore():
-                return JobWrite(Lane.PODS, PODS, "store", partial(self._create_pod, job, action))
+                return JobWrite(WriteKind.PODS, PODS, "store", partial(self._create_pod, job, action))
             case DeletePod():
                 key = f"delete {action.name}"
-                return JobWrite(Lane.DELETES, key, action.uid, partial(self._delete_pod, job, action))
+                return JobWrite(WriteKind.DELETES, key, action.uid, partial(self._delete_pod, job, action))
             case PatchStatus():
-                return JobWrite(Lane.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status))
+                return JobWrite(WriteKind.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status, on_success))
             case DeleteJob():
-                return JobWrite(Lane.JOB, JOB, JOB, partial(self._delete_job, job))
+                return JobWrite(WriteKind.JOB, JOB, JOB, partial(self._delete_job, job))
             case RecordEvent():
                 return self.event(job, action)
             case CreateWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
@@ -178,7 +191,7 @@ class Executor:
     def _write_workload(self, job: Job, action: WorkloadAction) -> JobWrite:
         which = workload_name(job, action.number) if isinstance(action, CreateWorkload) else action.name
         key = f"workload {which}"
-        return JobWrite(Lane.WORKLOADS, key, key, partial(self._workloads.write, job, action))
+        return JobWrite(WriteKind.WORKLOADS, key, key, partial(self._workloads.write, job, action))
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         """The write of an event of this moment."""
@@ -186,7 +199,7 @@ class Executor:
         nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"
         send = partial(self._send_event, job, action, nanoseconds)
-        return JobWrite(Lane.EVENTS, f"event {action.reason}", id_, send)
+        return JobWrite(WriteKind.EVENTS, f"event {action.reason}", id_, send)
 
     def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
         """The write that has the template of a job read; None: there is no need."""
@@ -212,10 +225,11 @@ class Executor:
         if not any(owner.get("uid") == job.uid for owner in owners):
             raise ServiceTakenError(job, service)
 
-    async def _try_pod(self, job: Job) -> None:
+    async def _try_pod(self, job: Job, on_success: Callable[[], None]) -> None:
         await self._claims.try_all(job)
         await self._pod_groups.put(job, dry_run=True)
         await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
+        on_success()
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
         # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
@@ -257,9 +271,10 @@ class Executor:
         self._forget_job(job.key, job.uid)
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
-    async def _patch_status(self, job: Job, status: Mapping[str, Any]) -> None:
+    async def _patch_status(self, job: Job, status: Mapping[str, Any], on_success: Callable[[], None]) -> None:
         # If the job has changed while this waited, the API server refuses it, and another plan is made of what the job is now.
         await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
+        on_success()
 
     async def _write_whole_status(self, manifest: Manifest, status: dict[str, Any]) -> None:
         metadata = manifest["metadata"]

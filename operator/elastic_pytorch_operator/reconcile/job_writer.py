@@ -5,7 +5,7 @@ Each plan replaces what waits by what it asks for. What is on its way is not sen
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
@@ -28,7 +28,7 @@ EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0  # of one reason; the others are d
 
 
 @unique  # an alias would put one kind under the rules of the other
-class Lane(Enum):
+class WriteKind(Enum):
     """Kinds of writes, in the order in which a job sends them."""
 
     TEMPLATE = "template"
@@ -44,12 +44,16 @@ class Lane(Enum):
     EVENTS = "events"
 
 
-POD_LANES = (Lane.PODS, Lane.DELETES)
+POD_KINDS = (WriteKind.PODS, WriteKind.DELETES)
+KEPT = (
+    WriteKind.DELETES,
+    WriteKind.EVENTS,
+)  # when the next plan comes: it takes these pods for deleted, and these events for told
 # One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
-ONE_FIRST = (Lane.CLAIMS, Lane.PODS)
+ONE_FIRST = (WriteKind.CLAIMS, WriteKind.PODS)
 # Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server
 # finds it malformed.
-BEFORE_PODS = (Lane.DRY_RUN, Lane.CLAIMS, Lane.POD_GROUP)
+BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 
 class UnbuildableWriteError(ClusterError):
@@ -71,20 +75,18 @@ class JobWrite:
     """A write that a plan asks for.
 
     Attributes:
-        lane: what kind of write it is.
+        kind: what kind of write it is.
         key: what its failures are known by from one plan to the next. Writes of one key stand or fall together.
         id: what is written; of a deletion, the UID of the pod. Of each id, one write is on its way at most.
-        send: raises ClusterError if it fails.
-        then: is called when it has succeeded.
+        send: raises ClusterError if it fails; does what follows if it succeeds.
         refused_seconds: until it is tried again if it is refused.
         creates: the index of the pod that it creates, and the Workload by whose quota that runs; None: it creates no such pod.
     """
 
-    lane: Lane
+    kind: WriteKind
     key: str
     id: str
     send: Callable[[], Awaitable[None]]
-    then: Callable[[], None] | None = None
     refused_seconds: float = REFUSED_SECONDS
     creates: tuple[int, str] | None = None
 
@@ -115,15 +117,11 @@ class _Batch:
         sent: how many are on their way.
         open: the first one has succeeded, so that the others need not wait for it.
         failed_ids: those that have failed.
-        before: the failure of the batch before.
-        refused: one has been refused.
     """
 
     sent: int = 0
     open: bool = False
     failed_ids: set[str] = field(default_factory=set)
-    before: FailedWrite | None = None
-    refused: bool = False
 
 
 class JobWriter:
@@ -151,10 +149,9 @@ class JobWriter:
         self._slots = slots
         self._on_end = on_end
         self._clock = clock
-        self._waiting: dict[Lane, OrderedDict[str, JobWrite]] = {lane: OrderedDict() for lane in Lane}
-        self._events: deque[JobWrite] = deque(maxlen=MAX_EVENTS)
+        self._waiting: dict[WriteKind, OrderedDict[str, JobWrite]] = {kind: OrderedDict() for kind in WriteKind}
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
-        self._lanes: Counter[Lane] = Counter()  # of those on their way
+        self._kinds: Counter[WriteKind] = Counter()  # of those on their way
         self._batches: dict[str, _Batch] = {}  # by key
         self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
         self._reasons: RateLimit[str] = RateLimit(EVENTS_PER_SECOND, EVENT_BURST, MAX_EVENTS)
@@ -165,15 +162,10 @@ class JobWriter:
         return self.key.namespace
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing waits and nothing is on its way."""
-        return not (self._sent or self._events or any(self._waiting.values()))
-
-    @property
     def pods_being_deleted(self) -> frozenset[str]:
         """The ids of the writes that delete pods, waiting or on their way: the pods' UIDs."""
-        sent = (id_ for id_, write in self._sent.items() if write.lane is Lane.DELETES)
-        return frozenset((*self._waiting[Lane.DELETES], *sent))
+        sent = (id_ for id_, write in self._sent.items() if write.kind is WriteKind.DELETES)
+        return frozenset((*self._waiting[WriteKind.DELETES], *sent))
 
     @property
     def pods_being_created(self) -> dict[int, str]:
@@ -189,36 +181,38 @@ class JobWriter:
         """
         now, self.status_at = self._clock(), None
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
-        deletions = self._waiting[Lane.DELETES].values()  # stay: plans take these pods for deleted
-        asked = {write.key for write in (*writes, *deletions)} | self._batches.keys()
+        for kind in self._waiting.keys() - KEPT:
+            self._waiting[kind].clear()
+        kept = (write for kind in KEPT for write in self._waiting[kind].values())
+        asked = {*(write.key for write in (*writes, *kept)), *self._batches}
         self.failed = {key: failure for key, failure in failed.items() if key in asked}
-        for lane, waiting in self._waiting.items():
-            if lane is not Lane.DELETES:
-                waiting.clear()
         for write in writes:
-            if write.lane is Lane.EVENTS:
-                self._keep_event(write)
-            elif not self._is_due(write, now):
-                continue
-            elif write.lane is Lane.STATUS and (wait := self._statuses.wait_seconds(self.uid, now)):
-                self.status_at = now + wait
-            else:
-                self._waiting[write.lane][write.id] = write
+            self._add(write, now)
         self._slots.offer(self)
 
     def add_event(self, write: JobWrite) -> None:
         """Has an event sent, after all else."""
-        self._keep_event(write)
+        self._add(write, self._clock())
         self._slots.offer(self)
 
-    def _keep_event(self, write: JobWrite) -> None:
-        """Has an event wait, unless there have been too many of its reason."""
-        if not self._reasons.admit(write.key, self._clock()):
-            self._events.append(write)
+    def _add(self, write: JobWrite, now: float) -> None:
+        """Has a write wait for its turn if it may be sent: it is due, and there were not too many of its kind."""
+        if write.kind is WriteKind.EVENTS:
+            if self._reasons.admit(write.key, now):
+                return
+        elif not self._is_due(write, now):
+            return
+        elif write.kind is WriteKind.STATUS and (wait := self._statuses.wait_seconds(self.uid, now)):
+            self.status_at = now + wait
+            return
+        waiting = self._waiting[write.kind]
+        waiting[write.id] = write
+        if write.kind is WriteKind.EVENTS and len(waiting) > MAX_EVENTS:
+            waiting.popitem(last=False)
 
     def drop(self) -> None:
         """Sends nothing more but events: the job is gone."""
-        self._waiting[Lane.DELETES].clear()
+        self._waiting[WriteKind.DELETES].clear()
         self.ask((), {})
 
     def _is_due(self, write: JobWrite, now: float) -> bool:
@@ -233,34 +227,35 @@ class JobWriter:
 
     def has_write(self) -> bool:
         """Whether there is a write that may be sent now."""
-        return self._next_lane() is not None
+        return self._next_kind() is not None
 
     def next_write(self) -> Write:
         """Takes the next write out."""
-        lane = self._next_lane()
-        assert lane is not None  # the slots have asked before
-        write = self._events.popleft() if lane is Lane.EVENTS else self._waiting[lane].popitem(last=False)[1]
-        if lane is Lane.STATUS:
+        kind = self._next_kind()
+        assert kind is not None  # the slots have asked before
+        _, write = self._waiting[kind].popitem(last=False)
+        if kind is WriteKind.STATUS:
             self._statuses.charge(self.uid, 1.0, self._clock())
         self._sent[write.id] = write
-        self._lanes[lane] += 1
+        self._kinds[kind] += 1
         self._batches.setdefault(write.key, _Batch()).sent += 1
         return lambda: self._send(write)
 
-    def _next_lane(self) -> Lane | None:
-        for lane, waiting in self._waiting.items():
-            if waiting and self._may_send(lane, next(iter(waiting.values())).key):
-                return lane
-        return Lane.EVENTS if self._events and not self._lanes[Lane.EVENTS] else None
+    def _next_kind(self) -> WriteKind | None:
+        return next((kind for kind, waiting in self._waiting.items() if waiting and self._may_send(kind)), None)
 
-    def _may_send(self, lane: Lane, key: str) -> bool:
-        if lane is Lane.PODS and (CLAIMS in self.failed or self._is_busy(BEFORE_PODS)):
+    def _may_send(self, kind: WriteKind) -> bool:
+        if kind is WriteKind.EVENTS:
+            return not self._kinds[kind]
+        if kind is WriteKind.PODS and (CLAIMS in self.failed or self._is_busy(BEFORE_PODS)):
             return False
-        batch = self._batches.get(key)
-        return lane not in ONE_FIRST or batch is None or batch.open or not batch.sent
+        if kind not in ONE_FIRST:
+            return True
+        batch = self._batches.get(next(iter(self._waiting[kind].values())).key)
+        return batch is None or batch.open or not batch.sent
 
-    def _is_busy(self, lanes: Collection[Lane]) -> bool:
-        return any(self._waiting[lane] or self._lanes[lane] for lane in lanes)
+    def _is_busy(self, kinds: Collection[WriteKind]) -> bool:
+        return any(self._waiting[kind] or self._kinds[kind] for kind in kinds)
 
     async def _send(self, write: JobWrite) -> ClusterError | None:
         batch, error = self._batches[write.key], None
@@ -279,53 +274,46 @@ class JobWriter:
                 error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
         finally:
             del self._sent[write.id]
-            self._lanes[write.lane] -= 1
+            self._kinds[write.kind] -= 1
             batch.sent -= 1
         before, news = self.failed.get(write.key), False
-        if error is None:
-            self._note_success(write, batch)
-        else:
+        if error is not None:
             news = self._note_failure(write, error, batch)
-        if not batch.sent and not (write.lane in ONE_FIRST and self._waiting[write.lane]):
+        else:
+            batch.failed_ids.discard(write.id)
+            if not batch.failed_ids:
+                batch.open = True
+                self.failed.pop(write.key, None)
+        if not batch.sent and not (write.kind in ONE_FIRST and self._waiting[write.kind]):
             del self._batches[write.key]
-        kind = POD_LANES if write.lane in POD_LANES else (write.lane,)
-        changed, rest = self.failed.get(write.key) is not before, not self._is_busy(kind)
+        alike = POD_KINDS if write.kind in POD_KINDS else (write.kind,)
+        changed, rest = self.failed.get(write.key) is not before, not self._is_busy(alike)
         self._on_end(self, Ended(write, error, news, changed, rest))
         self._slots.offer(self)
         return error
 
-    def _note_success(self, write: JobWrite, batch: _Batch) -> None:
-        batch.failed_ids.discard(write.id)
-        if not batch.failed_ids:
-            batch.open = True
-            self.failed.pop(write.key, None)
-        if write.then is not None:
-            write.then()
-
     def _note_failure(self, write: JobWrite, error: ClusterError, batch: _Batch) -> bool:
         """Returns whether the error is news."""
-        if write.lane is Lane.EVENTS:
+        if write.kind is WriteKind.EVENTS:
             return True
-        again = not batch.failed_ids or write.id in batch.failed_ids
-        if again:
-            batch.before, batch.refused = self.failed.get(write.key), False
+        before = self.failed.get(write.key)
+        again = before is None or not batch.failed_ids or write.id in batch.failed_ids
         batch.failed_ids.add(write.id)
         refused = error.judgement is not Judgement.TROUBLE
         news = again if not refused else all(error.words != failure.words for failure in self.failed.values())
-        # A refusal is more informative than the trouble beside it.
-        if again or (refused and not batch.refused):
-            batch.refused = refused
+        # Those that were sent together fail once, but a refusal is more informative than the trouble beside it.
+        if before is None or again or (refused and not before.lasting):
             self.failed[write.key] = note_failure(
-                batch.before,
+                before,
                 error.judgement,
                 error.words,
                 self._clock(),
                 refused_seconds=write.refused_seconds,
                 retry_after_seconds=error.retry_after_seconds,
             )
-        if write.lane in ONE_FIRST and (refused or not batch.open):
+        if write.kind in ONE_FIRST and (refused or not batch.open):
             batch.open = False
-            self._waiting[write.lane].clear()
-        if error.judgement is Judgement.MALFORMED or write.lane is Lane.POD_GROUP:
-            self._waiting[Lane.PODS].clear()
+            self._waiting[write.kind].clear()
+        if error.judgement is Judgement.MALFORMED or write.kind is WriteKind.POD_GROUP:
+            self._waiting[WriteKind.PODS].clear()
         return news

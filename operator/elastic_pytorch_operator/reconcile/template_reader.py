@@ -12,7 +12,7 @@ from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
+from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job, parse_key
 from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateUnread, resumes, titled, usable_spec
@@ -59,7 +59,7 @@ class TemplateReader:
         key = f"template {unread.name} {unread.template_uid}"
         read = self._take if unread.template_uid is None else self._read_again
         send = partial(self._read, manifest, unread, read)
-        return JobWrite(Lane.TEMPLATE, key, key, send, refused_seconds=MISSING_SECONDS)
+        return JobWrite(WriteKind.TEMPLATE, key, key, send, refused_seconds=MISSING_SECONDS)
 
     async def _read(self, manifest: Manifest, unread: TemplateUnread, read: _Read) -> None:
         if not isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):

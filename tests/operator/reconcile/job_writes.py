@@ -15,7 +15,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     STATUS,
     FailedWrite,
 )
-from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWrite, JobWriter, Lane
+from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWrite, JobWriter, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 
 from tests.operator.builders import KEY
@@ -23,18 +23,18 @@ from tests.operator.virtual_time import run_in_virtual_time
 
 WRITE_SECONDS = 1.0
 QUOTA = ClusterError(403, "exceeded quota")
-LANES = {
-    "template": (Lane.TEMPLATE, ""),
-    "service": (Lane.SERVICE, SERVICE),
-    "try": (Lane.DRY_RUN, DRY_RUN),
-    "claim": (Lane.CLAIMS, CLAIMS),
-    "group": (Lane.POD_GROUP, POD_GROUP),
-    "status": (Lane.STATUS, STATUS),
-    "workload": (Lane.WORKLOADS, ""),
-    "pod": (Lane.PODS, PODS),
-    "delete": (Lane.DELETES, ""),
-    "job": (Lane.JOB, JOB),
-    "event": (Lane.EVENTS, ""),
+KINDS = {
+    "template": (WriteKind.TEMPLATE, ""),
+    "service": (WriteKind.SERVICE, SERVICE),
+    "try": (WriteKind.DRY_RUN, DRY_RUN),
+    "claim": (WriteKind.CLAIMS, CLAIMS),
+    "group": (WriteKind.POD_GROUP, POD_GROUP),
+    "status": (WriteKind.STATUS, STATUS),
+    "workload": (WriteKind.WORKLOADS, ""),
+    "pod": (WriteKind.PODS, PODS),
+    "delete": (WriteKind.DELETES, ""),
+    "job": (WriteKind.JOB, JOB),
+    "event": (WriteKind.EVENTS, ""),
 }
 
 
@@ -55,7 +55,7 @@ class World:
         return JobWriter(KEY, "uid", self.slots, lambda writer, ended: self.ended.append(ended), self.clock)
 
     def write(self, id_: str, **fields: Any) -> JobWrite:
-        lane, key = LANES[id_.partition("-")[0]]
+        kind, key = KINDS[id_.partition("-")[0]]
 
         async def send() -> None:
             self.sent.append(id_)
@@ -64,7 +64,7 @@ class World:
                 raise self.errors[id_]
             self.done.append(id_)
 
-        return JobWrite(lane, key or id_, id_, send, **fields)
+        return JobWrite(kind, key or id_, id_, send, **fields)
 
     def ask(self, *ids: str, failed: dict[str, FailedWrite] | None = None) -> None:
         """A plan asks for these writes."""
@@ -72,6 +72,11 @@ class World:
 
     def pods(self, count: int) -> list[str]:
         return [f"pod-{index}" for index in range(count)]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is on its way."""
+        return not self.writer.has_write() and self.slots.longest_write_seconds == 0
 
     @property
     def failed(self) -> Sequence[str]:

@@ -8,10 +8,10 @@ from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
     STATUS,
 )
-from elastic_pytorch_operator.reconcile.job_writer import JobWrite, Lane
+from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 
-from tests.operator.reconcile.job_writes import LANES, QUOTA, World, play
+from tests.operator.reconcile.job_writes import KINDS, QUOTA, World, play
 
 
 def test_planning_goes_on_while_the_status_is_written() -> None:
@@ -32,7 +32,7 @@ def test_what_is_on_its_way_is_not_sent_again() -> None:
         world.ask("pod-1", "delete-7", "status", "service")
         await asyncio.sleep(5)
         assert sorted(world.sent) == ["delete-7", "pod-1", "service", "status"]
-        assert world.writer.idle
+        assert world.idle
 
     play(story)
 
@@ -95,7 +95,7 @@ def test_of_the_status_the_newest_is_written() -> None:
             async def send(text: str = text) -> None:
                 said.append(text)
 
-            world.writer.ask([JobWrite(Lane.STATUS, STATUS, STATUS, send)], {})
+            world.writer.ask([JobWrite(WriteKind.STATUS, STATUS, STATUS, send)], {})
         await asyncio.sleep(10)
         assert said == ["newest"]
 
@@ -103,7 +103,7 @@ def test_of_the_status_the_newest_is_written() -> None:
 
 
 def test_each_kind_of_write_has_a_lane_of_its_own_in_the_order_of_sending() -> None:
-    assert [lane for lane, _ in LANES.values()] == list(Lane)
+    assert [kind for kind, _ in KINDS.values()] == list(WriteKind)
 
 
 @pytest.mark.parametrize(
@@ -205,20 +205,6 @@ def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterEr
     play(story)
 
 
-def test_what_follows_a_success_is_done_before_its_end_is_told() -> None:
-    async def story(world: World) -> None:
-        told: list[int] = []
-        world.writer.ask([world.write("status", then=lambda: told.append(len(world.ended)))], {})
-        await asyncio.sleep(2)
-        assert told == [0]
-        world.errors["status"] = QUOTA
-        world.writer.ask([world.write("status", then=lambda: told.append(len(world.ended)))], {})
-        await asyncio.sleep(2)
-        assert told == [0]
-
-    play(story)
-
-
 def test_events_come_last_and_outlive_the_plan() -> None:
     async def story(world: World) -> None:
         world.ask("event-1", "event-2", "pod-0", "pod-1")
@@ -226,6 +212,6 @@ def test_events_come_last_and_outlive_the_plan() -> None:
         world.writer.drop()
         await asyncio.sleep(5)
         assert world.sent == ["pod-0", "event-1", "event-2"]
-        assert world.writer.idle
+        assert world.idle
 
     play(story)

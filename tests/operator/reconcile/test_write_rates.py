@@ -13,7 +13,7 @@ from elastic_pytorch_operator.reconcile.job_writer import (
     STATUS_BURST,
     STATUSES_PER_SECOND,
     JobWrite,
-    Lane,
+    WriteKind,
 )
 
 from tests.operator.builders import a_manifest
@@ -33,14 +33,14 @@ def test_statuses_are_written_a_few_at_once_and_then_at_a_rate() -> None:
             sent.append(world.clock())
 
         while world.clock() < began + SECONDS:
-            world.writer.ask([JobWrite(Lane.STATUS, "status", "status", send)], {})
+            world.writer.ask([JobWrite(WriteKind.STATUS, "status", "status", send)], {})
             held_until = world.writer.status_at
             await asyncio.sleep(0.05)
         assert len(sent) <= STATUS_BURST + STATUSES_PER_SECOND * SECONDS
         assert sent[-1] > began + SECONDS - 2 / STATUSES_PER_SECOND
         assert held_until is not None
         await asyncio.sleep(held_until - world.clock())
-        world.writer.ask([JobWrite(Lane.STATUS, "status", "status", send)], {})
+        world.writer.ask([JobWrite(WriteKind.STATUS, "status", "status", send)], {})
         assert world.writer.status_at is None, "it may be written now"
 
     play(story)
@@ -54,7 +54,7 @@ def test_events_of_one_reason_keep_out_no_other_one() -> None:
             async def send() -> None:
                 sent[reason] += 1
 
-            return JobWrite(Lane.EVENTS, reason, f"{reason} {number}", send)
+            return JobWrite(WriteKind.EVENTS, reason, f"{reason} {number}", send)
 
         for number in range(200):
             world.writer.ask([event(number, "Often")], {})
