@@ -16,22 +16,17 @@ from elastic_pytorch.stopping.stacks import children
 from tests.paths import ROOT
 from tests.waiting import WAIT_SECONDS, until
 from tests.worker_image.one_gpu import one_gpu
-from tests.worker_image.warm_python import ONE_THREAD, ForkedProcess, warm_python
+from tests.worker_image.warm_python import INHERITED, ForkedProcess, warm_python
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
 NEW_AGENT = [sys.executable, "-m", "elastic_pytorch.agent"]  # one that imports torch itself, with /proc/PID/environ of its own
 
-NOT_INHERITED = (
-    "PET_",
-    "ELASTIC_PYTORCH_",
-    "OMP_",
-    "TORCHINDUCTOR_",  # set in the process of the tests by any test that has torch compile something
-)
-
 
 class Agent:
     """An agent process and what it leaves behind; a variable that is None is not set.
+
+    It inherits the variables that the tests began with. What a test, or a module that it imports, sets in their process reaches no agent.
 
     Attributes:
         worker: its name, w0, w1…
@@ -51,9 +46,7 @@ class Agent:
         self.termination_log.touch()
         token = directory / f"{worker}.token"
         token.write_text(worker + "\n")
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        told = inherited | {
-            **ONE_THREAD,
+        told = INHERITED | {
             "ELASTIC_PYTORCH_OPERATOR_URL": url,
             "ELASTIC_PYTORCH_TOKEN_FILE": str(token),
             "ELASTIC_PYTORCH_JOB": "job",

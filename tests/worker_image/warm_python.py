@@ -36,11 +36,13 @@ READ_LATER = (
     "USE_LIBUV",
     "NCCL_",
     "GLOO_",
-    "PYTEST_",
+    "AWS_",
 )
-# Read by numpy and torch when they are imported: this is for agents that are told the same.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-INHERITED = dict(os.environ)
+# The variables that the tests began with: many a module sets others in the process that imports it. The number of threads is read by numpy
+# and torch when they are imported.
+INHERITED = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))} | {
+    "OMP_NUM_THREADS": "1"
+}
 
 
 class ForkedProcess:
@@ -88,7 +90,7 @@ class WarmPython:
         with theirs:
             subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
-                env=INHERITED | ONE_THREAD,
+                env=INHERITED,
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -118,9 +120,8 @@ STARTED: dict[int, WarmPython] = {}
 
 def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
     """The process to fork an agent from; None: it is to import torch itself, as its variables matter for that."""
-    expected = INHERITED | ONE_THREAD
-    read = [name for name in environ.keys() | expected.keys() if not name.startswith(READ_LATER)]
-    if any(environ.get(name) != expected.get(name) for name in read):
+    read = [name for name in environ.keys() | INHERITED.keys() if not name.startswith(READ_LATER)]
+    if any(environ.get(name) != INHERITED.get(name) for name in read):
         return None
     which = ord(worker[-1]) % 2
     if which not in STARTED:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.torch_features import needs_torchrun_handlers
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -20,9 +20,9 @@ Start = Callable[..., Agent]
 
 WORKER_IMAGE = ROOT / "worker_image"
 
-SCRIPT = """
+SCRIPT = f"""
 import elastic_pytorch, os, sys
-sys.path.insert(0, os.environ["SCRIPTS"])
+sys.path.insert(0, {str(SCRIPTS)!r})
 from events import event
 elastic_pytorch.report(step=1)
 event("found", package=elastic_pytorch.__file__, path=os.environ["PYTHONPATH"], rank=os.environ["RANK"])
@@ -52,8 +52,7 @@ def folder(tmp_path: Path, image: Path) -> Path:
 
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SCRIPTS", str(ROOT / "tests" / "worker_image" / "scripts"))
+def script(tmp_path: Path) -> Path:
     path = tmp_path / "found.py"
     path.write_text(SCRIPT)
     return path

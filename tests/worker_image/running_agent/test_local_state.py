@@ -127,7 +127,7 @@ def test_a_state_in_object_storage_outlives_all_pods(
 ) -> None:
     """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
     arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]
-    agent = agents("w0", SCRIPTS / "stateful.py", *arguments)
+    agent = agents("w0", SCRIPTS / "stateful.py", *arguments, **bucket.environment())
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     operator.wait(lambda: any(version.step >= 3 for version, _ in by_name(bucket.url)))
@@ -136,7 +136,7 @@ def test_a_state_in_object_storage_outlives_all_pods(
     last = by_name(bucket.url)[0].version
     assert all(call not in agent.text() for call in ("no checkpoint", "Traceback"))
 
-    agents("w1", SCRIPTS / "stateful.py", *arguments)
+    agents("w1", SCRIPTS / "stateful.py", *arguments, **bucket.environment())
     operator.wait_for("ready", "w1")
     operator.declare("w1")
     operator.wait(lambda: by_name(bucket.url)[0].version.generation == 2)
