@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from demo.__main__ import local_manifest
+from demo.__main__ import EXAMPLE_PATHS, local_manifest
 from demo.acts import OPERATOR_SECONDS, Play
-from demo.local_cluster import LocalCluster
+from elastic_pytorch_local.faults.local_driver import LocalDriver
+from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.reconcile.execute import merge_patch
 from measure.kind_cluster import ROOT
-from measure.watcher import Watcher, background
 
 FILE = ROOT / "tests" / "plugin" / "page" / "recorded_run.json"
 STEPS = 1500
@@ -72,13 +72,13 @@ def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
 async def record() -> dict[str, Any]:
     """Trains, and returns what is to be kept."""
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
-        async with LocalCluster.started(Path(workdir)) as cluster:
+        async with LocalDriver.started(Path(workdir), EXAMPLE_PATHS) as cluster:
             recorder, reader = Recorder(), cluster.reader()
             cluster.observe(recorder.take)
             manifest = local_manifest(STEPS)
             name = manifest["metadata"]["name"]
-            watcher = Watcher(cluster, cluster.namespace, name)
-            await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+            watcher = Watcher(cluster, name)
+            await cluster.create_job(manifest)
             async with background(watcher.run()):
                 await watcher.until(lambda: watcher.job.workers, seconds=OPERATOR_SECONDS, what="workers")
                 await Play(cluster, watcher, print).lose_and_grow(manifest["spec"]["replicas"])

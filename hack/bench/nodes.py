@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 import aiohttp
+from elastic_pytorch_local.faults.steps import seconds_of
 from measure.api import Api, ApiError, pods_path
 from measure.commands import Commands
-from measure.records import seconds_of
 
 TEMPLATE_LABEL = "benchmark=trial"  # of the pods that a drain removes
 BACK_SECONDS = 120.0

@@ -6,7 +6,6 @@ Complete and every act was recovered from.
 
 import argparse
 import asyncio
-import json
 import signal
 import sys
 import tempfile
@@ -15,16 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_client import names
 from elastic_pytorch_client.views.interruption_table import interruption_table
+from elastic_pytorch_local.faults.driver import Driver
+from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.local_driver import LocalDriver
+from elastic_pytorch_local.faults.watcher import Watcher, background
 from measure.api import Api
-from measure.commands import CommandFailed, Commands
+from measure.cluster import ClusterDriver
+from measure.commands import Commands
 from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
-from measure.watcher import Watcher, background
 from rich.console import Console
 
 from demo.acts import ActFailed, Play
-from demo.local_cluster import LocalCluster
 from demo.view import View, outcome, where_to_look
 
 # The manifests, and the arguments with which their scripts print each step: the demo reads its times from the log.
@@ -32,8 +33,7 @@ EXAMPLES = {
     "char-lm": (ROOT / "examples" / "char-lm" / "job.yaml", ["--log-every", "1"]),
     "lightning": (ROOT / "examples" / "lightning" / "job.yaml", []),
 }
-INTERRUPTED_SECONDS = 3.0
-DELETION_SECONDS = 600
+EXAMPLE_PATHS = {"/examples": ROOT / "examples"}
 
 
 def parse_options() -> argparse.Namespace:
@@ -61,8 +61,7 @@ def local_manifest(steps: int) -> dict[str, Any]:
 
 
 async def show(
-    commands: Commands,
-    api: Api,
+    driver: Driver,
     manifest: dict[str, Any],
     console: Console,
     *,
@@ -72,55 +71,44 @@ async def show(
     """Plays the demo; returns the exit code.
 
     Args:
-        commands: kubectl, or what stands in for it.
-        api: the API server, or what stands in for it.
+        driver: of the cluster, or what stands in for it.
         manifest: the job.
         console: where it is shown.
         keep: whether to leave the finished job.
         help_with: returns where to look when the job of a name has not done what it is there to show.
     """
     job = manifest["metadata"]["name"]
-    watcher = Watcher(api, api.namespace, job)
+    watcher = Watcher(driver, job)
     view = View(console, watcher, title=f"epj/{job}")
-    play = Play(commands, watcher, view.note)
+    play = Play(driver, watcher, view.note)
     made, failure = False, ""
     try:
         console.print(f"Removing what an earlier run may have left of {job} ...", highlight=False)
-        await delete(commands, job)
+        await driver.delete_job(job)
         view.note(f"kubectl apply -f examples/{job}/job.yaml")
         asked_at, made = time.time(), True
-        await commands.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        await driver.create_job(manifest)
         async with background(view.run(), watcher.run()):
             done = await play.perform(manifest["spec"]["replicas"])
     except asyncio.CancelledError:
         if made:
             console.print(f"Interrupted. Deleting {job} and its pods ...", highlight=False)
-            await delete(commands, job)
+            await driver.delete_job(job)
             console.print("Gone.")
         raise
-    except (ActFailed, CommandFailed) as error:
-        failure = str(error)
+    except (ActFailed, *TROUBLE) as error:
+        failure = str(error) or repr(error)
     if play.events:
         console.print(interruption_table(play.events))
     if failure:
         console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
         console.print(help_with(job), markup=False, highlight=False, soft_wrap=True)
         return 1
-    console.print(outcome(done, watcher.timeline, asked_at, watcher.job), highlight=False)
+    console.print(outcome(done, watcher.log, asked_at, watcher.job), highlight=False)
     if not keep:
-        await delete(commands, job)
+        await driver.delete_job(job)
         console.print(f"{job} is deleted.", highlight=False)
     return 0
-
-
-async def delete(commands: Commands, job: str) -> None:
-    """Deletes the job, if there is one, and returns once its pods are gone."""
-    await commands.kubectl(
-        "delete", f"epj/{job}", "--ignore-not-found", "--cascade=foreground", f"--timeout={DELETION_SECONDS}s"
-    )
-    await commands.kubectl(
-        "wait", "pod", "-l", f"{names.LABEL_JOB_NAME}={job}", "--for=delete", f"--timeout={DELETION_SECONDS}s"
-    )
 
 
 async def show_locally(steps: int, console: Console) -> int:
@@ -129,11 +117,11 @@ async def show_locally(steps: int, console: Console) -> int:
         "No cluster: each pod is a process of this machine, and the commands are those for a cluster.", highlight=False
     )
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
-        async with LocalCluster.started(Path(workdir)) as cluster:
+        async with LocalDriver.started(Path(workdir), EXAMPLE_PATHS) as driver:
             manifest = local_manifest(steps)
-            with cluster.page() as url:
+            with driver.page() as url:
                 console.print(f"Its page, until the training is over: {url}", soft_wrap=True, highlight=False, markup=False)
-                return await show(cluster, cluster, manifest, console, keep=False, help_with=lambda _: cluster.last_words())
+                return await show(driver, manifest, console, keep=False, help_with=lambda _: driver.last_words())
 
 
 async def main() -> int:
@@ -148,9 +136,9 @@ async def main() -> int:
     if not (KUBECONFIG.exists() and KUBECTL.exists()):
         console.print("There is no cluster here yet: `make demo` makes one, with the operator in it.", highlight=False)
         return 2
-    commands = Commands(KUBECTL, KUBECONFIG, interrupted_seconds=INTERRUPTED_SECONDS)
     async with Api.connect(KUBECONFIG) as api:
-        return await show(commands, api, read_manifest(options.steps, options.example), console, keep=options.keep)
+        driver = ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace)
+        return await show(driver, read_manifest(options.steps, options.example), console, keep=options.keep)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """What the demo does to the job, and what it waits for: the job's status tells it, or the log of the workers does."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from elastic_pytorch_client.reading.interruption_phases import Interruption
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.interruption_table import InterruptionRow
-from measure.commands import Commands
-from measure.records import Done
-from measure.timeline import Resumption
-from measure.watcher import Waited, Watcher
+from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.driver import Driver
+from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.outcome import Change, changes
+from elastic_pytorch_local.faults.steps import Done
+from elastic_pytorch_local.faults.watcher import Waited, Watcher
 
 T = TypeVar("T")
 
@@ -27,10 +28,9 @@ class ActFailed(Exception):
 class Play:
     """The acts, one after the other, on a job that has just been made."""
 
-    def __init__(self, commands: Commands, watcher: Watcher, say: Callable[[str], None]) -> None:
+    def __init__(self, driver: Driver, watcher: Watcher, say: Callable[[str], None]) -> None:
         self.events: list[InterruptionRow] = []  # what has happened, and what it has cost
-        self._commands, self._watcher, self._say = commands, watcher, say
-        self._timeline = watcher.timeline
+        self._driver, self._watcher, self._say = driver, watcher, say
 
     async def perform(self, replicas: int) -> Done | None:
         """Goes through all acts; returns how the training ended, if its log tells that."""
@@ -55,49 +55,51 @@ class Play:
         await self._settle()
 
     async def _kill_a_worker(self, replicas: int) -> None:
-        members, round_ = self._watcher.job.members, self._watcher.job.round
+        members = self._watcher.job.members
         if len(members) < 2:
             raise ActFailed(f"Of {replicas} workers the status names {len(members)} as training: none can be spared.")
         victim = members[-1]
-        command = f"delete pod {victim.name} --grace-period=0 --force"
-        self._say(f"kubectl {command}    (rank {victim.rank})")
-        acted_at = time.time()
-        await self._commands.kubectl(*command.split(), "--wait=false")
+        target = engine.delete_pod(self._driver, victim.name, self._watcher.name, force=True)
+        round_, at = await self._make(target, f"    (rank {victim.rank})")
         what = f"the training to go on without {victim.name}"
-        survivors = await self._resumed("a worker's pod is killed", round_, acted_at, what)
+        survivors = await self._resumed("a worker's pod is killed", round_, at, what)
         if survivors.workers < replicas:
             what = f"the {replicas} workers to be complete again"
-            await self._resumed("its replacement joins", round_, acted_at, what, replicas)
+            await self._resumed("its replacement joins", round_, at, what, replicas)
 
     async def _scale(self, now: int, wanted: int) -> None:
-        command = f"scale epj/{self._watcher.name} --replicas={wanted}"
-        self._say(f"kubectl {command}")
-        round_, acted_at = self._watcher.job.round, time.time()
-        await self._commands.kubectl(*command.split())
+        round_, at = await self._make(engine.scale(self._driver, self._watcher.name, wanted))
         title = "scaled up" if wanted > now else "scaled down"
-        await self._resumed(title, round_, acted_at, f"the training to go on with {wanted} workers", wanted)
+        await self._resumed(title, round_, at, f"the training to go on with {wanted} workers", wanted)
 
-    async def _resumed(
-        self, title: str, round_: int, acted_at: float, what: str, workers: int | None = None
-    ) -> InterruptionRow:
+    async def _make(self, target: Target, remark: str = "") -> tuple[int, float]:
+        """Makes a fault; returns the round before it, and when it was made."""
+        self._say(f"{target.what}{remark}")
+        round_ = self._watcher.job.round
+        async with engine.made(target, self._say) as at:
+            return round_, at
+
+    async def _resumed(self, title: str, round_: int, at: float, what: str, workers: int | None = None) -> InterruptionRow:
         """Waits until a later group trains, by the status or by the log, and notes what both tell.
 
         Args:
             title: what has happened.
             round_: the last one before.
-            acted_at: when it was made to happen, seconds since the epoch.
+            at: when it was made to happen, seconds since the epoch.
             what: is waited for.
             workers: of the group; None: any number.
         """
 
-        def told() -> list[Interruption | Resumption]:
+        def told() -> list[Interruption | Change]:
             over = (each for each in self._watcher.job.recent_interruptions if each.round > round_)
             by_status = next((each for each in over if workers in (None, each.after)), None)
-            return [each for each in (by_status, self._timeline.resumption(acted_at, workers)) if each]
+            seen = changes(self._watcher.log.steps(at), at)
+            by_log = next((each for each in seen if workers in (None, each.first.world)), None)
+            return [each for each in (by_status, by_log) if each]
 
         await self._wait(told, HANG_SECONDS, what)
         await self._look(lambda: len(told()) == 2)
-        row = row_of(title, told())
+        row = row_of(title, told(), at)
         self.events.append(row)
         after = "after a time that is not known" if row.again_seconds is None else f"{row.again_seconds:.1f} s after"
         lost = "an unknown number of" if row.steps_lost is None else row.steps_lost
@@ -111,7 +113,7 @@ class Play:
 
     async def _complete(self) -> Done | None:
         await self._wait(lambda: self._watcher.job.state == "Complete", HANG_SECONDS, "the job to be Complete")
-        done = await self._look(lambda: self._timeline.first(Done))
+        done = await self._look(lambda: self._watcher.log.done)
         told = f"validation loss {done.validation_loss:.3f}" if done else "and its log does not tell the validation loss"
         self._say(f"the job is Complete, {told}")
         return done
@@ -153,18 +155,19 @@ def trains_with(job: JobView, workers: int) -> bool:
     return stepped and [worker.state for worker in job.members] == ["Running"] * workers
 
 
-def row_of(title: str, told: Sequence[Interruption | Resumption]) -> InterruptionRow:
+def row_of(title: str, told: Sequence[Interruption | Change], at: float) -> InterruptionRow:
     """What a change of the group has cost.
 
     Args:
         title: what has happened.
         told: of it by the status, by the log, or by both.
+        at: when it was made to happen, seconds since the epoch.
     """
     over = next((each for each in told if isinstance(each, Interruption)), None)
-    seen = next((each for each in told if isinstance(each, Resumption)), None)
+    seen = next((each for each in told if isinstance(each, Change)), None)
     before, after = (over.before, over.after) if over else (None, None)
     seconds, lost = (over.seconds, over.steps_lost) if over else (None, None)
     if seen is None:
         return InterruptionRow(title, before or 0, after or 0, seconds, None, lost)
-    lost = seen.steps_lost if lost is None else lost
-    return InterruptionRow(title, before or seen.last.world, after or seen.step.world, seen.seconds, seen.pause, lost)
+    again, lost = seen.first.at - at, seen.repeated if lost is None else lost
+    return InterruptionRow(title, before or seen.last.world, after or seen.first.world, again, seen.pause_seconds, lost)

@@ -4,9 +4,8 @@ import asyncio
 import time
 
 from elastic_pytorch_client.reading.job_view import JobView
-from measure.records import Done, Step
-from measure.timeline import Timeline, kept_seconds
-from measure.watcher import Watcher
+from elastic_pytorch_local.faults.steps import Done, StepLog, groups_of, kept_seconds, steps_per_second
+from elastic_pytorch_local.faults.watcher import Watcher
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -63,7 +62,7 @@ class View:
         self._console.print(f"[{time.time() - self._began:5.0f} s] {text}", markup=False, highlight=False, soft_wrap=True)
 
     def _headline(self) -> Text:
-        job, progress, pace = self._watcher.job, self._watcher.progress, self._watcher.timeline.steps_per_second()
+        job, progress, pace = self._watcher.job, self._watcher.progress, steps_per_second(self._watcher.log)
         step = ["no step yet"] if progress.step is None else [f"step {progress.step}/{progress.total}"]
         step += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
         workers = f"{job.world} worker{'' if job.world == 1 else 's'}"
@@ -80,17 +79,17 @@ def workers_table(job: JobView) -> Table:
     return table
 
 
-def outcome(done: Done | None, timeline: Timeline, asked_at: float, job: JobView) -> str:
+def outcome(done: Done | None, log: StepLog, asked_at: float, job: JobView) -> str:
     """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status.
 
     What comes after the last step, here a validation, is left out of the first, and is training in the second.
     """
-    goodput, steps, seen = job.goodput, timeline.every(Step), "not known"
+    goodput, steps, seen = job.goodput, log.steps(), "not known"
     told = f"Complete after {done.step if done else job.progress.step} steps"
     if done and steps:
         told += f": loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
         told += f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
-        seen = f"{kept_seconds(timeline.groups()) / (steps[-1].at - asked_at):.1%}"
+        seen = f"{kept_seconds(groups_of(steps)) / (steps[-1].at - asked_at):.1%}"
     else:
         told += ". Its log does not tell with what loss, and how long that took."
     return f"{told} Goodput: {seen} by its log, {str(goodput) or 'not known'} by its status (lost {goodput.lost or 'nothing'})."

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.line_cutter import LineCutter
+from elastic_pytorch_local.faults.driver import DriverError
 from kubernetes.aio import client, config
 
 REQUEST = aiohttp.ClientTimeout(total=30.0)
@@ -17,7 +18,7 @@ REMOVAL_LOOK_SECONDS = 0.5
 STREAM = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
 
 
-class ApiError(Exception):
+class ApiError(DriverError):
     """The API server has refused a request; says why."""
 
     def __init__(self, status: int, message: str) -> None:

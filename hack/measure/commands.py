@@ -4,20 +4,18 @@ import asyncio
 import os
 from pathlib import Path
 
+from elastic_pytorch_local.faults.driver import DriverError
 
-class CommandFailed(Exception):
+
+class CommandFailed(DriverError):
     """A command has failed; says which, and what it printed."""
 
 
 class Commands:
-    """Kubectl and helm, which lies beside it, on one cluster, and docker; each returns what it has printed.
+    """Kubectl and helm, which lies beside it, on one cluster, and docker; each returns what it has printed."""
 
-    A command that has begun may still take `interrupted_seconds` after an interruption; None: until it ends.
-    """
-
-    def __init__(self, kubectl: Path, kubeconfig: Path, *, interrupted_seconds: float | None = None) -> None:
+    def __init__(self, kubectl: Path, kubeconfig: Path) -> None:
         self._kubectl, self._environment = kubectl, os.environ | {"KUBECONFIG": str(kubeconfig)}
-        self._interrupted_seconds = interrupted_seconds
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return await self._run(self._kubectl, arguments, stdin)
@@ -34,7 +32,7 @@ class Commands:
             returncode, output, error = await asyncio.shield(run)
         except asyncio.CancelledError:
             # What has begun may end: otherwise it might come after the command that undoes it.
-            await asyncio.wait([run], timeout=self._interrupted_seconds)
+            await asyncio.wait([run])
             raise
         if returncode:
             raise CommandFailed(f"{program.name} {' '.join(arguments)}: {error.strip() or output.strip()}")

@@ -1,15 +1,17 @@
 """Jobs whose scripts tell what they do, in a file that this machine reads: the kind cluster's nodes have a folder in common with it."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 from elastic_pytorch_client import names
+from elastic_pytorch_local.faults.steps import Step
 
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, ROOT
-from measure.records import objects_of
 
 SHARED = "/shared"  # on each node
 _MOUNTS = f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}{{{{.Source}}}}{{{{end}}}}{{{{end}}}}'
@@ -30,6 +32,48 @@ class Told:
             whole, end, _ = file.read().rpartition(b"\n")
         self._read += len(whole) + len(end)
         return objects_of(whole.decode(errors="replace"), "what")
+
+
+class Recorded:
+    """What the processes of a job tell in their file, and the steps among it; of ranks other than 0 only their set-up."""
+
+    def __init__(self, file: Path) -> None:
+        self._told = Told(file)
+        self._lines: list[dict[str, Any]] = []
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The records so far."""
+        self._lines += [line for line in self._told.new() if not line.get("RANK")]
+        return self._lines
+
+    def steps(self) -> list[Step]:
+        """The steps of rank 0 of each group."""
+        return steps_of(self.lines())
+
+
+def steps_of(lines: Iterable[Mapping[str, Any]]) -> list[Step]:
+    """The steps of rank 0 that records tell of; groups are numbered in the order in which rank 0 has joined them."""
+    steps, group = list[Step](), 0
+    for line in sorted(lines, key=lambda line: float(line["at"])):
+        if line["what"] == "began":
+            group += line["RANK"] == 0
+        elif line["what"] == "step" and line["RANK"] == 0:
+            steps.append(Step(line["at"], line["worker"], line["step"], line["WORLD_SIZE"], group))
+    return steps
+
+
+def objects_of(line: str, first: str) -> list[dict[str, Any]]:
+    """Returns the JSON objects of a line that begin with a key, without those that are torn.
+
+    Args:
+        line: of a log or a file of records.
+        first: the key, as `json.dumps` writes it.
+    """
+    begin, objects = f'{{"{first}": ', list[dict[str, Any]]()
+    for rest in line.split(begin)[1:]:
+        with suppress(ValueError, RecursionError):
+            objects.append(json.JSONDecoder().raw_decode(begin + rest)[0])
+    return objects
 
 
 def scripts(paths: Iterable[str]) -> dict[str, Any]:

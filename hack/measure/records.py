@@ -4,13 +4,14 @@ The times are those of the nodes' clocks. On kind these are this machine's, so t
 moment of a fault.
 """
 
-import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+
+from elastic_pytorch_local.faults.steps import seconds_of
+
+from measure.recorded_job import objects_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +153,3 @@ def read_operator_line(job: str, line: str) -> list[Record]:
                 case {"job": about, "message": "created pod"} if about == job:
                     records.append(PodCreated(seconds_of(entry["time"]), entry["pod"]))
     return records
-
-
-def objects_of(line: str, first: str) -> list[dict[str, Any]]:
-    """Returns the JSON objects of a line that begin with a key, without those that are torn.
-
-    Args:
-        line: of a log or a file of records.
-        first: the key, as `json.dumps` writes it.
-    """
-    begin, objects = f'{{"{first}": ', list[dict[str, Any]]()
-    for rest in line.split(begin)[1:]:
-        with suppress(ValueError, RecursionError):
-            objects.append(json.JSONDecoder().raw_decode(begin + rest)[0])
-    return objects
-
-
-def seconds_of(time: str) -> float:
-    """Returns the seconds since 1970 of an RFC 3339 time."""
-    return datetime.fromisoformat(time).timestamp()

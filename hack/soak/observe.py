@@ -14,11 +14,11 @@ from typing import Any
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_local.faults.steps import seconds_of
 from measure.api import Api, jobs_path, pods_path
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 from measure.recorded_job import Told
-from measure.records import seconds_of
 from measure.watcher import BROKEN
 
 from soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation

@@ -1,22 +1,20 @@
-"""A cluster in memory that runs one job, quickly: it takes commands of kubectl, and says what the API server would say of the job."""
+"""A driver whose cluster is in memory and runs one job, quickly, and says what the API server would say of it."""
 
 import asyncio
 import itertools
-import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from measure.api import Api
-from measure.commands import CommandFailed, Commands
+from elastic_pytorch_local.faults.driver import Change, Driver
 
 STEP_SECONDS = 0.002
 POD_START_SECONDS = 0.02
 CHECKPOINT_EVERY = 20
 
 
-class CountingCluster(Commands, Api):
+class CountingCluster(Driver):
     """Trains by counting. A pod that is killed costs the steps since the last checkpoint; its replacement takes a while.
 
     Args:
@@ -39,30 +37,14 @@ class CountingCluster(Commands, Api):
         self._training: asyncio.Task[None] | None = None
         self._starting = set[asyncio.Task[None]]()
 
-    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        match arguments:
-            case ("apply", "-f", "-"):
-                self._apply(json.loads(stdin))
-            case ("scale", "epj/char-lm", replicas):
-                self._scale(int(replicas.removeprefix("--replicas=")))
-            case ("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false"):
-                self._kill_pod(pod)
-            case ("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground", "--timeout=600s"):
-                self._delete_job()
-            case ("wait", "pod", "-l", "elasticpytorch.dev/job-name=char-lm", "--for=delete", "--timeout=600s"):
-                assert not self.pods
-            case _:
-                raise CommandFailed(f"kubectl {' '.join(arguments)}: unknown")
-        return ""
-
-    def _apply(self, manifest: dict[str, Any]) -> None:
+    async def create_job(self, manifest: Mapping[str, Any]) -> None:
         self.commands.append("apply")
         arguments = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
         self._total = int(arguments[arguments.index("--steps") + 1])
         self._wanted = manifest["spec"]["replicas"]
         self._create_pods()
 
-    def _scale(self, replicas: int) -> None:
+    async def scale_job(self, name: str, replicas: int) -> None:
         self.commands.append(f"scale {replicas}")
         self._wanted = replicas
         self._create_pods()
@@ -70,34 +52,35 @@ class CountingCluster(Commands, Api):
             self.pods = self.pods[:replicas]
             self._form_group()
 
-    def _kill_pod(self, pod: str) -> None:
-        self.commands.append(f"kill {pod}")
-        self.pods.remove(pod)
+    async def delete_pod(self, name: str, *, force: bool) -> None:
+        assert force
+        self.commands.append(f"kill {name}")
+        self.pods.remove(name)
         self._form_group(lost=True)
         self._create_pods()
 
-    def _delete_job(self) -> None:
+    async def delete_job(self, name: str) -> None:
         self.commands.append("delete")
         if self._training:
             self._training.cancel()
         self.pods.clear()
 
-    async def watch(self, path: str, selector: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        del selector
-        known: set[str] = set()
+    async def watch_jobs(self, name: str) -> AsyncIterator[Change]:
         while True:
-            if path.endswith("/elasticpytorchjobs"):
-                yield "MODIFIED", {"metadata": {"name": "char-lm"}, "status": self._status()}
-            else:
-                for change, pods in (("DELETED", known - {*self.pods}), ("ADDED", {*self.pods} - known)):
-                    for pod in pods:
-                        running = [{"state": {"running": {}}}]
-                        yield change, {"metadata": {"name": pod, "uid": pod}, "status": {"containerStatuses": running}}
-                known = {*self.pods}
+            yield "MODIFIED", {"metadata": {"name": name}, "status": self._status()}
             await asyncio.sleep(STEP_SECONDS)
 
-    async def lines(self, path: str) -> AsyncIterator[str]:
-        pod = path.split("/")[-2]
+    async def watch_pods(self, job: str) -> AsyncIterator[Change]:
+        known: set[str] = set()
+        while True:
+            for change, pods in (("DELETED", known - {*self.pods}), ("ADDED", {*self.pods} - known)):
+                for pod in pods:
+                    running = [{"state": {"running": {}}}]
+                    yield change, {"metadata": {"name": pod, "uid": pod}, "status": {"containerStatuses": running}}
+            known = {*self.pods}
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def log_lines(self, pod: str) -> AsyncIterator[str]:
         read = 0
         while pod in self.pods:
             for line in self._logs.get(pod, [])[read:]:

@@ -11,9 +11,9 @@ from urllib.request import urlopen
 import pytest
 from demo import __main__ as demo
 from demo.acts import trains_with
-from demo.local_cluster import LocalCluster
-from measure.commands import CommandFailed
-from measure.watcher import Watcher, background
+from elastic_pytorch_local.faults.driver import DriverError
+from elastic_pytorch_local.faults.local_driver import LocalDriver
+from elastic_pytorch_local.faults.watcher import Watcher, background
 from rich.console import Console
 
 from tests.hack.demo.counting_cluster import CountingCluster
@@ -25,8 +25,8 @@ WAIT_SECONDS = 180.0
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("measure.watcher.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("measure.watcher.LOOK_SECONDS", 0.005)
+    monkeypatch.setattr("elastic_pytorch_local.faults.watcher.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("elastic_pytorch_local.faults.watcher.LOOK_SECONDS", 0.005)
     monkeypatch.setattr("demo.view.LINE_SECONDS", 0.2)
     monkeypatch.setattr("demo.view.REFRESH_SECONDS", 0.05)
 
@@ -35,7 +35,7 @@ async def show(cluster: CountingCluster, *, steps: int = 250, terminal: bool = F
     """The exit status of the demo, and what it has printed."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=110, legacy_windows=False)
-    status = await demo.show(cluster, cluster, demo.read_manifest(steps), console, keep=keep)
+    status = await demo.show(cluster, demo.read_manifest(steps), console, keep=keep)
     return status, output.getvalue()
 
 
@@ -96,25 +96,24 @@ async def test_an_interrupt_deletes_the_job() -> None:
 
 
 async def test_demo_without_a_cluster_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Path) -> None:
-    async with LocalCluster.started(tmp_path) as cluster:
-        watcher = Watcher(cluster, cluster.namespace, "char-lm")
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(demo.local_manifest(100_000)))
+    async with LocalDriver.started(tmp_path, demo.EXAMPLE_PATHS) as driver:
+        watcher = Watcher(driver, "char-lm")
+        await driver.create_job(demo.local_manifest(100_000))
         async with background(watcher.run()):
             await watcher.until(lambda: trains_with(watcher.job, 3), seconds=WAIT_SECONDS, what="three workers to train")
-            with cluster.page() as url:
-                shown = await asyncio.to_thread(read, f"{url}jobs/{cluster.namespace}/char-lm")
+            with driver.page() as url:
+                shown = await asyncio.to_thread(read, f"{url}jobs/{driver.namespace}/char-lm")
                 assert (shown["row"]["workers"], shown["row"]["world"]) == ("3/3", 3)
-                assert (await asyncio.to_thread(read, f"{url}logs/{cluster.namespace}/char-lm?index=0"))["lines"]
+                assert (await asyncio.to_thread(read, f"{url}logs/{driver.namespace}/char-lm?index=0"))["lines"]
             victim = watcher.job.members[-1].name
-            await cluster.kubectl("delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
+            await driver.delete_pod(victim, force=True)
             await watcher.until(lambda: victim not in watcher.pods, seconds=WAIT_SECONDS, what="the pod to be gone")
-            await cluster.kubectl("scale", "epj/char-lm", "--replicas=2")
+            await driver.scale_job("char-lm", 2)
             await watcher.until(lambda: trains_with(watcher.job, 2), seconds=WAIT_SECONDS, what="two workers to train")
-            assert f"{victim} | " in cluster.last_words()
-            await cluster.kubectl("delete", "epj/char-lm", "--ignore-not-found", "--cascade=foreground")
-            with pytest.raises(CommandFailed, match="kubectl drain node: unknown in local mode"):
-                await cluster.kubectl("drain", "node")
-            await cluster.kubectl("wait", "pod", "--for=delete")
+            assert f"{victim} | " in driver.last_words()
+            await driver.delete_job("char-lm")
+            with pytest.raises(DriverError):
+                await driver.scale_job("char-lm", 2)
             await watcher.until(
                 lambda: watcher.deleted and not watcher.pods, seconds=WAIT_SECONDS, what="the deletion to be seen"
             )

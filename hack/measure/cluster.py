@@ -1,0 +1,190 @@
+"""The kind cluster as a driver of faults: jobs and pods through the API server, nodes and processes through Docker."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+from elastic_pytorch_client import names
+from elastic_pytorch_local.faults.driver import Change, Driver, DriverError, Object
+from elastic_pytorch_local.faults.steps import seconds_of
+
+from measure.api import Api, ApiError, pods_path
+from measure.commands import Commands
+from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
+
+TEMPLATE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes
+ELASTIC_PYTORCH_JOB = (names.API_VERSION, names.PLURAL, names.LABEL_JOB_NAME)
+BACK_SECONDS = 120.0
+DELETION_SECONDS = 600.0
+LOOK_SECONDS = 0.5
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
+LEASE = "elastic-pytorch-operator"
+KILL = "import os, time; print(time.time(), flush=True); os.kill({pid}, 9)"
+# Docker can disconnect a network, too, but it takes the node's routes away, and cannot promise the same address later.
+CUT = ("-t raw {} PREROUTING -i eth0 -j DROP", "-t mangle {} POSTROUTING -o eth0 -j DROP")
+
+
+class ClusterDriver(Driver):
+    """A namespace of the cluster, and the nodes.
+
+    Args:
+        api: the API server.
+        commands: kubectl and docker.
+        namespace: of the jobs.
+        kind: of the jobs: their API version and plural, and the label by which their pods are found.
+    """
+
+    def __init__(self, api: Api, commands: Commands, namespace: str, kind: tuple[str, str, str] = ELASTIC_PYTORCH_JOB) -> None:
+        self.api, self.commands, self.namespace = api, commands, namespace
+        version, plural, self._label = kind
+        self._jobs = f"/apis/{version}/namespaces/{namespace}/{plural}"
+
+    async def create_job(self, manifest: Mapping[str, Any]) -> None:
+        await self.api.ask("POST", self._jobs, dict(manifest))
+
+    async def delete_job(self, name: str) -> None:
+        await self._gone("DELETE", f"{self._jobs}/{name}")
+        async with asyncio.timeout(DELETION_SECONDS):
+            while await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def pods_of(self, job: str) -> list[Object]:
+        """The pods that train a job."""
+        return list((await self.api.ask("GET", f"{pods_path(self.namespace)}?{self._selector(job)}"))["items"])
+
+    async def scale_job(self, name: str, replicas: int) -> None:
+        await self.api.ask("PATCH", f"{self._jobs}/{name}/scale", {"spec": {"replicas": replicas}})
+
+    async def suspend_job(self, name: str, *, suspend: bool) -> None:
+        await self.api.ask("PATCH", f"{self._jobs}/{name}", {"spec": {"suspend": suspend}})
+
+    async def delete_pod(self, name: str, *, force: bool) -> None:
+        await self._gone("DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None)
+
+    async def kill_pod(self, pod: Mapping[str, Any]) -> None:
+        states = pod["status"]["containerStatuses"]
+        [status] = [s for s in states if s["name"] == names.TRAINING_CONTAINER or len(states) == 1]
+        task, container = "-n k8s.io task kill --all --signal SIGKILL", status["containerID"].partition("://")[2]
+        await self.commands.docker("exec", pod["spec"]["nodeName"], "ctr", *task.split(), container)
+
+    async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
+        """Returns when it was killed: the command begins some time before."""
+        name, python = pod["metadata"]["name"], ("python3", "-c", KILL.format(pid=pid))
+        words = ("-n", self.namespace, "exec", name, "-c", names.TRAINING_CONTAINER, "--", *python)
+        told = await self.commands.kubectl(*words)
+        try:
+            return float(told)
+        except ValueError:
+            raise DriverError(f"kubectl exec {name}: {told!r}") from None
+
+    async def restarts(self, job: str) -> int:
+        """How often the kubelet has started a container of a job again: it starts the next time only after a growing pause."""
+        states = [state for pod in await self.pods_of(job) for state in pod.get("status", {}).get("containerStatuses") or ()]
+        return sum(state.get("restartCount", 0) for state in states)
+
+    def watch_jobs(self, name: str) -> AsyncIterator[Change]:
+        return self.api.watch(self._jobs, f"fieldSelector=metadata.name%3D{name}")
+
+    def watch_pods(self, job: str) -> AsyncIterator[Change]:
+        return self.api.watch(pods_path(self.namespace), self._selector(job))
+
+    def log_lines(self, pod: str) -> AsyncIterator[str]:
+        return self.api.lines(f"{pods_path(self.namespace, pod)}/log?follow=true&timestamps=true")
+
+    def _selector(self, job: str) -> str:
+        role = f",{names.LABEL_ROLE}%3D{names.ROLE_WORKER}" if self._label == names.LABEL_JOB_NAME else ""
+        return f"labelSelector={self._label}%3D{job}{role}"
+
+    async def operators(self) -> list[Object]:
+        """The operators' pods that run, the leader first."""
+        found = (await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"))["items"]
+        running = [pod for pod in found if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())]
+        leader = await leading_pod(self.api)
+        return sorted(running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"]))
+
+    async def in_control_plane(self, command: str) -> None:
+        """Runs a shell command in the node of the control plane."""
+        await self.commands.docker("exec", CONTROL_PLANE, "sh", "-c", command)
+
+    async def kill_node(self, node: str) -> None:
+        await self.commands.docker("kill", node)
+
+    async def start_node(self, node: str) -> None:
+        since = time.time()
+        await self.commands.docker("start", node)
+        await self._back(node, since, pods_since=since)
+
+    async def freeze_node(self, node: str) -> None:
+        await self.commands.docker("pause", node)
+
+    async def thaw_node(self, node: str) -> None:
+        await self.commands.docker("unpause", node)
+
+    async def drain_node(self, node: str) -> None:
+        """Evicts the pods of the programs that measure; those of other jobs stay on the node."""
+        pods = ",".join(f"{key}={value}" for key, value in TEMPLATE_LABEL.items())
+        await self.commands.kubectl("drain", node, f"--pod-selector={pods}", "--ignore-daemonsets", "--delete-emptydir-data")
+
+    async def cordon_node(self, node: str) -> None:
+        await self.commands.kubectl("cordon", node)
+
+    async def uncordon_node(self, node: str) -> None:
+        await self.commands.kubectl("uncordon", node)
+
+    async def cut_node(self, node: str) -> None:
+        """Drops every packet to and from the node. Its processes run on, and no connection is closed on either side."""
+        rules = "; ".join(f"iptables {rule.format('-I')}" for rule in CUT)
+        await self.commands.docker("exec", node, "sh", "-ec", rules)
+
+    async def mend_node(self, node: str) -> None:
+        since = time.time()
+        rules = "; ".join(f"while iptables {rule.format('-D')} 2>/dev/null; do :; done" for rule in CUT)
+        await self.commands.docker("exec", node, "sh", "-c", rules)
+        await self._back(node, since, pods_since=0.0)
+
+    async def _back(self, node: str, since: float, *, pods_since: float) -> None:
+        """Waits until the node is ready, and not only remembered as such, and runs pods that began after a moment."""
+        end = time.monotonic() + BACK_SECONDS
+        while time.monotonic() < end:
+            with suppress(ApiError, aiohttp.ClientError, TimeoutError):
+                lease = await self.api.ask("GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}")
+                found = await self.api.ask("GET", f"/api/v1/nodes/{node}")
+                pods = await self.api.ask("GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}")
+                running = all(_runs_since(pod, pods_since) for pod in pods["items"])
+                if seconds_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
+                    return
+            await asyncio.sleep(LOOK_SECONDS)
+        raise TimeoutError(f"node {node} did not come back in {BACK_SECONDS:.0f} s")
+
+    async def _gone(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+        try:
+            await self.api.ask(method, path, body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+async def leading_pod(api: Api) -> str:
+    """Returns the operator's pod that leads; empty: none does."""
+    lease = await api.ask("GET", f"{LEASES}/{LEASE}")
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def is_ready(manifest: Mapping[str, Any]) -> bool:
+    """Returns whether the Ready condition of a pod or a node is true."""
+    conditions = manifest.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def is_alive(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is not being deleted, and a container of it runs or may run. The operator may keep an ended one for its log."""
+    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+
+
+def _runs_since(pod: Mapping[str, Any], since: float) -> bool:
+    states = pod["status"].get("containerStatuses") or ()
+    running = [s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})]
+    return 0 < len(states) == len(running) and all(seconds_of(state["startedAt"]) >= int(since) for state in running)

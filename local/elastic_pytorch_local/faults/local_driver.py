@@ -1,0 +1,147 @@
+"""Local mode as a driver: each pod is a group of processes of this machine."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.cluster.interface import ClusterError
+
+from elastic_pytorch_local.cluster.object_store import Watcher
+from elastic_pytorch_local.faults.driver import Change, Driver, DriverError
+from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
+from elastic_pytorch_local.page import MemoryReader, serve_page
+
+NAMESPACE = "default"
+LOOK_SECONDS = 0.05
+DELETION_SECONDS = 600.0
+KEPT_LINES = 20  # of each pod's log, for a job that fails
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Has an error of the cluster in memory, or a pod that does not run, be a driver's error."""
+    try:
+        yield
+    except (ClusterError, KeyError) as error:
+        raise DriverError(str(error)) from error
+
+
+class LocalDriver(Driver):
+    """The jobs of a running local operator, and their logs."""
+
+    namespace = NAMESPACE
+
+    def __init__(self, operator: LocalOperator, logs: Mapping[str, list[str]]) -> None:
+        self._operator, self._logs = operator, logs
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, workdir: Path, paths: Mapping[str, Path]) -> AsyncIterator["LocalDriver"]:
+        """An operator whose volumes lie in a folder; its processes end with the context.
+
+        Args:
+            workdir: the folder.
+            paths: container paths that stand for folders of this machine.
+        """
+        logs: defaultdict[str, list[str]] = defaultdict(list)
+
+        def write(pod: str, line: str) -> None:
+            logs[pod].append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}")
+
+        async with local_operator(workdir, paths, find_agent(), write_line=write) as operator:
+            yield cls(operator, logs)
+
+    async def create_job(self, manifest: Mapping[str, Any]) -> None:
+        """Makes a job."""
+        self._operator.cluster.apply_job(manifest)
+
+    async def delete_job(self, name: str) -> None:
+        """Deletes a job, if there is one, and returns once its pods are gone."""
+        with suppress(ClusterError):
+            self._operator.cluster.remove_job(name)
+        async with asyncio.timeout(DELETION_SECONDS):
+            while self._operator.cluster.pods(NAMESPACE):  # noqa: ASYNC110  a cluster in memory has no event for it
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def scale_job(self, name: str, replicas: int) -> None:
+        """Sets `spec.replicas`."""
+        with _told():
+            self._operator.cluster.scale_job(name, replicas)
+
+    async def suspend_job(self, name: str, *, suspend: bool) -> None:
+        """Sets `spec.suspend`."""
+        with _told():
+            job = self._operator.cluster.job(name)
+            self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
+
+    async def delete_pod(self, name: str, *, force: bool) -> None:
+        """Begins a pod's deletion; by force: kills its processes."""
+        self._operator.cluster.begin_deletion(NAMESPACE, name)
+        if force:
+            await self.kill_pod({"metadata": {"name": name}})
+
+    async def kill_pod(self, pod: Mapping[str, Any]) -> None:
+        """Kills all processes of a pod."""
+        with _told():
+            os.killpg(self._operator.kubelet.process_id(pod["metadata"]["name"]), signal.SIGKILL)
+
+    async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
+        """Kills one process, whose id in its pod is that on this machine; returns when."""
+        if pid <= 1:
+            raise DriverError(f"{pid} is no process of {pod['metadata']['name']}")
+        os.kill(pid, signal.SIGKILL)
+        return time.time()
+
+    def watch_jobs(self, name: str) -> AsyncIterator[Change]:
+        """Yields the job, of which there is one."""
+        del name
+        return self._watch(names.KIND)
+
+    def watch_pods(self, job: str) -> AsyncIterator[Change]:
+        """Yields its pods."""
+        del job
+        return self._watch("Pod")
+
+    async def _watch(self, wanted: str) -> AsyncIterator[Change]:
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+
+        def take(kind: str, change: str, found: Any) -> None:
+            if kind == wanted:
+                changes.put_nowait((change, found))
+
+        self.observe(take)
+        while True:
+            yield await changes.get()
+
+    async def log_lines(self, pod: str) -> AsyncIterator[str]:
+        """Yields a pod's log until the pod has gone."""
+        read = 0
+        while any(found["metadata"]["name"] == pod for found in self._operator.cluster.pods(NAMESPACE)):
+            for line in self._logs.get(pod, [])[read:]:
+                read += 1
+                yield line
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def page(self) -> AbstractContextManager[str]:
+        """Serves the page of `kubectl epj ui` for as long as the context lasts, which yields its address."""
+        return serve_page(self.reader())
+
+    def reader(self) -> MemoryReader:
+        """What reads its objects."""
+        return MemoryReader(self._operator.cluster, self._logs)
+
+    def observe(self, watcher: Watcher) -> None:
+        """Calls a callable with each change of an object."""
+        self._operator.cluster.watch(watcher)
+
+    def last_words(self) -> str:
+        """The last lines of each pod's log."""
+        return "\n".join(f"{pod} | {line}" for pod, log in sorted(self._logs.items()) for line in log[-KEPT_LINES:])

@@ -1,0 +1,102 @@
+"""Which faults are made when, drawn from a seed. Pure: the same seed, length and kinds give the same plan."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PAIRS = 0.35  # the part of the acts that are two faults at once
+PAUSE_SECONDS = (3.0, 20.0)  # from the end of one act to the next: some come while the last one is being recovered from
+UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    Attributes:
+        name: of the kind.
+        family: what it is done to. Two faults at once are of two families.
+        title: what happens, for people.
+        seconds: for how long, at least and at most; 0: nothing is undone.
+        loses: whether workers end, or cannot be reached, without notice.
+        unsettles: whether the operator or the API server may be away, so that even what was planned may become a loss.
+        isolates: whether workers that cannot be reached may train on, beside a group that was made without them.
+        job: the only job that it is made to; empty: any.
+    """
+
+    name: str
+    family: str
+    title: str
+    seconds: tuple[float, float] = (0.0, 0.0)
+    loses: bool = False
+    unsettles: bool = False
+    isolates: bool = False
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of the plan.
+
+    Attributes:
+        kind: the name of its kind.
+        pick: a random number, which chooses among the targets that there are at that time.
+        seconds: until it is undone.
+    """
+
+    kind: str
+    pick: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One fault, or two at once, after a pause."""
+
+    pause_seconds: float
+    faults: tuple[Fault, ...]
+
+
+def draw(seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0) -> tuple[Act, ...]:
+    """Draws acts that take about a time in all. Each kind comes once before one comes twice.
+
+    Args:
+        seed: of all that is random.
+        seconds: for how long faults are to be made.
+        kinds: each once.
+        longest_seconds: no fault lasts longer.
+    """
+    chance = random.Random(seed)
+    acts: list[Act] = []
+    waiting: list[Kind] = []
+    while seconds > 0:
+        pair = chance.random() < PAIRS
+        chosen: list[Kind] = []
+        while len(chosen) < 1 + pair:
+            if not waiting:
+                waiting = chance.sample(list(kinds), len(kinds))
+            other = [kind for kind in waiting if not chosen or kind.family != chosen[0].family]
+            if not other:
+                break
+            waiting.remove(other[0])
+            chosen.append(other[0])
+        faults = tuple(_fault(chance, kind, longest_seconds) for kind in chosen)
+        acts.append(Act(round(chance.uniform(*PAUSE_SECONDS), 1), faults))
+        seconds -= acts[-1].pause_seconds + max(fault.seconds for fault in faults) + UNDO_SECONDS
+    return tuple(acts)
+
+
+def _fault(chance: random.Random, kind: Kind, longest_seconds: float) -> Fault:
+    lasts = min(longest_seconds, chance.uniform(*kind.seconds))
+    return Fault(kind.name, chance.randrange(1 << 16), round(lasts, 1))
+
+
+def to_json(acts: Sequence[Act]) -> list[dict[str, Any]]:
+    """The plan as a report keeps it."""
+    return [asdict(act) for act in acts]
+
+
+def from_json(acts: Sequence[dict[str, Any]]) -> tuple[Act, ...]:
+    """The plan of an earlier run, from its report."""
+    return tuple(Act(act["pause_seconds"], tuple(Fault(**fault) for fault in act["faults"])) for act in acts)

@@ -1,0 +1,224 @@
+"""The steps of a training, as its scripts tell of them, and the groups that took them. Pure.
+
+The times are those of the nodes' clocks. On kind and in local mode these are this machine's, so they
+compare with each other, and with the moment of a fault.
+"""
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import inf
+
+PACE_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that a process of the training has taken, by default that of rank 0.
+
+    Attributes:
+        at: when it was done, seconds since the epoch.
+        pod: of the process.
+        number: of the step.
+        world: workers, or processes, of the group.
+        group: groups are numbered in the order in which they were formed.
+        total: how many steps there will be; 0: not known.
+        loss: of the step; 0: not known.
+    """
+
+    at: float
+    pod: str
+    number: int
+    world: int
+    group: int = 0
+    total: int = 0
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The process of rank 0 has joined its group."""
+
+    at: float
+    pod: str
+    world: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The training has come to its end."""
+
+    at: float
+    pod: str
+    step: int
+    validation_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An agent has started its worker processes."""
+
+    at: float
+    pod: str
+    pids: tuple[int, ...]
+
+
+Record = Step | Began | Done | Started
+
+# How each record is found, and made of what was found, of the pod, and of the time at which the line was logged.
+_LOSS = r"(\d+\.\d+|nan|inf)"
+_OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Record]], ...] = (
+    # Of examples/all-reduce, which tells the time itself
+    (
+        re.compile(r"STEP (\d+) world=(\d+) time=(\d+\.\d{3})"),
+        lambda found, pod, _: Step(float(found[3]), pod, number=int(found[1]), world=int(found[2])),
+    ),
+    (
+        re.compile(r"INIT rank=0 world=(\d+) restart=-?\d+ time=(\d+\.\d{3})"),
+        lambda found, pod, _: Began(float(found[2]), pod, world=int(found[1])),
+    ),
+    # Of examples/char-lm
+    (
+        re.compile(r"start at step \d+/\d+  workers (\d+)"),
+        lambda found, pod, stamp: Began(seconds_of(stamp), pod, world=int(found[1])),
+    ),
+    (
+        re.compile(rf"step (\d+)/(\d+)  loss {_LOSS}  workers (\d+)"),
+        lambda found, pod, stamp: Step(
+            seconds_of(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3])
+        ),
+    ),
+    (
+        re.compile(rf"done at step (\d+)/\d+  validation loss {_LOSS}"),
+        lambda found, pod, stamp: Done(seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])),
+    ),
+    # Of the agent, which tells the time itself
+    (
+        re.compile(
+            r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ workers (?:started|taken along) in \d+ ms: pids (\d+(?: \d+)*)"
+        ),
+        lambda found, pod, _: Started(seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())),
+    ),
+)
+
+
+def read_worker_line(pod: str, line: str) -> list[Record]:
+    """Returns what a line of a worker's log says, which begins with its RFC 3339 time.
+
+    A process that is killed leaves its last line without an end, so that records may stand anywhere, and behind each other.
+    """
+    records, stamp = list[tuple[int, Record]](), line.partition(" ")[0]
+    for pattern, make in _OF_WORKERS:
+        for found in pattern.finditer(line):
+            with suppress(ValueError):  # it only looks like a record, or the line has no time
+                records.append((found.start(), make(found, pod, stamp)))
+    return [record for _, record in sorted(records, key=lambda place: place[0])]
+
+
+def seconds_of(time: str) -> float:
+    """Returns the seconds since 1970 of an RFC 3339 time."""
+    return datetime.fromisoformat(time).timestamp()
+
+
+class StepLog:
+    """What the logs of a job's workers have told, in whatever order their lines come.
+
+    Attributes:
+        done: how the training has ended; None: it has not told.
+        pids: the newest training processes of each pod.
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.done: Done | None = None
+        self.pids: dict[str, tuple[int, ...]] = {}
+        self._known: set[Record] = set()
+        self._steps: list[Step] = []
+        self._began: list[float] = []
+        self._began_of: dict[str, list[float]] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Takes a record in, once: a log that is followed again begins again."""
+        if record in self._known:
+            return
+        self._known.add(record)
+        match record:
+            case Step():
+                insort(self._steps, record, key=lambda step: step.at)
+            case Began():
+                insort(self._began, record.at)
+                insort(self._began_of.setdefault(record.pod, []), record.at)
+            case Done():
+                self.done = self.done or record
+            case Started():
+                self.pids[record.pod] = record.pids
+
+    def last(self) -> Step | None:
+        """The newest step; None: there is none."""
+        return self._steps[-1] if self._steps else None
+
+    def steps(self, since: float = -inf) -> list[Step]:
+        """The steps from a moment on, with the last one before it, each with its group: the last that its pod began."""
+        first = max(0, bisect_left(self._steps, since, key=lambda step: step.at) - 1)
+        return [replace(step, group=self._group_of(step)) for step in self._steps[first:]]
+
+    def _group_of(self, step: Step) -> int:
+        own = self._began_of.get(step.pod, [])
+        index = bisect_left(own, step.at)  # what a line tells before it tells of a group is older
+        return bisect_right(self._began, own[index - 1]) if index else 0
+
+
+@dataclass(slots=True)
+class Group:
+    """The steps of one group: the numbers of its first and last one, when these were seen, and by which pods."""
+
+    number: int
+    world: int
+    first: int
+    last: int
+    first_at: float
+    last_at: float
+    members: set[str] = field(default_factory=set)
+
+
+def groups_of(steps: Iterable[Step]) -> list[Group]:
+    """The groups that have taken a step, the oldest first."""
+    found: dict[int, Group] = {}
+    for step in steps:
+        group = found.get(step.group)
+        if group is None:
+            group = found[step.group] = Group(step.group, step.world, step.number, step.number, step.at, step.at)
+        group.first, group.last = min(group.first, step.number), max(group.last, step.number)
+        group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
+        group.members.add(step.pod)
+    return sorted(found.values(), key=lambda group: group.number)
+
+
+def kept_seconds(groups: Sequence[Group]) -> float:
+    """Returns the time of the steps that no later group has done again.
+
+    A step is seen at one moment, so that one step of each group has no known time: it counts like the others of its group.
+
+    Args:
+        groups: the oldest first.
+    """
+    seconds, again_from = 0.0, inf
+    for group in reversed(groups):
+        pace = (group.last_at - group.first_at) / max(1, group.last - group.first)
+        seconds += pace * max(0, min(group.last + 1, again_from) - group.first)
+        again_from = min(again_from, group.first)
+    return seconds
+
+
+def steps_per_second(log: StepLog) -> float | None:
+    """Returns the pace of the newest group's last few seconds; None before it has taken two steps."""
+    newest = log.last()
+    steps = log.steps(newest.at - PACE_SECONDS) if newest else []
+    own = [step for step in steps if step.group == steps[-1].group]
+    if not own or own[0].at == own[-1].at:
+        return None
+    return (own[-1].number - own[0].number) / (own[-1].at - own[0].at)

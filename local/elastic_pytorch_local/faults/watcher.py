@@ -1,0 +1,140 @@
+"""One job as it is now, with what its workers' logs have told since the watching began."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from elastic_pytorch_client.reading.job_view import Progress, view_job
+
+from elastic_pytorch_local.faults.driver import BROKEN, Driver, Object
+from elastic_pytorch_local.faults.steps import StepLog, read_worker_line
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.1
+RETRY_SECONDS = 0.5
+
+
+@asynccontextmanager
+async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs beside what is in the context, until that ends; raises the error of one that has failed."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
+
+
+class Waited(Exception):
+    """Something did not come; says what."""
+
+
+async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> T:
+    """Returns what is found as soon as it is true; raises Waited if that takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if it := found():
+                    return it
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise Waited(f"waited {seconds:.0f} s for {what}") from None
+
+
+class Watcher:
+    """A job as it is now, and what was told of it since the watching began.
+
+    Attributes:
+        job: as its status has it.
+        deleted: it was there, and is gone.
+        pods: its workers', by name.
+        came: when each pod was first seen, seconds since the epoch, by name.
+        log: what they have told.
+        broken: why nothing is seen any more; None: it is.
+    """
+
+    def __init__(self, driver: Driver, job: str) -> None:
+        self._driver, self.name = driver, job
+        self.job = view_job({})  # while there is none
+        self.deleted = False
+        self.pods: dict[str, Object] = {}
+        self.came: dict[str, float] = {}
+        self.log = StepLog()
+        self.broken: Exception | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """How far the training is: by its log, or by its status, which is behind by some seconds, where that is ahead."""
+        last, told = self.log.last(), self.job.progress
+        return told if last is None or last.number < (told.step or 0) else Progress(last.number, last.total, last.loss)
+
+    async def run(self) -> None:
+        """Watches the job and its pods, and follows their logs, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._see_job())
+                group.create_task(self._see_pods(group))
+        except* Exception as errors:
+            self.broken = errors.exceptions[0]
+
+    async def until(self, found: Callable[[], T | None], *, seconds: float, what: str) -> T:
+        """Returns what is found as soon as it is true; raises Waited if that takes too long, or nothing is seen any more."""
+
+        def look() -> T | None:
+            it = found()
+            if not it and self.broken:
+                raise Waited(f"cannot see the job any more: {self.broken!r}")
+            return it
+
+        return await until(look, seconds=seconds, what=what)
+
+    async def _see_job(self) -> None:
+        while True:
+            with suppress(*BROKEN):
+                async for change, job in self._driver.watch_jobs(self.name):
+                    self.deleted = change == "DELETED"
+                    self.job = view_job({} if self.deleted else job)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _see_pods(self, group: asyncio.TaskGroup) -> None:
+        """Keeps the pods as they are now, and follows their logs."""
+        followed = set[str]()
+        while True:
+            self.pods.clear()
+            with suppress(*BROKEN):
+                async for change, pod in self._driver.watch_pods(self.name):
+                    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+                    if change == "DELETED":
+                        self.pods.pop(name, None)
+                    else:
+                        self.pods[name] = pod
+                        self.came.setdefault(name, time.time())
+                    if uid not in followed and _runs(pod):
+                        followed.add(uid)
+                        log = group.create_task(self._follow(name, uid))
+                        log.add_done_callback(partial(_forget, followed, uid))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, pod: str, uid: str) -> None:
+        """Reads a log; again from its beginning if it ends while its pod is there."""
+        while pod in self.pods and self.pods[pod]["metadata"]["uid"] == uid:
+            with suppress(*BROKEN):
+                async for line in self._driver.log_lines(pod):
+                    for record in read_worker_line(pod, line):
+                        self.log.add(record)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _forget(followed: set[str], uid: str, _: asyncio.Task[None]) -> None:
+    followed.discard(uid)
+
+
+def _runs(pod: Object) -> bool:
+    return any("running" in state.get("state", {}) for state in pod.get("status", {}).get("containerStatuses") or ())

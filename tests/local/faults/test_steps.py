@@ -1,0 +1,87 @@
+"""Lines of workers' logs become records, and records the steps of groups."""
+
+import pytest
+from elastic_pytorch_local.faults.steps import (
+    Began,
+    Done,
+    Group,
+    Record,
+    Started,
+    Step,
+    StepLog,
+    groups_of,
+    kept_seconds,
+    read_worker_line,
+    steps_per_second,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+STAMP = "1970-01-01T00:16:40.250000123Z "
+AGENT = "elastic_pytorch.agent 1970-01-01T00:16:40.250Z INFO "
+TORN = "step 21/800  loss 3.272  workers 3"  # killed there
+STEP_21, BEGAN = Step(1000.25, "a", 21, 3, total=800, loss=3.272), Began(1000.25, "a", 2)
+DONE, STARTED = Done(1000.25, "a", 800, 1.639), Started(1000.25, "a", (18,))
+
+
+@pytest.mark.parametrize(
+    ("line", "records"),
+    [
+        ("STEP 57 world=3 time=1000.250 host=all-reduce-worker-0", [Step(1000.25, "a", 57, 3)]),
+        ("INIT rank=0 world=2 restart=2 time=1000.250 host=all-reduce-worker-0", [BEGAN]),
+        ("INIT rank=1 world=2 restart=2 time=1000.250 host=all-reduce-worker-1", []),
+        (f"{AGENT}workers taken along in 3 ms: pids 18 19", [Started(1000.25, "a", (18, 19))]),
+        (f"{AGENT}round 4: rank 1 of 3, store 10.0.0.1:29500, waited 0.013 s; WorkerLost: b", []),
+        ("", []),
+        (f"{TORN}  86 ms/stepstart at step 20/800  workers 2", [STEP_21, BEGAN]),
+        (f"step 21/800  lo{TORN}", [STEP_21]),
+        (f"start at step 20/800  workers 2{AGENT}workers started in 76 ms: pids 18{TORN}", [BEGAN, STARTED, STEP_21]),
+        (f"{AGENT}workers sta{AGENT}workers started in 76 ms: pids 18", [STARTED]),
+        ("STEP 5 world=3 time=1STEP 57 world=3 time=1000.250 host=bSTEP 58 wor", [Step(1000.25, "a", 57, 3)]),
+        (f" 10%|\ufffd\x1b[A\x00\rdone at step 800/800  validation loss 1.639{TORN}", [DONE, STEP_21]),
+        ("x" * 10_000_000 + TORN, [STEP_21]),
+        (f"step {'9' * 5000}/800  loss 3.272  workers 3  {TORN}", [STEP_21]),
+        (f"elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: pids 1 {TORN}", [STEP_21]),
+        ("elastic_pytorch.agent " * 100_000, []),
+    ],
+)
+def test_records_are_found_wherever_in_a_line_they_stand(line: str, records: list[Record]) -> None:
+    assert read_worker_line("a", STAMP + line) == records
+
+
+@given(st.text(), st.sampled_from([TORN, AGENT, STAMP, "start at step 20/800  workers 2"]), st.text())
+def test_no_line_is_an_error_or_hides_a_record(before: str, record: str, after: str) -> None:
+    read_worker_line("a", before + record + after)
+    assert STEP_21 in read_worker_line("a", f"{STAMP}{before}{TORN} {after}")
+
+
+def steps(pod: str, first: int, last: int, *, at: float, world: int) -> list[Step]:
+    return [Step(at + 0.1 * (n - first), pod, n, world) for n in range(first, last + 1)]
+
+
+def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive() -> None:
+    records: list[Record] = [
+        Began(0.0, "a", 3),
+        *steps("a", 1, 47, at=1.0, world=3),  # the last at 5.6
+        Began(6.0, "b", 2),  # of a group that broke before its first step
+        Began(6.5, "b", 2),
+        Step(6.6, "a", 48, 3),  # a has not heard of it
+        *steps("b", 41, 60, at=6.8, world=2),  # the last at 8.7
+        Started(8.8, "b", (7,)),
+        Began(9.0, "b", 3),
+        *steps("b", 61, 70, at=9.2, world=3),
+    ]
+    log = StepLog([*reversed(records), *records])
+    seen = [(group.number, group.world, group.first, group.last) for group in groups_of(log.steps())]
+    assert seen == [(1, 3, 1, 48), (3, 2, 41, 60), (4, 3, 61, 70)]
+    assert [step.number for step in log.steps(since=10.0)] == [68, 69, 70], "with the last one before"
+    torn = StepLog([Step(1.0, "a", 5, 3), Began(1.0, "a", 2), Step(2.0, "a", 6, 2)])
+    assert [step.group for step in torn.steps()] == [0, 1], "the line of the step before has no end"
+    assert log.pids == {"b": (7,)}
+    assert steps_per_second(log) == pytest.approx(10), "of the newest group"
+    assert (StepLog().last(), StepLog().steps(), steps_per_second(StepLog())) == (None, [], None)
+
+
+def test_time_of_steps_that_two_groups_do_again_is_kept_once() -> None:
+    groups = [Group(1, 1, 1, 10, 1.0, 10.0), Group(2, 1, 8, 9, 20.0, 21.0), Group(3, 1, 5, 5, 30.0, 30.0)]
+    assert kept_seconds(groups) == 4.0, "a group of one step has no pace"
