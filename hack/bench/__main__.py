@@ -6,33 +6,27 @@ names end in -handler are made to the same script with a handler of SIGTERM, whi
 """
 
 import argparse
-import asyncio
-import os
-import signal
 import sys
+from functools import partial
 from itertools import groupby, product
 from pathlib import Path
 
-from measure.api import Api, remove_namespace
-from measure.command_line import names_of, new_console
-from measure.commands import Commands
-from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
-from measure.watcher import Watcher, background
-from rich.console import Console
+from elastic_pytorch_local.faults.watcher import Watcher, background
+from measure.kind_cluster import FILES, ROOT
+from measure.program import names_of, new_console, new_parser, run, session
 
-from bench import picture, results, trials
+from bench import picture, trials
 from bench.report import complaints, main_table, phase_table
-from bench.results import Result
 from bench.scenarios import PLAIN, SCENARIOS, Scenario
-from bench.stage import SetUp, Stage, read_job
+from bench.stage import BenchStage, SetUp, read_job
+from bench.trials import Trial
 
 EXAMPLE = ROOT / "examples" / "all-reduce"
-NAMESPACE_SECONDS = 60.0
+console = new_console(highlight=False)
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="hack/bench", description=__doc__, formatter_class=formatter)
+    parser = new_parser("bench", __doc__)
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
     kinds = f"of {', '.join(SCENARIOS)}"
     parser.add_argument("--only", metavar="a,b", type=names_of(SCENARIOS, "kind"), default=list(SCENARIOS), help=kinds)
@@ -74,66 +68,50 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
     return [(SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)]
 
 
-async def measure(console: Console, options: argparse.Namespace, file: Path) -> list[Result]:
-    """Makes the trials; their results are on disk as soon as they are known."""
-    found = [r for r in results.read(file) if r.scenario not in options.only] if options.keep else []
+def say(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
 
-    def keep(result: Result) -> None:
-        found.append(result)
-        results.write(file, found)
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+async def measure(options: argparse.Namespace, file: Path) -> int:
+    """Makes the trials, of which each is on disk as soon as it is known; returns the exit status."""
+    found = [trial for trial in trials.read(file)[0] if options.keep and trial.kind not in options.only]
+
+    def keep(trial: Trial) -> None:
+        found.append(trial)
+        trials.write(file, found)
 
     set_up = SetUp(options.set_up_seconds, options.prepare, options.spares)
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
-    namespace = f"bench-{os.urandom(2).hex()}"
-    async with Api.connect(KUBECONFIG) as api:
-        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        say(f"Measuring in namespace {namespace}:")
-        watcher = Watcher(api, namespace, read_job(manifest, handler=False)["metadata"]["name"])
-        stage = Stage(api, Commands(KUBECTL, KUBECONFIG), watcher, manifest, set_up)
-        try:
-            async with background(watcher.run(operators=True)):
-                await trials.run(stage, in_order(options.only, options.trials), keep, say)
-        except asyncio.CancelledError:
-            say("Interrupted.")
-        finally:
-            await remove_namespace(api, namespace, NAMESPACE_SECONDS)
-        if watcher.broken:
-            raise RuntimeError("the watching of the job has ended early") from watcher.broken
-    return found
+    name = read_job(manifest, handler=False)["metadata"]["name"]
+    async with session("bench", (), say) as made:
+        watcher = Watcher(made.driver, name)
+        async with background(watcher.run()):
+            stage = BenchStage(made.driver, watcher, manifest, set_up)
+            left_out = await trials.run(stage, name, in_order(options.only, options.trials), keep, say)
+    if left_out:
+        say(f"{left_out} trials were left out, as {trials.HOPELESS} in a row have failed.")
+    return show(file) or int(left_out > 0)
 
 
-async def main() -> int:
-    options = parse_options()
-    console = new_console()
-    if not options.report and not KUBECONFIG.exists():
-        console.print("There is no cluster here yet: `make bench` makes one, with the operator in it.", highlight=False)
-        return 2
-    task = asyncio.current_task()
-    assert task is not None
-
-    def interrupt() -> None:
-        if not task.cancelling():  # a second time would break off the cleaning up
-            console.print("Interrupted: bringing the nodes back, and removing the job ...", highlight=False)
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupt)
-    kind = _kind(options)
-    file, drawing = FILES / "bench" / f"{kind}.json", FILES / "bench" / f"{kind}.png"
-    found = results.read(file) if options.report else await measure(console, options, file)
+def show(file: Path) -> int:
+    """Prints the tables, and draws the picture; returns 1 if something is not as it should be."""
+    found, drawing = trials.read(file)[0], file.with_suffix(".png")
     if found:
         console.print(main_table(found))
         console.print(phase_table(found))
         picture.draw(found, drawing)
-        console.print(f"{file.relative_to(ROOT)}  {drawing.relative_to(ROOT)}", highlight=False)
+        say(f"{file.relative_to(ROOT)}  {drawing.relative_to(ROOT)}")
     said = complaints(found)
     for complaint in said:
-        console.print(complaint, style="red", markup=False, highlight=False)
-    return 130 if task.cancelling() else 1 if said else 0
+        console.print(complaint, style="red", markup=False)
+    return 1 if said else 0
+
+
+def main() -> int:
+    options = parse_options()
+    file = FILES / "bench" / f"{_kind(options)}.json"
+    return show(file) if options.report else run(partial(measure, options, file), "bench")
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.results import Result, Story, of_scenario, typical
+from bench.report import of_scenario
 from bench.scenarios import PLAIN, Scenario
+from bench.trials import Story, Trial, typical
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes  # matplotlib is imported only to draw: that takes a second
@@ -20,7 +21,7 @@ HEAD = "Steps and workers around a loss and around a growth (the median run of e
 LEGEND = "black dots: steps of rank 0    orange dots: steps done again    blue: workers in the group    red line: the event"
 
 
-def draw(results: Sequence[Result], path: Path) -> None:
+def draw(results: Sequence[Trial], path: Path) -> None:
     """Draws the median run of a loss and of a growth; nothing if neither was measured."""
     runs = [(PLAIN[name], run) for name in SHOWN if (run := typical(of_scenario(results, name), PLAIN[name].target))]
     if not runs:
@@ -55,11 +56,11 @@ def spans(story: Story) -> list[tuple[float, float, int]]:
     return found
 
 
-def _panel(axis: "Axes", scenario: Scenario, run: Result) -> None:
+def _panel(axis: "Axes", scenario: Scenario, run: Trial) -> None:
     """One run: the steps as dots, the group's size as an area behind them."""
-    measured = run.figures
+    measured = run.cost
     assert measured is not None
-    last = measured.whole or measured.trains_again or 0.0
+    last = measured.whole or measured.again or 0.0
     begin, end = -BEFORE_SECONDS, min(last + AFTER_SECONDS, MAX_SECONDS)
     story = [step for step in run.story if begin <= step[0] <= end]
     _world(axis, story)
@@ -71,8 +72,8 @@ def _panel(axis: "Axes", scenario: Scenario, run: Result) -> None:
     axis.axvline(0, color=FAULT, linewidth=1.6, zorder=2)
     axis.set_xlim(begin, end)
     axis.set_title(scenario.title, loc="left", fontsize=12, fontweight="bold", pad=24)
-    again = f"trains again after {measured.trains_again:.2f} s, " if run.scenario == "lose-pod" else ""
-    lost = measured.steps_lost or 0
+    again = f"trains again after {measured.again:.2f} s, " if run.kind == "lose-pod" else ""
+    lost = measured.repeated
     caption = f"{again}pause {measured.pause:.2f} s, {lost} step{'' if lost == 1 else 's'} done again"
     axis.text(0, 1.03, caption, transform=axis.transAxes, fontsize=10.5, color=MUTED)
     axis.set_xlabel("seconds since the event")

@@ -2,20 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measure.api import Api, ApiError, jobs_path, pods_path
-from measure.commands import Commands
-from measure.kind_cluster import OPERATOR_NAMESPACE, example
-from measure.watcher import Watcher
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.watcher import Watcher
+from measure.api import pods_path
+from measure.cluster import TEMPLATE_LABEL, ClusterDriver, is_alive, is_ready, leading_pod
+from measure.kind_cluster import OPERATOR_NAMESPACE, example, report
 
-from bench.nodes import TEMPLATE_LABEL, Nodes, crowded, has_ended, is_ready, lone_victims
+if TYPE_CHECKING:
+    from bench.scenarios import Scenario
 
 ENDLESS = 1_000_000_000  # steps
 START_SECONDS = 120.0
 OPERATOR_SECONDS = 60.0
+OPERATOR_LOOK_SECONDS = 0.3
 TRIES = 6  # to find a victim
 QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start again
 
@@ -37,49 +43,75 @@ class SetUp(NamedTuple):
 NO_SET_UP = SetUp()
 
 
-class Stage:
+class BenchStage:
     """One job in a namespace of its own."""
 
-    def __init__(self, api: Api, commands: Commands, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP) -> None:
-        self.commands, self.watcher, self.nodes = commands, watcher, Nodes(api, commands)
-        self._api, self._file, self._namespace, self._set_up = api, file, watcher.namespace, set_up
+    def __init__(self, driver: ClusterDriver, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP) -> None:
+        self.driver, self.watcher, self._file, self._set_up = driver, watcher, file, set_up
+        self._handler = False
         self._moved: set[str] = set()
+        self._before: dict[str, int] = {}
 
-    async def make(self, *, handler: bool) -> None:
-        """Makes the job, with a script that handles SIGTERM or does not, in place of an older one."""
-        try:
-            await self._api.ask("DELETE", jobs_path(self._namespace, self.watcher.name))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-        what = "the pods of the job before to be gone"
-        await self.watcher.until(lambda: not self.watcher.pods, seconds=START_SECONDS, what=what)
-        await self._api.ask("POST", jobs_path(self._namespace), read_job(self._file, handler=handler, set_up=self._set_up))
+    async def prepare(self, kind: "Scenario", *, again: bool) -> None:
+        handler = bool(kind.like)
+        if not again or handler is not self._handler:
+            await self.driver.delete_job(self.watcher.name)
+            await self.driver.create_job(read_job(self._file, handler=handler, set_up=self._set_up))
+            self._handler = handler
+        await self.driver.scale_job(self.watcher.name, kind.replicas)
+        await self.whole(kind.replicas)
+
+    async def choose(self, kind: "Scenario", turn: int) -> Target:
+        return await kind.choose(self, turn)
+
+    def wanted(self, kind: "Scenario") -> int:
+        return kind.after or kind.replicas
+
+    async def recovered(self, kind: "Scenario", at: float) -> None:
+        del at
+        await self.whole(self.wanted(kind))
+
+    def steps(self, since: float) -> list[Step]:
+        return self.watcher.log.steps(since)
+
+    def view(self) -> JobView:
+        return self.watcher.job
+
+    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
+        now = restarts_of(self.watcher.pods.values())
+        if target is None:
+            self._before = {pod: now.get(pod, 0) for pod in self.members()}
+            return 0, None
+        spared = {*target.pods, *self._moved}
+        restarts = sum(now.get(pod, count + 1) - count for pod, count in self._before.items() if pod not in spared)
+        made = [came - at for pod, came in self.watcher.came.items() if pod in self.watcher.pods and came > at]
+        return restarts, round(min(made), 3) if made else None
+
+    async def explain(self, trial: str) -> None:
+        await asyncio.to_thread(report, self.driver.namespace, trial)
 
     async def whole(self, world: int) -> None:
         """Waits until exactly this number of workers train, and have done so for a quiet while."""
         watcher, since, spares = self.watcher, time.time(), self._set_up.spares
 
         def found() -> bool:
-            pods = [p for p in watcher.pods.values() if "deletionTimestamp" not in p["metadata"] and not has_ended(p)]
             if watcher.job.state == "Failed":
                 raise RuntimeError("the job has failed")
-            steps = watcher.timeline.steps_of_group(after=since)
-            quiet = len(steps) >= QUIET_STEPS and all(step.world == world for step in steps)
-            return quiet and len(self.members()) == world == len(pods) - spares and watcher.job.ready_spares == spares
+            steps = watcher.log.steps(since)[1:]
+            quiet = len(steps) >= QUIET_STEPS and all(
+                (s.world, s.group) == (world, steps[-1].group) for s in steps[-QUIET_STEPS:]
+            )
+            pods = sum(map(is_alive, watcher.pods.values()))
+            return quiet and len(self.members()) == world == pods - spares and watcher.job.ready_spares == spares
 
         await watcher.until(found, seconds=START_SECONDS + 2 * self._set_up.seconds, what=f"{world} workers to train")
-
-    async def scale(self, replicas: int) -> None:
-        await self._api.ask("PATCH", f"{jobs_path(self._namespace, self.watcher.name)}/scale", {"spec": {"replicas": replicas}})
-
-    async def delete_pod(self, namespace: str, pod: str, *, grace: bool) -> None:
-        """Does what `kubectl delete pod` does; without grace, with its options `--grace-period=0 --force`."""
-        await self._api.ask("DELETE", pods_path(namespace, pod), None if grace else {"gracePeriodSeconds": 0})
 
     def members(self) -> list[str]:
         """Returns the pods of the current round, in rank order."""
         return [worker.name for worker in self.watcher.job.members]
+
+    def node_of(self, pod: str) -> str:
+        return str(self.watcher.pods[pod]["spec"].get("nodeName", ""))
 
     async def lone_victim(self, *, leader: bool | None = None) -> str:
         """Returns a member that is not rank 0 and has its node for itself; members that share a node are moved until there is one.
@@ -87,20 +119,18 @@ class Stage:
         With `leader`, the operator that leads is on that node, while another stands by; None: it may be.
         """
         for _ in range(TRIES):
-            if leader:
-                await self.watcher.until(self._stands_by, seconds=OPERATOR_SECONDS, what="an operator that stands by")
+            nodes = await self._leaders_node(stands_by=bool(leader))
             ranked = self.members()
-            node_of = {pod: self.watcher.node_of(pod) for pod in ranked}
-            leaders = {pod["spec"].get("nodeName") for pod in self.watcher.leaders().values()}
-            victims = [pod for pod in lone_victims(node_of, ranked) if leader in (None, node_of[pod] in leaders)]
+            node_of = {pod: self.node_of(pod) for pod in ranked}
+            victims = [pod for pod in lone_victims(node_of, ranked) if leader in (None, node_of[pod] == nodes)]
             if victims:
                 return victims[0]
             if moved := crowded(node_of, ranked):
                 self._moved.add(moved)
-                await self.delete_pod(self._namespace, moved, grace=True)
+                await self.driver.delete_pod(moved, force=False)
                 await asyncio.sleep(1)
             elif leader:  # another is to lead, where a victim is
-                await self.end_leader(grace=True)
+                await self.end_leader(force=False)
             else:
                 break
             await self.whole(len(ranked))
@@ -108,36 +138,47 @@ class Stage:
             raise RuntimeError("no operator leads on a node with one worker other than rank 0")
         raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
 
-    async def end_leader(self, *, grace: bool) -> float:
+    async def end_leader(self, *, force: bool) -> float:
         """Deletes the operator's pod that leads, and waits for another to lead; returns when it was deleted."""
-        old, at = self.watcher.leaders().keys(), time.time()
-        for pod in old:
-            await self.delete_pod(OPERATOR_NAMESPACE, pod, grace=grace)
-        what = "another operator to lead"
-        await self.watcher.until(lambda: self.watcher.leaders().keys() - old, seconds=OPERATOR_SECONDS, what=what)
+        old, at = await leading_pod(self.driver.api), time.time()
+        body = {"gracePeriodSeconds": 0} if force else None
+        await self.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, old), body)
+        async with asyncio.timeout(OPERATOR_SECONDS):
+            while await leading_pod(self.driver.api) in ("", old):  # noqa: ASYNC110  it is asked for
+                await asyncio.sleep(OPERATOR_LOOK_SECONDS)
         return at
 
-    def _stands_by(self) -> bool:
-        """Two operators on nodes of their own, of which one leads."""
-        operators = self.watcher.operators.values()
-        nodes = {o["spec"]["nodeName"] for o in operators if is_ready(o) and "deletionTimestamp" not in o["metadata"]}
-        return len(nodes) >= 2 and len(self.watcher.leaders()) == 1
+    async def _leaders_node(self, *, stands_by: bool) -> str:
+        """The node of the operator that leads, once another one is ready on a node of its own if one is to stand by."""
+        async with asyncio.timeout(OPERATOR_SECONDS):
+            while True:
+                leader, *_ = operators = await self.driver.operators()
+                ready = {pod["spec"]["nodeName"] for pod in operators if is_ready(pod) and is_alive(pod)}
+                if not stands_by or len(ready) >= 2:
+                    return str(leader["spec"]["nodeName"])
+                await asyncio.sleep(OPERATOR_LOOK_SECONDS)
 
-    def restarts(self, pods: Iterable[str]) -> dict[str, int]:
-        found = {}
-        for name in pods:
-            states = self.watcher.pods.get(name, {}).get("status", {}).get("containerStatuses") or ()
-            found[name] = sum(state.get("restartCount", 0) for state in states)
-        return found
 
-    def restarts_since(self, before: dict[str, int], victims: tuple[str, ...]) -> int:
-        """Returns how often pods that were no victims have restarted, or have gone; those moved on purpose aside."""
-        now = self.restarts(self.watcher.pods)
-        return sum(now.get(pod, count + 1) - count for pod, count in before.items() if pod not in {*victims, *self._moved})
+def lone_victims(node_of: dict[str, str], ranked: list[str]) -> list[str]:
+    """Returns the members other than rank 0 that are alone on their node, the highest rank first."""
+    crowd = Counter(node_of.values())
+    return [pod for pod in reversed(ranked[1:]) if crowd[node_of[pod]] == 1]
+
+
+def crowded(node_of: dict[str, str], ranked: list[str]) -> str | None:
+    """Returns a member that shares its node with another one, the highest rank first; None if none does."""
+    crowd = Counter(node_of.values())
+    return next((pod for pod in reversed(ranked) if crowd[node_of[pod]] > 1), None)
+
+
+def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How often the kubelet has started a container of each pod again."""
+    states = {pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or () for pod in pods}
+    return {name: sum(state.get("restartCount", 0) for state in found) for name, found in states.items()}
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
-    """Returns a job that trains without end, its pods marked for `drain`.
+    """Returns a job that trains without end, its pods marked for a drain.
 
     Args:
         file: an example.
@@ -146,8 +187,7 @@ def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[st
     """
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
-    label, _, value = TEMPLATE_LABEL.partition("=")
-    template.setdefault("metadata", {}).setdefault("labels", {})[label] = value
+    template.setdefault("metadata", {}).setdefault("labels", {}).update(TEMPLATE_LABEL)
     arguments = template["spec"]["containers"][0]["args"]
     arguments += ["--save-on-sigterm"] if handler else []
     arguments += ["--set-up-seconds", f"{set_up.seconds:g}"] if set_up.seconds else []

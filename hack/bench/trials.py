@@ -1,76 +1,209 @@
-"""Makes trial after trial."""
+"""Makes trial after trial: a fault to a whole job, and what it has cost once the job is whole again."""
 
 import asyncio
+import json
+import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-import aiohttp
-from measure.api import ApiError
-from measure.commands import CommandFailed
-from measure.records import Declared
-from measure.watcher import Waited
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.engine import Target, made
+from elastic_pytorch_local.faults.outcome import Outcome, outcome
+from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.watcher import Waited
 
-from bench.report import describe
-from bench.results import Result, measure, story
-from bench.scenarios import Fault, Scenario
-from bench.stage import Stage
+K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
 
 # Later with each turn, within a second: faults come at all points of heartbeats and checkpoints, which take a second.
 PHASE_SECONDS = 0.3
 LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
-TROUBLE = (Waited, ApiError, CommandFailed, RuntimeError, TimeoutError, aiohttp.ClientError)
+QUIET_SECONDS = 3.0  # of steps before the fault, for the picture
+HOPELESS = 3  # trials in a row that have failed
+TROUBLE = (Waited, RuntimeError, ValueError, *engine.TROUBLE)
+Story = Sequence[tuple[float, int, int]]
+
+
+class Named(Protocol):
+    """A kind of trial."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Stage(Protocol[K_contra]):
+    """A job that faults are made to."""
+
+    async def prepare(self, kind: K_contra, *, again: bool) -> None:
+        """Has the job train in the size that a trial begins with; again: in the job of the trial before, if that is as good."""
+
+    async def choose(self, kind: K_contra, turn: int) -> Target:
+        """Finds what the fault of a kind is to be made to, in its turn from 0."""
+
+    def wanted(self, kind: K_contra) -> int:
+        """How many workers there are to be after a fault."""
+
+    async def recovered(self, kind: K_contra, at: float) -> None:
+        """Waits until so many workers train after a fault."""
+
+    def steps(self, since: float) -> list[Step]:
+        """The steps of rank 0 from a moment on, and at least the last one before."""
+
+    def view(self) -> JobView | None:
+        """The job as its status has it; None: it has none that is known."""
+
+    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
+        """What others felt since the last call: restarts, and seconds to another pod; without a target, begins to look."""
+
+    async def explain(self, trial: str) -> None:
+        """Keeps what is needed to understand a trial that has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial.
+
+    Attributes:
+        job: what it was made to.
+        kind: a name.
+        when: in UTC.
+        what: was done.
+        cost: None: it failed.
+        restarts: container restarts, and disappearances, of pods that had nothing to do with the fault.
+        replaced: seconds from the fault to the operator's making of another pod; None: it made none.
+        story: the steps around the fault: seconds since, step number, world size.
+        error: why it failed; empty: it did not.
+    """
+
+    job: str
+    kind: str
+    when: str
+    what: str = ""
+    cost: Outcome | None = None
+    restarts: int = 0
+    replaced: float | None = None
+    story: Story = ()
+    error: str = ""
 
 
 async def run(
-    stage: Stage, scenarios: Sequence[tuple[Scenario, int]], keep: Callable[[Result], None], say: Callable[[str], None]
-) -> None:
-    """Makes trials, each on a whole job: of each scenario the one with the number of its turn, from 0."""
-    made: bool | None = None  # with a handler or without; None: there is none to go on with
-    for scenario, turn in scenarios:
-        handler = bool(scenario.like)
-        try:
-            if made is not handler:
-                await stage.make(handler=handler)
-                made = handler
-            if stage.watcher.job.wanted != scenario.replicas:
-                await stage.scale(scenario.replicas)
-            await stage.whole(scenario.replicas)
-            await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
-        except TROUBLE as error:
-            result = replace(_nothing_yet(scenario), error=f"cannot begin: {error}")
-            say(f"  {result.error}")
-        else:
-            result = await _trial(stage, scenario, turn)
-            say(f"  {scenario.name} {turn + 1}: {describe(result)}")
-        keep(result)
-        made = None if result.error else handler
+    stage: Stage[K_contra],
+    job: str,
+    ordered: Sequence[tuple[K_contra, int]],
+    keep: Callable[[Trial], None],
+    say: Callable[[str], None],
+    *,
+    end: float = inf,
+) -> int:
+    """Makes trials, each of a kind in its turn; returns how many there was no time for, or no hope of.
+
+    Args:
+        stage: with the job.
+        job: its name.
+        ordered: the kinds, each with the number of its turn from 0.
+        keep: takes each trial as soon as it is made.
+        say: tells a person.
+        end: a time of `time.monotonic` after which no trial begins.
+    """
+    failed, again = 0, False
+    for number, (kind, turn) in enumerate(ordered):
+        if time.monotonic() > end or failed == HOPELESS:
+            return len(ordered) - number
+        trial = await _trial(stage, job, kind, turn, say, again=again)
+        failed, again = (failed + 1, False) if trial.error else (0, True)
+        if trial.error:
+            with suppress(*TROUBLE):
+                await stage.explain(f"{job}-{kind.name}-{turn + 1}")
+        keep(trial)
+        say(f"  {kind.name} {turn + 1}: {describe(trial)}")
+    return 0
 
 
-async def _trial(stage: Stage, scenario: Scenario, turn: int) -> Result:
-    """Makes a fault, waits until the job is whole again, and undoes it."""
-    watcher, result = stage.watcher, _nothing_yet(scenario)
-    restarts, failures = stage.restarts(stage.members()), watcher.job.failures
-    fault: Fault | None = None
+async def _trial(
+    stage: Stage[K_contra], job: str, kind: K_contra, turn: int, say: Callable[[str], None], *, again: bool
+) -> Trial:
+    trial = Trial(job, kind.name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     try:
-        async with AsyncExitStack() as undo:
-            fault = await scenario.inject(stage, turn, undo)
-            await stage.whole(fault.wanted)
+        await stage.prepare(kind, again=again)
+        await asyncio.sleep(PHASE_SECONDS * turn % 1.0)
+        target = await stage.choose(kind, turn)
+        trial = replace(trial, what=target.what)
+        before = stage.view()
+        await stage.side_effects(None, 0.0)
+        async with made(target, say) as at:
+            await stage.recovered(kind, at)
             await asyncio.sleep(LOG_SECONDS)
-            timeline = watcher.timeline.until(time.time())
-            restarted, failed = stage.restarts_since(restarts, fault.victims), watcher.job.failures - failures
-            figures = measure(timeline, fault.at, wanted=fault.wanted, restarts=restarted, failures=failed)
-            result = replace(result, figures=figures, story=story(timeline, fault.at))
+            steps = stage.steps(at - QUIET_SECONDS)
+            restarts, replaced = await stage.side_effects(target, at)
+            cost = outcome(steps, at, stage.wanted(kind), before, stage.view())
+        if cost is None:
+            raise Waited("no step was told of after the fault")
+        told = tuple((round(step.at - at, 3), step.number, step.world) for step in steps)
+        return replace(trial, cost=cost, restarts=restarts, replaced=replaced, story=told)
     except TROUBLE as trouble:
-        result = replace(result, error=f"{type(trouble).__name__}: {trouble}")
-    if fault is None:
-        return result
-    rounds = watcher.timeline.every(Declared, after=fault.at)
-    told = [(round(r.at - fault.at, 3), f"{r.round} {r.reason}: {r.cause}") for r in rounds]
-    return replace(result, fault=fault.text, rounds=told)
+        return replace(trial, error=f"{type(trouble).__name__}: {trouble}")
 
 
-def _nothing_yet(scenario: Scenario) -> Result:
-    return Result(scenario.name, when=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", fault="", figures=None)
+def describe(trial: Trial) -> str:
+    """A trial in a line, for the terminal."""
+    cost = trial.cost
+    if cost is None:
+        return f"FAILED: {trial.error}"
+    times = {"trains again": cost.again, "pause": cost.pause, "stands still": cost.stopped, "at size": cost.whole}
+    told = [f"{label} {value:.2f} s" for label, value in (times | {"pod made": trial.replaced}).items() if value is not None]
+    counts = {"steps repeated": cost.repeated, "rounds": cost.rounds}
+    counts |= {"healthy pods restarted": trial.restarts, "failures counted": cost.failures}
+    told += [f"{label}: {count}" for label, count in counts.items() if count]
+    return ", ".join([*told, trial.what])
+
+
+class Spread(NamedTuple):
+    median: float
+    worst: float
+
+
+def values(trials: Iterable[Trial], name: str) -> list[float]:
+    """Returns one figure, of a trial or of its cost, of all trials that have it."""
+    found = (getattr(trial if hasattr(trial, name) else trial.cost, name) for trial in trials if trial.cost)
+    return [value for value in found if value is not None]
+
+
+def phases(trials: Iterable[Trial], name: str) -> list[float]:
+    """Returns what a phase took in all trials that have it."""
+    return [trial.cost.phases[name] for trial in trials if trial.cost and name in trial.cost.phases]
+
+
+def spread(found: Sequence[float]) -> Spread | None:
+    """Returns the spread of some figures; None if there are none."""
+    return Spread(statistics.median(found), max(found)) if found else None
+
+
+def typical(trials: Iterable[Trial], name: str) -> Trial | None:
+    """Returns the trial whose figure is the median, or next above it."""
+    found = sorted((trial for trial in trials if values([trial], name)), key=lambda trial: values([trial], name))
+    return found[len(found) // 2] if found else None
+
+
+def write(path: Path, trials: Sequence[Trial], **about: Any) -> None:
+    """Keeps trials, and what is said about all of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(about | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n")
+
+
+def read(path: Path) -> tuple[list[Trial], dict[str, Any]]:
+    """Returns what was kept."""
+    if not path.exists():
+        return [], {}
+    about: dict[str, Any] = json.loads(path.read_text())
+    return [_trial_of(entry) for entry in about.pop("trials")], about
+
+
+def _trial_of(entry: dict[str, Any]) -> Trial:
+    cost = Outcome(**entry["cost"]) if entry["cost"] else None
+    return Trial(**entry | {"cost": cost, "story": tuple(map(tuple, entry["story"]))})

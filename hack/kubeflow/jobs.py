@@ -18,6 +18,7 @@ CHECKPOINT_STEPS = 20
 GROUP_SECONDS = 15  # the timeout of init_process_group
 GRACE_SECONDS = 5
 JOB_LABEL, INDEX_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/replica-index"
+PYTORCH_JOB = ("kubeflow.org/v1", "pytorchjobs", JOB_LABEL)
 
 # What an expert sets: each of torchrun's waits as short as whole seconds allow. Its defaults are 30 s for a last call, and a heartbeat
 # each 5 s.
@@ -90,12 +91,6 @@ def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
     if job.how == "library":
         made["spec"]["prepare"] = {}
     return made
-
-
-def path(job: Job, namespace: str, name: str = "") -> str:
-    """Where the API server has the objects of a job's kind, or one of them."""
-    group, plural = ("kubeflow.org/v1", "pytorchjobs") if job.kubeflow else (names.API_VERSION, names.PLURAL)
-    return f"/apis/{group}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def _arguments(job: Job, name: str) -> Iterator[str]:

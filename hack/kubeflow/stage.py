@@ -1,108 +1,76 @@
 """One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from measure.api import Api, ApiError, pods_path
-from measure.commands import CommandFailed, Commands
-from measure.recorded_job import Told, open_to_all
-from measure.watcher import Waited
-from replay.run import Step, read_lines
+from bench.stage import restarts_of
+from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.steps import Step
+from elastic_pytorch_local.faults.watcher import Waited, until
+from measure.cluster import ClusterDriver
+from measure.commands import CommandFailed
+from measure.kind_cluster import FILES
+from measure.recorded_job import Recorded, open_to_all
 
-from kubeflow.jobs import SIZE, Job, manifest, path
+from kubeflow.jobs import SIZE, SMALLEST, Job, manifest
 from kubeflow.losses import Kind, victim
 
+LOGS = FILES / "logs" / "bench-kubeflow"
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
-GONE_SECONDS = 60.0
-LOOK_SECONDS = 0.2
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
 LOG_LINES = 60
 
 
-class Record:
-    """What the processes of a job have told in their file, read as it grows; of ranks other than 0 only their set-up."""
-
-    def __init__(self, file: Path) -> None:
-        self._told = Told(file)
-        self._lines: list[Mapping[str, Any]] = []
-
-    def lines(self) -> list[Mapping[str, Any]]:
-        self._lines += [line for line in self._told.new() if not line.get("RANK")]
-        return self._lines
-
-    def steps(self) -> list[Step]:
-        """The steps of rank 0 of each group."""
-        return read_lines(self.lines())[0]
-
-    def rank_0(self) -> str:
-        """The pod whose process was rank 0 in the last step; empty: there was no step."""
-        told = (line["worker"] for line in reversed(self.lines()) if line["what"] == "step")
-        return str(next(told, ""))
-
-    def torch(self) -> str:
-        """The torch that the script has imported; empty: none has told yet."""
-        return str(next((line["torch"] for line in self.lines() if "torch" in line), ""))
-
-
-class Stage:
+class KubeflowStage:
     """One job at a time; each object has a name of its own, as names of pods stay in DNS for a while."""
 
-    def __init__(self, api: Api, commands: Commands, folder: Path, job: Job) -> None:
-        self._api, self._commands, self._folder, self.job = api, commands, folder, job
-        self._namespace, self._made = folder.name, 0
-        self.record = Record(folder / "none")
+    def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
+        self._driver, self._folder, self.job = driver, folder, job
+        self._made = 0
+        self.record = Recorded(folder / "none")
 
     @property
     def name(self) -> str:
         """Of the object that there is."""
         return f"{self.job.name}-{self._made}"
 
-    async def make(self) -> None:
-        """Makes the job, or makes it again, and waits until all workers train."""
-        await self.remove()
-        self._made += 1
-        open_to_all(self._folder / self.name)
-        self.record = Record(self._folder / f"{self.name}.jsonl")
-        await self._api.ask("POST", path(self.job, self._namespace), manifest(self.job, self.name, self._namespace))
-        await self.train(SIZE, START_SECONDS)
+    async def prepare(self, kind: Kind, *, again: bool) -> None:
+        """Has the job train in the size that a trial begins with.
 
-    async def remove(self) -> None:
-        """Removes the job and its pods; nothing if there is none."""
-        if not self._made:
-            return
-        with suppress(ApiError):
-            await self._api.ask("DELETE", path(self.job, self._namespace, self.name))
-        async with asyncio.timeout(GONE_SECONDS):
-            while pods := await self.pods():
-                for pod in pods:
-                    await self._delete(pod["metadata"]["name"], force=True)
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def train(self, size: int, seconds: float) -> None:
-        """Waits until this number of workers have trained together for a quiet while."""
-        await self._until(lambda: _quiet(self.record.steps(), size), seconds, f"{size} workers of {self.name} to train")
-
-    async def hurt(self, kind: Kind) -> tuple[float, str]:
-        """Does to the job what a kind of trial asks for; returns when, in seconds since the epoch, and to which pod."""
+        A job whose containers have been started again is made again: the kubelet would pause before it starts them the next time, which
+        does not happen to losses that are ten minutes apart.
+        """
+        if not again or any(restarts_of(await self._driver.pods_of(self.name)).values()):
+            await self.remove()
+            self._made += 1
+            open_to_all(self._folder / self.name)
+            self.record = Recorded(self._folder / f"{self.name}.jsonl")
+            await self._driver.create_job(manifest(self.job, self.name, self._folder.name))
+            await self._train(SIZE, START_SECONDS)
         if kind.grows:
-            at = time.time()
-            await self.scale(SIZE)
-            return at, ""
-        pod = victim(kind, self.job, await self.pods(), self.record.rank_0())
-        at = time.time()
-        await self._delete(pod, force=kind.force)
-        return at, pod
+            await self._driver.scale_job(self.name, SMALLEST)
+        await self._train(SMALLEST if kind.grows else SIZE, RECOVERY_SECONDS)
 
-    async def scale(self, size: int) -> None:
-        await self._api.ask("PATCH", f"{path(self.job, self._namespace, self.name)}/scale", {"spec": {"replicas": size}})
+    async def choose(self, kind: Kind, turn: int) -> Target:
+        """What a kind of trial asks for; the same in each turn."""
+        del turn
+        if kind.grows:
+            return engine.scale(self._driver, self.name, SIZE)
+        steps = self.record.steps()
+        pod = victim(kind, self.job, await self._driver.pods_of(self.name), steps[-1].pod if steps else "")
+        return engine.delete_pod(self._driver, pod, self.name, force=kind.force)
 
-    async def recovered(self, at: float) -> None:
+    def wanted(self, kind: Kind) -> int:
+        del kind
+        return SIZE
+
+    async def recovered(self, kind: Kind, at: float) -> None:
         """Waits until a group that has formed since a moment has all workers."""
+        del kind
 
         def found() -> bool:
             steps = self.record.steps()
@@ -111,49 +79,49 @@ class Stage:
 
         await self._until(found, RECOVERY_SECONDS, f"{SIZE} workers of {self.name} to train again")
 
-    async def restarts(self) -> int:
-        """How often the kubelet has started a container again: it starts the next time only after a growing pause."""
-        states = [state for pod in await self.pods() for state in pod.get("status", {}).get("containerStatuses") or ()]
-        return sum(state.get("restartCount", 0) for state in states)
+    def steps(self, since: float) -> list[Step]:
+        del since
+        return self.record.steps()
 
-    async def pods(self) -> list[dict[str, Any]]:
-        selector = f"labelSelector={self.job.selector}%3D{self.name}"
-        return list((await self._api.ask("GET", f"{pods_path(self._namespace)}?{selector}"))["items"])
+    def view(self) -> None:
+        """A PyTorchJob's status tells nothing that could be compared."""
 
-    async def logs(self) -> str:
-        """What is needed to understand a failure."""
-        of_pods = ("-n", self._namespace, "-l", f"{self.job.selector}={self.name}")
+    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
+        del target, at
+        return 0, None
+
+    async def explain(self, trial: str) -> None:
+        """Keeps what the pods and the training-operator told."""
+        of_pods = ("-n", self._driver.namespace, "-l", f"{self.job.selector}={self.name}")
         tail = ("logs", "--prefix", f"--tail={LOG_LINES}", "--ignore-errors")
         operator = ("logs", "-n", "kubeflow", "deployment/training-operator", f"--tail={LOG_LINES}")
         asked = [("describe", "pods", *of_pods), (*tail, *of_pods), (*tail, "--previous", *of_pods)]
         told = []
         for command in [*asked, *([operator] if self.job.kubeflow else [])]:
             with suppress(CommandFailed):
-                told.append(await self._commands.kubectl(*command))
-        return "\n".join(told)
+                told.append(await self._driver.commands.kubectl(*command))
+        LOGS.mkdir(parents=True, exist_ok=True)
+        (LOGS / f"{trial}.txt").write_text("\n".join(told))
 
-    async def _delete(self, pod: str, *, force: bool) -> None:
-        """Does what `kubectl delete pod` does; by force with its options `--grace-period=0 --force`."""
-        try:
-            await self._api.ask("DELETE", pods_path(self._namespace, pod), {"gracePeriodSeconds": 0} if force else None)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+    async def remove(self) -> None:
+        """Removes the job and its pods; nothing if there is none."""
+        if self._made:
+            await self._driver.delete_job(self.name)
+
+    async def _train(self, size: int, seconds: float) -> None:
+        """Waits until this number of workers have trained together for a quiet while."""
+        await self._until(lambda: _quiet(self.record.steps(), size), seconds, f"{size} workers of {self.name} to train")
 
     async def _until(self, found: Callable[[], bool], seconds: float, what: str) -> None:
         try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    if found():
-                        return
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
+            await until(found, seconds=seconds, what=what)
+        except Waited as waited:
             steps = self.record.steps()
             seen = (
                 f"the last step was number {steps[-1].number}, of {steps[-1].world} workers" if steps else "there was no step"
             )
-            pods = ", ".join(_describe(pod) for pod in await self.pods()) or "no pods"
-            raise Waited(f"waited {seconds:.0f} s for {what}; {seen}; {pods}") from None
+            pods = ", ".join(map(_describe, await self._driver.pods_of(self.name))) or "no pods"
+            raise Waited(f"{waited}; {seen}; {pods}") from None
 
 
 def _quiet(steps: list[Step], size: int) -> bool:

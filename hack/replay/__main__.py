@@ -5,19 +5,13 @@ and the time between events. docs/evidence/benchmarks.md says how what was measu
 """
 
 import argparse
-import asyncio
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from contextlib import AsyncExitStack
+from functools import partial
 
-from measure.api import Api, remove_namespace
-from measure.command_line import names_of, new_console
-from measure.commands import Commands
-from measure.kind_cluster import CONTROL_PLANE, FILES, KUBECONFIG, KUBECTL, ROOT
-from measure.recorded_job import make_folder, remove_folder, scripts
+from measure.kind_cluster import FILES, ROOT
+from measure.program import commit_of_checkout, names_of, new_console, new_parser, session
+from measure.program import run as run_program
 
 from replay import picture, report, run
 from replay.jobs import JOBS, SCRIPTS
@@ -26,14 +20,12 @@ from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
 PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "evidence" / "trace.svg"
-NAMESPACE_SECONDS = 60.0
 CAPTION = "![The effective training time ratio of each job, as bars: the first column of the tables below.](trace.svg)"
 console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="hack/replay", description=__doc__, formatter_class=formatter)
+    parser = new_parser("replay", __doc__)
     parser.add_argument("--minutes", type=float, default=1.75, help="of each trace, for each job (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the traces (default: %(default)s)")
     parser.add_argument("--only", metavar="a,b", type=names_of(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}")
@@ -47,31 +39,25 @@ def say(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def commit_of_checkout() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-async def measure(options: argparse.Namespace, commit: str) -> None:
-    """Replays the traces; the results of each job are on disk as soon as they are known."""
-    namespace, commands = f"trace-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
-    async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
-        found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
-        folder = await make_folder(commands, namespace)
-        stack.push_async_callback(remove_folder, commands, namespace)
-        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        stack.push_async_callback(remove_namespace, api, namespace, NAMESPACE_SECONDS)
-        await api.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", scripts(SCRIPTS))
-        player = Player(api, commands, folder, sorted(node for node in found if node != CONTROL_PLANE), say)
-        await player.heal()  # an earlier run may have been killed
-        for trace in (TRACES[name] for name in options.traces):
-            for job in (JOBS[name] for name in options.only):
-                say(f"{trace.name}, {job.name}:")
-                seconds = 60 * options.minutes
-                seen = await player.play(trace, job, seed=options.seed, seconds=seconds, commit=commit)
-                run.write(FOLDER, seen)
-                say(f"  {report.describe(seen)}")
-                shutil.rmtree(folder / job.name, ignore_errors=True)
+async def measure(options: argparse.Namespace) -> int:
+    """Replays the traces; the results of each job are on disk as soon as they are known. Returns the exit status."""
+    commit, seconds = commit_of_checkout(), 60 * options.minutes
+    try:
+        async with session("trace", SCRIPTS, say) as made:
+            player = Player(made.driver, made.folder, made.nodes, say)
+            await player.heal()  # an earlier run may have been killed
+            for trace in (TRACES[name] for name in options.traces):
+                for job in (JOBS[name] for name in options.only):
+                    say(f"{trace.name}, {job.name}:")
+                    seen = await player.play(trace, job, seed=options.seed, seconds=seconds, commit=commit)
+                    run.write(FOLDER, seen)
+                    say(f"  {report.describe(seen)}")
+                    shutil.rmtree(made.folder / job.name, ignore_errors=True)
+    except TROUBLE as trouble:
+        say(f"FAILED: {type(trouble).__name__}: {trouble}")
+        show()
+        return 2
+    return show()
 
 
 def show() -> int:
@@ -86,33 +72,15 @@ def show() -> int:
     return 1 if said else 0
 
 
-async def main() -> int:
+def main() -> int:
     options = parse_options()
     if options.docs:
         kept = run.read_all(FOLDER)
         picture.draw(kept, DRAWING)
         PAGE.write_text(report.page(PAGE.read_text(), kept, CAPTION))
         return 0
-    if options.report:
-        return show()
-    if not KUBECONFIG.exists():
-        say("There is no cluster here yet: `make trace` makes one, with the operator in it.")
-        return 2
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
-    try:
-        await measure(options, commit_of_checkout())
-    except asyncio.CancelledError:
-        say("Interrupted: all was removed.")
-        return 130
-    except TROUBLE as trouble:
-        say(f"FAILED: {type(trouble).__name__}: {trouble}")
-        show()
-        return 2
-    return show()
+    return show() if options.report else run_program(partial(measure, options), "trace")
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from elastic_pytorch_local.faults.steps import Step
+
 from replay.jobs import JOBS, SIZE, Job
-from replay.run import Run, SetUp, Step
+from replay.run import Run, SetUp
 from replay.traces import NOTICE_SECONDS, RECLAIM, TRACES, Trace
 
 STILL_STEPS = 3.0  # a group that takes no step for longer than these would take stands still

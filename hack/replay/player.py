@@ -2,26 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.nodes import Nodes
-from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
-from measure.api import Api, ApiError, jobs_path, pods_path
-from measure.commands import CommandFailed, Commands
+from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.driver import BROKEN, Object
+from elastic_pytorch_local.faults.engine import NotUndone, Target, made
+from elastic_pytorch_local.faults.watcher import background
+from measure.api import ApiError, jobs_path, pods_path
+from measure.cluster import ClusterDriver
+from measure.commands import CommandFailed
 from measure.recorded_job import Told, open_to_all
-from measure.watcher import BROKEN, background
 
 from replay.jobs import SIZE, Job, manifest
-from replay.restart_all import RestartAll, of_job
+from replay.restart_all import ATTEMPT, RestartAll
 from replay.run import Made, Run, members, read_lines
 from replay.traces import LOSS, Event, Trace, compression, draw
 from replay.victims import choose, on_node
 
-TROUBLE = (*BROKEN, ApiError, CommandFailed, RuntimeError, OSError)
+TROUBLE = (*BROKEN, *engine.TROUBLE, NotUndone, RuntimeError)
 # GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node of the trace goes earlier.
 NOTICE = "cloud.google.com/impending-node-termination"
 NOTICE_SECONDS = 12.0
@@ -36,13 +38,12 @@ LOOK_SECONDS = 0.2
 class Player:
     """Makes the jobs in one namespace, whose folder all nodes have, and the events."""
 
-    def __init__(self, api: Api, commands: Commands, folder: Path, workers: list[str], say: Callable[[str], None]) -> None:
-        self._api, self._commands, self._folder, self._workers, self._say = api, commands, folder, workers, say
-        self._namespace, self._nodes = folder.name, Nodes(api, commands)
+    def __init__(self, driver: ClusterDriver, folder: Path, nodes: list[str], say: Callable[[str], None]) -> None:
+        self._driver, self._folder, self._nodes, self._say = driver, folder, nodes, say
 
     async def heal(self) -> None:
         """Lets new pods start on all nodes again."""
-        for node in self._workers:
+        for node in self._nodes:
             await self._come_back(node)
 
     async def play(self, trace: Trace, job: Job, *, seed: int, seconds: float, commit: str) -> Run:
@@ -51,29 +52,32 @@ class Player:
         file = self._folder / f"{job.name}.jsonl"
         file.unlink(missing_ok=True)
         open_to_all(self._folder / job.name, exist_ok=True)
-        began, made, error = time.time(), list[Made](), ""
+        began, events, error = time.time(), list[Made](), ""
         try:
             async with self._training(job, factor):
                 await self._whole(job, file)
                 began = time.time()
                 for event in draw(trace, seed, seconds):
                     await asyncio.sleep(began + event.at - time.time())
-                    await self._make(event, job, file, made)
+                    target = await self._target(event, job, file)
+                    events.append(Made(time.time(), event.kind, target.what))
+                    self._say(f"    {target.what}")
+                    async with made(target, self._say):
+                        await asyncio.sleep(event.away_seconds)
                 await asyncio.sleep(began + seconds - time.time())
                 ended = time.time()
         except TROUBLE as trouble:
             error, ended = f"{type(trouble).__name__}: {trouble}", time.time()
-        lines = Told(file).new()
-        return Run(trace.name, job.name, seed, factor, commit, began, ended, *read_lines(lines), made, error)
+        return Run(trace.name, job.name, seed, factor, commit, began, ended, *read_lines(Told(file).new()), events, error)
 
     @asynccontextmanager
     async def _training(self, job: Job, factor: float) -> AsyncIterator[None]:
         """The job, which is there meanwhile; without it its pods are gone."""
         runs = list[Coroutine[Any, Any, None]]()
         if job.operated:
-            await self._api.ask("POST", jobs_path(self._namespace), manifest(job, factor, self._namespace))
+            await self._driver.create_job(manifest(job, factor, self._folder.name))
         else:
-            runs.append(RestartAll(self._api, self._namespace, job, factor).run())
+            runs.append(RestartAll(self._driver.api, self._driver.namespace, job, factor).run())
         try:
             async with background(*runs):
                 yield
@@ -82,13 +86,12 @@ class Player:
 
     async def _remove(self, job: Job) -> None:
         if job.operated:
-            await self._api.ask("DELETE", jobs_path(self._namespace, job.name))
-        else:
-            await self._api.ask("DELETE", f"{pods_path(self._namespace)}?labelSelector={of_job(job)}")
+            await self._driver.delete_job(job.name)
+            return
+        path = pods_path(self._driver.namespace)
+        await self._driver.api.ask("DELETE", f"{path}?labelSelector={ATTEMPT}")
         async with asyncio.timeout(GONE_SECONDS):
-            while True:
-                if not (await self._api.ask("GET", pods_path(self._namespace)))["items"]:
-                    return
+            while await self._pods(job):  # noqa: ASYNC110  it is asked for
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _whole(self, job: Job, file: Path) -> None:
@@ -107,29 +110,26 @@ class Player:
             raise RuntimeError(f"{job.name} did not train with {SIZE} workers in {START_SECONDS:.0f} s") from None
 
     async def _ready_spares(self, job: Job) -> int:
-        return view_job(await self._api.ask("GET", jobs_path(self._namespace, job.name))).ready_spares
+        return view_job(await self._driver.api.ask("GET", jobs_path(self._driver.namespace, job.name))).ready_spares
 
-    async def _make(self, event: Event, job: Job, file: Path, made: list[Made]) -> None:
-        """Has a node go and come back."""
+    async def _target(self, event: Event, job: Job, file: Path) -> Target:
+        """A node that goes and comes back: without notice its worker is killed; with it, what has not left by the end of the notice."""
         pod = await self._victim(event, job, file)
         node, name = str(pod["spec"]["nodeName"]), str(pod["metadata"]["name"])
-        try:
-            if event.kind == LOSS:
-                await self._commands.kubectl("cordon", node)
-                made.append(Made(time.time(), event.kind, f"{name} on {node} is killed"))
-                self._say(f"    {made[-1].what}")
-                await self._kill(pod)
-            else:
-                made.append(Made(time.time(), event.kind, f"{node} with {name} announces its end"))
-                self._say(f"    {made[-1].what}")
-                await self._announce(node, job)
-                await asyncio.sleep(NOTICE_SECONDS)
-                for left in on_node(await self._pods(job), node):
-                    self._say(f"    {left['metadata']['name']} was still on {node}, and is killed")
-                    await self._kill(left)
-            await asyncio.sleep(event.away_seconds)
-        finally:
-            await self._come_back(node)
+
+        async def lose() -> None:
+            await self._driver.cordon_node(node)
+            await self._kill(pod)
+
+        async def reclaim() -> None:
+            await self._announce(node, job)
+            await asyncio.sleep(NOTICE_SECONDS)
+            for left in on_node(await self._pods(job), node):
+                self._say(f"    {left['metadata']['name']} was still on {node}, and is killed")
+                await self._kill(left)
+
+        what = f"{name} on {node} is killed" if event.kind == LOSS else f"{node} with {name} announces its end"
+        return Target(what, lose if event.kind == LOSS else reclaim, lambda: self._come_back(node), node=node)
 
     async def _victim(self, event: Event, job: Job, file: Path) -> Any:
         try:
@@ -142,30 +142,30 @@ class Player:
         except TimeoutError:
             raise RuntimeError(f"no worker of {job.name} ran for {VICTIM_SECONDS:.0f} s") from None
 
-    async def _pods(self, job: Job) -> list[dict[str, Any]]:
-        found = await self._api.ask("GET", f"{pods_path(self._namespace)}?labelSelector={of_job(job)}")
-        return list(found["items"])
+    async def _pods(self, job: Job) -> list[Object]:
+        if job.operated:
+            return await self._driver.pods_of(job.name)
+        path = pods_path(self._driver.namespace)
+        return list((await self._driver.api.ask("GET", f"{path}?labelSelector={ATTEMPT}"))["items"])
 
     async def _announce(self, node: str, job: Job) -> None:
         """Announces a node's end: to the operator by a taint, to others as a termination handler does, by a drain."""
         if job.operated:
-            await self._commands.kubectl("taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite")
+            await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite")
             return
-        await self._commands.kubectl("cordon", node)
+        await self._driver.cordon_node(node)
         for pod in on_node(await self._pods(job), node):
             name = pod["metadata"]["name"]
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             with suppress(ApiError):
-                await self._api.ask("POST", f"{pods_path(self._namespace, name)}/eviction", eviction)
+                await self._driver.api.ask("POST", f"{pods_path(self._driver.namespace, name)}/eviction", eviction)
 
-    async def _kill(self, pod: Any) -> None:
+    async def _kill(self, pod: Mapping[str, Any]) -> None:
         """Kills all processes of a worker, without Kubernetes; nothing if it has just ended."""
-        states = pod["status"]["containerStatuses"]
-        [status] = [state for state in states if state["name"] == names.TRAINING_CONTAINER]
         with suppress(CommandFailed):
-            await self._nodes.kill_container(pod["spec"]["nodeName"], status["containerID"].partition("://")[2])
+            await self._driver.kill_pod(pod)
 
     async def _come_back(self, node: str) -> None:
-        await self._commands.kubectl("uncordon", node)
+        await self._driver.uncordon_node(node)
         with suppress(CommandFailed):  # it is not there
-            await self._commands.kubectl("taint", "node", node, f"{NOTICE}-")
+            await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from elastic_pytorch_client import names
+from elastic_pytorch_local.faults.driver import BROKEN
 from measure.api import Api, ApiError, pods_path
-from measure.watcher import BROKEN
 
 from replay.jobs import SIZE, Job, manifest
 
@@ -110,10 +109,3 @@ class RestartAll:
             except ApiError as error:
                 if error.status != 404:
                     raise
-
-
-def of_job(job: Job) -> str:
-    """The label selector of the pods that train a job."""
-    if not job.operated:
-        return ATTEMPT
-    return f"{names.LABEL_JOB_NAME}%3D{job.name},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}"

@@ -1,26 +1,13 @@
 """What a job did while a trace was replayed to it, as its processes told it. Pure, but for the file that keeps it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-
-class Step(NamedTuple):
-    """A step that rank 0 has taken.
-
-    Attributes:
-        at: when it was done, seconds since the epoch.
-        number: of the step.
-        world: workers.
-        group: groups are numbered in the order in which rank 0 has joined them.
-    """
-
-    at: float
-    number: int
-    world: int
-    group: int
+from elastic_pytorch_local.faults.steps import Step
+from measure.recorded_job import steps_of
 
 
 class Joined(NamedTuple):
@@ -79,19 +66,12 @@ class Run:
     error: str = ""
 
 
-def read_lines(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Joined], list[SetUp]]:
+def read_lines(lines: Sequence[Mapping[str, Any]]) -> tuple[list[Step], list[Joined], list[SetUp]]:
     """What the processes of a job have told."""
-    steps, joined, set_ups, group = list[Step](), list[Joined](), list[SetUp](), 0
-    for line in sorted(lines, key=lambda line: float(line["at"])):
-        match line["what"]:
-            case "set-up":
-                set_ups.append(SetUp(line["began"], line["at"], line["worker"]))
-            case "began":
-                group += line["RANK"] == 0
-                joined.append(Joined(line["at"], line["worker"]))
-            case "step" if line["RANK"] == 0:
-                steps.append(Step(line["at"], line["step"], line["WORLD_SIZE"], group))
-    return steps, joined, set_ups
+    ordered = sorted(lines, key=lambda line: float(line["at"]))
+    joined = [Joined(line["at"], line["worker"]) for line in ordered if line["what"] == "began"]
+    set_ups = [SetUp(line["began"], line["at"], line["worker"]) for line in ordered if line["what"] == "set-up"]
+    return steps_of(ordered), joined, set_ups
 
 
 def members(lines: Sequence[Mapping[str, Any]], since: float) -> dict[str, int]:
@@ -112,5 +92,6 @@ def read_all(folder: Path) -> list[Run]:
 
 
 def _read(entry: dict[str, Any]) -> Run:
-    kinds: dict[str, Any] = {"steps": Step, "joined": Joined, "set_ups": SetUp, "events": Made}
-    return Run(**entry | {name: [kind(*values) for values in entry[name]] for name, kind in kinds.items()})
+    kinds: dict[str, Any] = {"joined": Joined, "set_ups": SetUp, "events": Made}
+    lists = {name: [kind(*values) for values in entry[name]] for name, kind in kinds.items()}
+    return Run(**entry | lists | {"steps": [Step(**step) for step in entry["steps"]]})

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 import aiohttp
 from kubernetes import config
 from measure.api import Api, ApiError
-from measure.command_line import new_console
 from measure.commands import CommandFailed, Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
+from measure.program import new_console
 
 from scale import results
 from scale.course import run

@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 from measure.api import Api, ApiError, pods_path
+from measure.cluster import leading_pod
 from measure.kind_cluster import OPERATOR_NAMESPACE
-from measure.watcher import leading_pod
 
 from scale.machine import cores, processor_seconds, rates, samples
 from scale.results import Phase

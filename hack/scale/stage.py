@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-from bench.nodes import Nodes
 from elastic_pytorch_client import names
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.cluster import ClusterDriver, leading_pod
 from measure.commands import Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS, ROOT
-from measure.watcher import leading_pod
 
 from scale.fake_nodes import LABEL, PLACEMENT
 from scale.observations import Observations
@@ -202,9 +201,8 @@ class Stage:
         """
         leader = await self.leader()
         pod = (await self.operators())[leader]
-        [status] = pod["status"]["containerStatuses"]
         at = time.time()
-        await Nodes(self.api, self.commands).kill_container(pod["spec"]["nodeName"], status["containerID"].partition("://")[2])
+        await ClusterDriver(self.api, self.commands, OPERATOR_NAMESPACE).kill_pod(pod)
         await self.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, leader), {"gracePeriodSeconds": 0})
         await self.commands.kubectl("-n", NAMESPACE, "exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1")
         return at

@@ -4,18 +4,19 @@ The exit status is 0 if all were. The seed and the length decide which faults co
 """
 
 import argparse
-import asyncio
 import json
-import signal
 import sys
 import time
+from functools import partial
 
-from measure.command_line import names_of, new_console
-from measure.kind_cluster import FILES, KUBECONFIG, ROOT
+from elastic_pytorch_local.faults import plan
+from measure.kind_cluster import FILES, ROOT
+from measure.program import names_of, new_console
+from measure.program import run as run_program
 
-from soak import pauses, plan, report
+from soak import pauses, report
 from soak.jobs import SORTS, USUAL
-from soak.plan import KINDS, SETTLED
+from soak.plan import KINDS, SETTLED, made_to
 from soak.run import Stuck, run
 from soak.verdict import violations
 
@@ -24,6 +25,7 @@ COMPARE = (
     f"the report of the same run without --hostile: fails if a job's pauses are more than {pauses.MOST_TIMES:g} times those"
 )
 RESULTS = FILES / "soak"
+console = new_console(highlight=False)
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -41,10 +43,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
     parser.add_argument("--dry-run", action="store_true", help="only print the faults")
     options = parser.parse_args(arguments)
-    options.faults = plan.made_to(options.jobs, options.faults)
+    options.faults = made_to(options.jobs, options.faults)
     if not options.faults:
         parser.error("none of these faults is made to any of these jobs")
-    options.acts = plan.draw(options.seed, 60 * options.minutes, options.faults, options.longest)
+    made = [KINDS[name] for name in options.faults]
+    options.acts = plan.draw(options.seed, 60 * options.minutes, made, options.longest)
     if options.replay:
         earlier = json.load(options.replay)
         options.seed, options.minutes, options.jobs = earlier["seed"], earlier["minutes"], earlier["jobs"]
@@ -59,25 +62,13 @@ def _kinds(text: str) -> list[str]:
     return list(SETTLED) if text == SETTLED_ALIAS else names_of(KINDS)(text)
 
 
-async def main(options: argparse.Namespace) -> int:
+async def soak(options: argparse.Namespace) -> int:
     """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
-    console = new_console(highlight=False)
     began = time.time()
 
     def say(text: str) -> None:
         console.print(f"[{time.time() - began:5.0f} s] {text}", markup=False, soft_wrap=True)
 
-    console.print(f"Seed {options.seed}, {options.minutes:g} minutes, {len(options.acts)} acts")
-    if options.dry_run:
-        console.print(report.planned(options.acts), markup=False, soft_wrap=True)
-        return 0
-    if not KUBECONFIG.exists():
-        console.print("There is no cluster here yet: `make soak` makes one, with the operator in it.")
-        return 2
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         seen = await run(
             options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say, hostile=options.hostile
@@ -96,8 +87,14 @@ async def main(options: argparse.Namespace) -> int:
     return 1 if found or any(row.too_long for row in compared) else 0
 
 
+def main() -> int:
+    options = parse_options()
+    console.print(f"Seed {options.seed}, {options.minutes:g} minutes, {len(options.acts)} acts")
+    if options.dry_run:
+        console.print(report.planned(options.acts), markup=False, soft_wrap=True)
+        return 0
+    return run_program(partial(soak, options), "soak")
+
+
 if __name__ == "__main__":
-    try:
-        sys.exit(asyncio.run(main(parse_options())))
-    except asyncio.CancelledError:
-        sys.exit(130)
+    sys.exit(main())

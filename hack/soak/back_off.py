@@ -7,10 +7,10 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from elastic_pytorch_local.faults.engine import TROUBLE
 from measure.api import pods_path
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 
-from soak.inject import TROUBLE
 from soak.stage import Stage
 
 LOOK_SECONDS = 20.0  # an outage may last so long, besides the time that a start takes
@@ -27,16 +27,16 @@ async def end_back_off(stage: Stage) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         with suppress(*TROUBLE):
-            await stage.in_control_plane(START_CONTROL_PLANE)
+            await stage.driver.in_control_plane(START_CONTROL_PLANE)
         with suppress(*TROUBLE):
             await replace_waiting_operators(stage)
 
 
 async def replace_waiting_operators(stage: Stage) -> None:
     """Deletes the operators' pods whose container is in back-off: the Deployment makes others, which start at once."""
-    operators = await stage.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+    operators = await stage.driver.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
     for pod in filter(_in_back_off, operators["items"]):
-        await stage.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
+        await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
 
 
 def _in_back_off(pod: dict[str, Any]) -> bool:

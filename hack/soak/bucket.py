@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from measure.api import pods_path
-from measure.kind_cluster import ROOT
+from measure.cluster import is_ready
+from measure.kind_cluster import CONTROL_PLANE, ROOT
 from measure.object_storage import BUCKET, PORT, server
 from measure.recorded_job import Told
 
@@ -53,20 +54,15 @@ async def start_server(stage: Stage, job: str) -> None:
         subprocess.CalledProcessError: there is no image.
     """
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
-    pod, service = manifests(job, stage.namespace, stage.control_plane)
-    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/services", service)
-    await stage.api.ask("POST", pods_path(stage.namespace), pod)
-    path = pods_path(stage.namespace, pod["metadata"]["name"])
+    pod, service = manifests(job, stage.driver.namespace, CONTROL_PLANE)
+    await stage.driver.api.ask("POST", f"/api/v1/namespaces/{stage.driver.namespace}/services", service)
+    await stage.driver.api.ask("POST", pods_path(stage.driver.namespace), pod)
+    path = pods_path(stage.driver.namespace, pod["metadata"]["name"])
     async with asyncio.timeout(START_SECONDS):
         while True:
-            if _is_ready(await stage.api.ask("GET", path)):
+            if is_ready(await stage.driver.api.ask("GET", path)):
                 return
             await asyncio.sleep(1)
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def read_notes(folder: Path) -> list[Stored]:

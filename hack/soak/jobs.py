@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from measure.cluster import TEMPLATE_LABEL
 from measure.object_storage import keep_in_bucket
 from measure.recorded_job import recorded_job
 
 from soak.bucket import url_of
 from soak.checks.training import Expected
 
-NAMESPACE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes: bench.nodes
 SCRIPTS = (
     "hack/soak/scripts/plain.py",
     "hack/soak/scripts/object_server.py",
@@ -164,7 +164,7 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
         spec["prepare"] = {"timeoutSeconds": PREPARE_SECONDS}
     if sort.processes > 1:
         spec["nprocPerNode"] = sort.processes
-    spec["template"]["metadata"] = {"labels": NAMESPACE_LABEL}
+    spec["template"]["metadata"] = {"labels": TEMPLATE_LABEL}
     if sort.bucket:
         keep_in_bucket(pod)
     if sort.sidecar:

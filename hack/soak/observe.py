@@ -14,12 +14,13 @@ from typing import Any
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_local.faults.driver import BROKEN
 from elastic_pytorch_local.faults.steps import seconds_of
-from measure.api import Api, jobs_path, pods_path
-from measure.commands import CommandFailed, Commands
+from measure.api import jobs_path, pods_path
+from measure.cluster import ClusterDriver
+from measure.commands import CommandFailed
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 from measure.recorded_job import Told
-from measure.watcher import BROKEN
 
 from soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation
 
@@ -43,8 +44,9 @@ done
 class Observer:
     """Watches one namespace, until cancelled."""
 
-    def __init__(self, api: Api, commands: Commands, namespace: str, folder: Path, nodes: list[str]) -> None:
-        self._api, self._commands, self._namespace, self._folder, self._nodes = api, commands, namespace, folder, nodes
+    def __init__(self, driver: ClusterDriver, folder: Path, nodes: list[str]) -> None:
+        self._api, self._commands, self._namespace = driver.api, driver.commands, driver.namespace
+        self._folder, self._nodes = folder, nodes
         self.jobs: dict[str, JobView] = {}
         self.pods: dict[str, dict[str, Any]] = {}  # of workers, by name
         self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)  # the trainings' records, by job

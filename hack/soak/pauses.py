@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_pytorch_local.faults.plan import Act, from_json
+
 from soak.checks.cluster import spread
-from soak.plan import Act, from_json
 from soak.verdict import Seen, pauses
 
 MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs at most this many times as long

@@ -1,39 +1,8 @@
-"""Which faults happen when, drawn from a seed. Pure: the same seed and length give the same plan."""
+"""Which kinds of faults a soak makes, and to which jobs. Pure."""
 
-import random
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Collection, Iterable
 
-PAIRS = 0.35  # the part of the acts that are two faults at once
-PAUSE_SECONDS = (3.0, 20.0)  # from the end of one act to the next: some come while the last one is being recovered from
-UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of fault.
-
-    Attributes:
-        name: of the kind.
-        family: what it is done to. Two faults at once are of two families.
-        title: what happens, for people.
-        seconds: for how long, at least and at most; 0: nothing is undone.
-        loses: whether workers end, or cannot be reached, without notice.
-        unsettles: whether the operator or the API server may be away, so that even what was planned may become a loss.
-        isolates: whether workers that cannot be reached may train on, beside a group that was made without them.
-        job: the only job that it is made to; empty: any.
-    """
-
-    name: str
-    family: str
-    title: str
-    seconds: tuple[float, float] = (0.0, 0.0)
-    loses: bool = False
-    unsettles: bool = False
-    isolates: bool = False
-    job: str = ""
-
+from elastic_pytorch_local.faults.plan import Kind
 
 KINDS = {
     kind.name: kind
@@ -65,6 +34,9 @@ KINDS = {
     )
 }
 
+# What is no part of a plan: it is done to a sort of job all the time.
+SUSPEND = Kind("suspend", "size", "a job is suspended and resumed")
+
 # Those that leave the operator and the API server alone: the operator has no reason to start again meanwhile.
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
@@ -72,70 +44,3 @@ SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
     """The kinds that can be made to some jobs. Without the job `bucket`, they are those of before there was one, and so are the plans."""
     return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault of the plan.
-
-    Attributes:
-        kind: a name of KINDS.
-        pick: a random number, which chooses among the targets that there are at that time.
-        seconds: until it is undone.
-    """
-
-    kind: str
-    pick: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One fault, or two at once, after a pause."""
-
-    pause_seconds: float
-    faults: tuple[Fault, ...]
-
-
-def draw(seed: int, seconds: float, kinds: Sequence[str] = tuple(KINDS), longest_seconds: float = 90.0) -> tuple[Act, ...]:
-    """Draws acts that take about a time in all. Each kind comes once before one comes twice.
-
-    Args:
-        seed: of all that is random.
-        seconds: for how long faults are to be made.
-        kinds: names of KINDS, each once.
-        longest_seconds: no fault lasts longer.
-    """
-    chance = random.Random(seed)
-    acts: list[Act] = []
-    waiting: list[str] = []
-    while seconds > 0:
-        pair = chance.random() < PAIRS
-        chosen: list[str] = []
-        while len(chosen) < 1 + pair:
-            if not waiting:
-                waiting = chance.sample(list(kinds), len(kinds))
-            other = [kind for kind in waiting if not chosen or KINDS[kind].family != KINDS[chosen[0]].family]
-            if not other:
-                break
-            waiting.remove(other[0])
-            chosen.append(other[0])
-        faults = tuple(_fault(chance, KINDS[kind], longest_seconds) for kind in chosen)
-        acts.append(Act(round(chance.uniform(*PAUSE_SECONDS), 1), faults))
-        seconds -= acts[-1].pause_seconds + max(fault.seconds for fault in faults) + UNDO_SECONDS
-    return tuple(acts)
-
-
-def _fault(chance: random.Random, kind: Kind, longest_seconds: float) -> Fault:
-    lasts = min(longest_seconds, chance.uniform(*kind.seconds))
-    return Fault(kind.name, chance.randrange(1 << 16), round(lasts, 1))
-
-
-def to_json(acts: Sequence[Act]) -> list[dict[str, Any]]:
-    """The plan as a report keeps it."""
-    return [asdict(act) for act in acts]
-
-
-def from_json(acts: Sequence[dict[str, Any]]) -> tuple[Act, ...]:
-    """The plan of an earlier run, from its report."""
-    return tuple(Act(act["pause_seconds"], tuple(Fault(**fault) for fault in act["faults"])) for act in acts)

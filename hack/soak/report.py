@@ -5,14 +5,15 @@ from dataclasses import asdict
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from measure.timeline import kept_seconds
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.plan import Act
+from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from rich.console import Console
 from rich.table import Table
 
 from soak.hostile.acts import ACTS
 from soak.pauses import Compared, pauses_by_job
-from soak.plan import KINDS, Act
-from soak.timeline import Hit, Violation, groups_of, last_of_each
+from soak.timeline import Violation, last_of_each
 from soak.verdict import Seen, table
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
@@ -35,12 +36,14 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     }
     return {
         "violations": [asdict(violation) for violation in found],
-        "kinds": [asdict(row) for row in table(seen)],
+        "kinds": [asdict(row) | {"kind": row.kind.name} for row in table(seen)],
         "pauses": pauses_by_job(seen),
         "hostile": seen.hostile,
         "stored": [asdict(stored) for stored in seen.stored],
         "operator_restarts": [asdict(restart) for restart in seen.restarts],
-        "timeline": [asdict(hit) | {"jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits],
+        "timeline": [
+            asdict(hit) | {"kind": hit.kind.name, "jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits
+        ],
         "groups": groups,
         "states": dict(seen.states),
         "goodput": {
@@ -77,8 +80,7 @@ def kinds_table(seen: Seen) -> Table:
     """How often each kind was made, and how long the training stood still."""
     shown = Table("what was done", "times", "pause: median", "90 %", "longest", title="Longest pause of each job, in seconds")
     for row in table(seen):
-        title = KINDS[row.kind].title if row.kind in KINDS else "a job is suspended and resumed"
-        shown.add_row(title, str(row.count), *(f"{value:.1f}" for value in row.pauses or ()))
+        shown.add_row(row.kind.title, str(row.count), *(f"{value:.1f}" for value in row.pauses or ()))
     return shown
 
 

@@ -5,26 +5,27 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
-from measure.commands import Commands
-from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, report
-from measure.recorded_job import make_folder, open_to_all, remove_folder, scripts
-from measure.watcher import background
+from elastic_pytorch_local.faults.engine import TROUBLE, Hit, perform
+from elastic_pytorch_local.faults.plan import Act
+from elastic_pytorch_local.faults.watcher import background
+from measure.api import Api, ApiError, jobs_path, pods_path
+from measure.kind_cluster import report
+from measure.program import session
+from measure.recorded_job import make_folder, open_to_all, remove_folder
 
 from soak.back_off import end_back_off
 from soak.bucket import read_notes, start_server
 from soak.hostile.manifests import Namespaces
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
-from soak.inject import TROUBLE, perform, suspend_and_resume
+from soak.inject import choose, suspend_and_resume
 from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
 from soak.observe import Observer
-from soak.plan import Act
+from soak.plan import KINDS
 from soak.stage import Stage
-from soak.timeline import Hit, read_refusals, read_set_up_failures, read_training
+from soak.timeline import read_refusals, read_set_up_failures, read_training
 from soak.verdict import Seen
 
 T = TypeVar("T")
@@ -54,31 +55,25 @@ async def run(
     Raises:
         Stuck: the jobs did not begin to train, or the tenant could not do all its acts.
     """
-    namespace = f"soak-{int(time.time()) & 0xFFFFFF:06x}"
-    commands = Commands(KUBECTL, KUBECONFIG)
-    async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
-        nodes = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
-        workers = sorted(node for node in nodes if node != CONTROL_PLANE)
-        folder = await _make_folder(commands, namespace, _with_folders(sorts))
-        stack.push_async_callback(remove_folder, commands, namespace)
-        await _insist(partial(remove_tenants, api))  # of an earlier run that was killed
-        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        stack.push_async_callback(_remove_namespace, api, namespace, say)
-        say(f"Namespace {namespace}: {', '.join(sort.name for sort in sorts)}")
-        observer = Observer(api, commands, namespace, folder, workers)
-        stage = Stage(api, commands, observer, namespace, folder, workers, CONTROL_PLANE)
+    async with session("soak", SCRIPTS, say) as made:
+        await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
+        for job in {*_with_folders(sorts)}:
+            open_to_all(made.folder / job)
+        say(f"jobs: {', '.join(sort.name for sort in sorts)}")
+        observer = Observer(made.driver, made.folder, made.nodes)
+        stage = Stage(made.driver, observer, made.folder, made.nodes)
         async with background(observer.run(), end_back_off(stage)):
-            tenant = await _let_in(stage, stack, say) if hostile else None
+            tenant = await _let_in(stage, made.stack, say) if hostile else None
             return await _act(stage, acts, sorts, seconds, say, tenant)
 
 
 async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
     """Begins the hostile tenant's acts, which go on until the stack is left."""
-    namespaces = Namespaces(stage.namespace)
-    folder = await make_folder(stage.commands, namespaces.own)
-    stack.push_async_callback(remove_folder, stage.commands, namespaces.own)
-    stack.push_async_callback(_remove_tenants, stage.api, say)
-    tenant = await stack.enter_async_context(hostile_tenant(stage.api, namespaces, folder))
+    namespaces = Namespaces(stage.driver.namespace)
+    folder = await make_folder(stage.driver.commands, namespaces.own)
+    stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
+    stack.push_async_callback(_remove_tenants, stage.driver.api, say)
+    tenant = await stack.enter_async_context(hostile_tenant(stage.driver.api, namespaces, folder))
     say(f"a hostile tenant has namespaces {namespaces.run}-*")
     return tenant
 
@@ -95,7 +90,8 @@ async def _act(
             if not stage.running_jobs():
                 say("all jobs have ended: the other acts are left out")
                 break
-            await perform(stage, act, hits, partial(_say_of, say, f"{number}/{len(acts)}"))
+            tell = partial(_say_of, say, f"{number}/{len(acts)}")
+            await perform(act, KINDS, partial(choose, stage), hits, tell, stage.jobs_on)
     say("no more faults: the jobs train to their ends")
     while stage.running_jobs():
         if stage.observer.quiet_seconds() > QUIET_SECONDS:
@@ -104,7 +100,7 @@ async def _act(
         await asyncio.sleep(LOOK_SECONDS)
     hostile = {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
     states = {name: job.state for name, job in stage.observer.jobs.items()}
-    await asyncio.to_thread(report, stage.namespace)
+    await asyncio.to_thread(report, stage.driver.namespace)
     left = await _delete_jobs(stage, say)
     seen = _seen(stage, sorts, seconds, hits, states, left)
     seen.hostile = hostile
@@ -127,14 +123,13 @@ def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
 
 async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
     """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
-    path = jobs_path(stage.namespace)
-    await stage.api.ask("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", scripts(SCRIPTS))
+    path = jobs_path(stage.driver.namespace)
     for sort in sorts:
         if sort.bucket:
             await start_server(stage, sort.name)
     alone = {sort.name for sort in undisturbed(sorts).values()}
     for sort in {sort.name: sort for sort in (*undisturbed(sorts).values(), *sorts)}.values():
-        await stage.api.ask("POST", path, manifest(sort, seconds, stage.namespace))
+        await stage.driver.api.ask("POST", path, manifest(sort, seconds, stage.driver.namespace))
 
     def begun() -> bool:
         jobs, lines = stage.observer.jobs, stage.observer.lines
@@ -144,22 +139,22 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
     try:
         await _until(begun, START_SECONDS, "all jobs to train, and the undisturbed ones to end")
     except Stuck:
-        await asyncio.to_thread(report, stage.namespace)
+        await asyncio.to_thread(report, stage.driver.namespace)
         raise
     say("all jobs train")
 
 
 async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
     """Deletes all jobs; returns what is left of them after a while."""
-    await _insist(lambda: stage.api.ask("DELETE", jobs_path(stage.namespace)))
-    kinds = {"pods": pods_path(stage.namespace), "services": f"/api/v1/namespaces/{stage.namespace}/services"}
+    await _insist(lambda: stage.driver.api.ask("DELETE", jobs_path(stage.driver.namespace)))
+    kinds = {"pods": pods_path(stage.driver.namespace), "services": f"/api/v1/namespaces/{stage.driver.namespace}/services"}
     selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
     until = time.monotonic() + GONE_SECONDS
     while left and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
         left = []
         for kind, path in kinds.items():
-            found = await _insist(partial(stage.api.ask, "GET", f"{path}?{selector}"))
+            found = await _insist(partial(stage.driver.api.ask, "GET", f"{path}?{selector}"))
             left += [f"{kind}/{item['metadata']['name']}" for item in found["items"]]
     if left:
         say(f"left: {', '.join(left)}")
@@ -194,21 +189,6 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
 
 def _with_folders(sorts: list[Sort]) -> list[str]:
     return [sort.name for sort in (*sorts, *undisturbed(sorts).values()) if not sort.bucket]
-
-
-async def _make_folder(commands: Commands, namespace: str, jobs: list[str]) -> Path:
-    """Makes a folder for each job, in one that every node has."""
-    folder = await make_folder(commands, namespace)
-    for job in sorted(set(jobs)):
-        open_to_all(folder / job)
-    return folder
-
-
-async def _remove_namespace(api: Api, namespace: str, say: Callable[[str], None]) -> None:
-    try:
-        await remove_namespace(api, namespace, GONE_SECONDS)
-    except TROUBLE as error:
-        say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
 
 
 async def _remove_tenants(api: Api, say: Callable[[str], None]) -> None:

@@ -1,76 +1,21 @@
-"""What was done to the cluster, and what was seen from outside. Pure data."""
+"""What was seen from outside. Pure data."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from measure.timeline import StepsOfGroup
+from elastic_pytorch_local.faults import steps
 
-from soak.plan import KINDS
-
-SUSPEND = "suspend"  # the kind of hit that is no part of the plan
 INDEX = re.compile(r"-worker-(\d+)(?:-|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A fault that was made.
+class Step(steps.Step):
+    """A step, as one process of the training tells of it before the gradients are exchanged. Groups are in the order of generations."""
 
-    Attributes:
-        at: when it began, seconds since the epoch.
-        until: when it had been undone.
-        kind: a name of `plan.KINDS`, or SUSPEND.
-        what: what was done to what.
-        jobs: the jobs that it was done to; empty: to all.
-        pods: the pods that are to end by it.
-        node: that it was done to; empty: to none.
-    """
-
-    at: float
-    until: float
-    kind: str
-    what: str
-    jobs: frozenset[str] = frozenset()
-    pods: frozenset[str] = frozenset()
-    node: str = ""
-
-    def touches(self, job: str) -> bool:
-        """Whether a job is among those that it was done to."""
-        return not self.jobs or job in self.jobs
-
-    @property
-    def loses(self) -> bool:
-        """Whether workers may end without notice."""
-        return self.kind in KINDS and KINDS[self.kind].loses
-
-    @property
-    def refuses_writes(self) -> bool:
-        """Whether its jobs can save nothing."""
-        return self.kind in KINDS and KINDS[self.kind].family == "storage"
-
-    @property
-    def unsettles(self) -> bool:
-        """Whether the operator or the API server may be away."""
-        return self.kind in KINDS and KINDS[self.kind].unsettles
-
-    @property
-    def isolates(self) -> bool:
-        """Whether workers that cannot be reached may train on."""
-        return self.kind in KINDS and KINDS[self.kind].isolates
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step, as one process of the training tells of it before the gradients are exchanged."""
-
-    at: float
-    pod: str
-    rank: int
-    world: int
-    number: int
-    group: int  # groups are numbered in the order of their generations
+    rank: int = 0
     epoch: int = 0
     samples: tuple[int, ...] = ()
 
@@ -91,15 +36,6 @@ class SetUpFailure:
     at: float
     pod: str
     how: str
-
-
-@dataclass(slots=True)
-class Group(StepsOfGroup):
-    """The steps of one group, without what they hold."""
-
-    number: int
-    world: int
-    members: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +161,8 @@ def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violatio
 
 def _step(group: int, line: Mapping[str, Any]) -> Step:
     rank, world, samples = line.get("RANK", 0), line.get("WORLD_SIZE", 1), tuple(line.get("samples", ()))
-    return Step(line["at"], line["worker"], rank, world, line["step"], group, line.get("epoch", 0), samples)
-
-
-def groups_of(steps: Iterable[Step]) -> list[Group]:
-    """The groups that have taken a step, the oldest first."""
-    found: dict[int, Group] = {}
-    for step in steps:
-        group = found.setdefault(step.group, Group(step.number, step.number, step.at, step.at, step.group, step.world))
-        group.first, group.last = min(group.first, step.number), max(group.last, step.number)
-        group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
-        group.members.add(step.pod)
-    return sorted(found.values(), key=lambda group: group.number)
+    epoch = line.get("epoch", 0)
+    return Step(line["at"], line["worker"], line["step"], world, group, rank=rank, epoch=epoch, samples=samples)
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from elastic_pytorch_client.reading.goodput import Goodput
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.plan import Kind
 
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
-from soak.plan import KINDS
-from soak.timeline import SUSPEND, Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
+from soak.plan import KINDS, SUSPEND
+from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
 
 # After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
 FELT_SECONDS = 30.0
@@ -96,17 +98,17 @@ class Row:
     """What a kind of fault did, of all times that it was made.
 
     Attributes:
-        kind: a name of `plan.KINDS`.
+        kind: of `plan.KINDS`, or SUSPEND.
         count: how often it was made.
         pauses: the longest pause of each job that it was done to, seconds: the median, the 90th percentile, the longest.
     """
 
-    kind: str
+    kind: Kind
     count: int
     pauses: tuple[float, float, float] | None
 
 
-def pauses(seen: Seen) -> Iterator[tuple[str, str, float]]:
+def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
     """For each fault and each job that it was made to: the kind, the job, and its longest pause then, in seconds.
 
     A pause may be another fault's, if both came at once.
@@ -125,7 +127,7 @@ def table(seen: Seen) -> list[Row]:
     """For each kind the pauses of the jobs it was done to."""
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
-        by_kind[kind].append(seconds)
-    counts = {kind: sum(hit.kind == kind for hit in seen.hits) for kind in chain(KINDS, (SUSPEND,))}
-    rows = ((kind, count, by_kind[kind]) for kind, count in counts.items() if count)
+        by_kind[kind.name].append(seconds)
+    counts = [(kind, sum(hit.kind == kind for hit in seen.hits)) for kind in chain(KINDS.values(), (SUSPEND,))]
+    rows = ((kind, count, by_kind[kind.name]) for kind, count in counts if count)
     return [Row(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]

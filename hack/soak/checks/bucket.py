@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import groups_of
+
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near, unsaved
-from soak.timeline import Hit, Step, Stored, Violation, groups_of
+from soak.timeline import Step, Stored, Violation
 
 
 def check_bucket(
@@ -18,7 +21,7 @@ def check_bucket(
     groups = groups_of(steps)
     for before, after in pairwise(groups):
         # A group that is cut off may still store something when its successor has looked. What was there before counts.
-        cut_off = [hit.at for hit in hits_near(expected, before, after, hits) if hit.isolates]
+        cut_off = [hit.at for hit in hits_near(expected, before, after, hits) if hit.kind.isolates]
         until = min(before.last_at, after.first_at, *cut_off)
         kept = max((step for at, step in objects if at <= until), default=0)
         if after.first <= kept:

@@ -4,8 +4,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from soak.plan import KINDS
-from soak.timeline import SUSPEND, Hit, PodSeen, Restart, StatusSeen, Step, Usage, Violation, groups_of, last_of_each
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import groups_of
+
+from soak.timeline import PodSeen, Restart, StatusSeen, Step, Usage, Violation, last_of_each
 
 EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes late
 # The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
@@ -42,7 +44,7 @@ def _explains(hit: Hit, seen: PodSeen) -> bool:
         return False
     if hit.pods or hit.node:
         return seen.pod in hit.pods or seen.node == hit.node
-    return hit.kind in ("scale", SUSPEND) and hit.touches(seen.job)
+    return hit.kind.family == "size" and hit.touches(seen.job)
 
 
 def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
@@ -55,8 +57,8 @@ def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterato
 def _restarts(hit: Hit, seen: Restart) -> bool:
     if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
         return False
-    away = hit.kind in KINDS and KINDS[hit.kind].family == "control plane" and hit.unsettles
-    return away or seen.pod in hit.pods or (hit.loses and seen.node == hit.node)
+    away = hit.kind.family == "control plane" and hit.kind.unsettles
+    return away or seen.pod in hit.pods or (hit.kind.loses and seen.node == hit.node)
 
 
 def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
@@ -68,7 +70,7 @@ def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hi
         end = group.last_at - BOUNDARY_SECONDS
         shown = [seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))]
         wrong = [status for status in shown if status.world != group.world]
-        away = any(hit.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
+        away = any(hit.kind.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
         if end > begin and wrong and not away:
             text = f"group {group.number} of {group.world} trains, the status says {wrong[0].world}"
             yield Violation(f"status true within {STATUS_SECONDS:.0f} s", job, begin, text)

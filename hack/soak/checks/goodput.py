@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from measure.timeline import kept_seconds
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 
 from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
-from soak.timeline import Hit, StatusSeen, Step, Violation, groups_of
+from soak.timeline import StatusSeen, Step, Violation
 
 APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
 LEAST_SECONDS = 900.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
@@ -64,5 +65,5 @@ def unresolved_seconds(steps: Sequence[Step], hits: Sequence[Hit]) -> float:
     groups = groups_of(steps)
     numbers = sum(group.last - group.first for group in groups)
     pace = sum(group.last_at - group.first_at for group in groups) / max(1, numbers)
-    away = [longest_pause(steps, hit.at, hit.until + EFFECT_SECONDS) for hit in hits if hit.unsettles]
+    away = [longest_pause(steps, hit.at, hit.until + EFFECT_SECONDS) for hit in hits if hit.kind.unsettles]
     return pace * len(groups) + sum(away) + WHOLE_SECONDS * (1 + len(away))

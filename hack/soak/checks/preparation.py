@@ -4,9 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import groups_of
+
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
-from soak.plan import KINDS
-from soak.timeline import Hit, SetUpFailure, StatusSeen, Step, Violation, groups_of
+from soak.timeline import SetUpFailure, StatusSeen, Step, Violation
 
 MOMENT_SECONDS = 5.0  # after a failure: a change of the group that it caused would have begun by then
 COUNT_SECONDS = 10.0  # after a failure: the status would count it by then
@@ -44,7 +46,7 @@ def check_spares(
     times = [status.at for status in statuses]
     for before, after in pairwise(groups_of(steps)) if expected.spares else ():
         near = hits_near(expected, before, after, hits)
-        if len(near) != 1 or near[0].kind not in KINDS or KINDS[near[0].kind].family != "worker":
+        if len(near) != 1 or near[0].kind.family != "worker":
             continue
         shown = bisect_right(times, near[0].at - SHOWN_SECONDS)
         if not shown or shown != bisect_right(times, near[0].at):

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
-from soak.timeline import INDEX, Done, Group, Hit, Step, Violation, groups_of
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import Group, groups_of
+
+from soak.timeline import INDEX, Done, Step, Violation
 
 EFFECT_SECONDS = 20.0  # a fault may show for so long after it was undone: a grace period of 10 s, and what detection takes
 CLOSE = 1e-6  # between parameters of 64 bits: far above what the order of sums changes, far below what one sample changes
@@ -128,10 +131,10 @@ def _kept(
 ) -> tuple[float, float]:
     """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
     if not expected.commits:
-        cut_off = any(hit.isolates for hit in near)
+        cut_off = any(hit.kind.isolates for hit in near)
         return max(told.values()) if cut_off else math.inf, expected.repeated
     together = before.members & after.members
-    if before.members & killed or any(hit.loses or hit.unsettles for hit in near):
+    if before.members & killed or any(hit.kind.loses or hit.kind.unsettles for hit in near):
         survivors = together.difference(*(hit.pods for hit in near))  # a pod that was hit has lost its memory
         if not survivors or (expected.copies and len(before.members - survivors) > 1):
             return 0, 0
@@ -142,7 +145,7 @@ def _kept(
 
 def unsaved(expected: Expected, hit: Hit) -> bool:
     """Whether the job can save nothing while a fault lasts. A bucket's server is found by its name."""
-    return hit.touches(expected.job) and (hit.refuses_writes or (expected.bucket and hit.kind == "stop-dns"))
+    return hit.touches(expected.job) and (hit.kind.family == "storage" or (expected.bucket and hit.kind.name == "stop-dns"))
 
 
 def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:

@@ -3,8 +3,11 @@
 import asyncio
 from functools import partial
 
-from soak.plan import KINDS, Fault
-from soak.stage import Stage, Target, job_of, pick
+from elastic_pytorch_local.faults.engine import Target, pick
+from elastic_pytorch_local.faults.plan import Fault
+
+from soak.plan import KINDS
+from soak.stage import Stage, job_of
 
 FAULT_FILE = "bucket.fault"  # of the run's folder: scripts/object_server.py looks there at each request
 SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"  # the pattern does not match the shell's own command
@@ -18,7 +21,7 @@ async def kill_job(stage: Stage, fault: Fault) -> Target:
     pick(fault.pick, pods, f"worker of {job}")
 
     async def kill() -> None:
-        await asyncio.gather(*(stage.kill_pod_process(pod) for pod in pods))
+        await asyncio.gather(*(stage.driver.kill_pod(pod) for pod in pods))
 
     found = frozenset(pod["metadata"]["name"] for pod in pods)
     return Target(f"SIGKILL to all containers of {job}", kill, jobs=frozenset({job}), pods=found)
@@ -39,7 +42,7 @@ async def misbehave(stage: Stage, fault: Fault) -> Target:
 
 async def pause(stage: Stage, fault: Fault) -> Target:
     """Stops the server's process, which keeps its objects, and its connections too."""
-    stop, go_on = (partial(stage.in_control_plane, SIGNAL.format(signal=signal)) for signal in ("STOP", "CONT"))
+    stop, go_on = (partial(stage.driver.in_control_plane, SIGNAL.format(signal=signal)) for signal in ("STOP", "CONT"))
     return Target("SIGSTOP to the bucket's server", stop, go_on, frozenset({_job(stage, fault)}))
 
 

@@ -4,11 +4,12 @@ import base64
 import json
 import time
 
+from elastic_pytorch_local.faults.engine import NoTarget, Target
+from elastic_pytorch_local.faults.plan import Fault
 from measure.api import pods_path
-from measure.kind_cluster import OPERATOR_NAMESPACE
+from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 
-from soak.plan import Fault
-from soak.stage import NoTarget, Stage, Target
+from soak.stage import Stage
 
 DEPLOYMENT = "deployment/elastic-pytorch-operator"
 SECRET = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/secrets/elastic-pytorch-operator-tls"
@@ -19,14 +20,14 @@ SLOW = "for i in $(seq {turns}); do pkill -STOP -x etcd; sleep 0.5; pkill -CONT 
 
 async def kill_operators(stage: Stage, fault: Fault) -> Target:
     """Kills the process of the leading operator, or of all: none can take leave."""
-    operators = await stage.operators()
+    operators = await stage.driver.operators()
     if not operators:
         raise NoTarget("no operator runs")
     killed = operators[:1] if fault.kind == "kill-leader" else operators
 
     async def kill() -> None:
         for pod in killed:
-            await stage.kill_pod_process(pod)
+            await stage.driver.kill_pod(pod)
 
     killed_names = [pod["metadata"]["name"] for pod in killed]
     return Target(f"SIGKILL to {', '.join(killed_names)}", kill, pods=frozenset(killed_names))
@@ -34,7 +35,7 @@ async def kill_operators(stage: Stage, fault: Fault) -> Target:
 
 async def roll_operator(stage: Stage, _: Fault) -> Target:
     """Replaces all operators one by one, as an upgrade does."""
-    kubectl = stage.commands.kubectl
+    kubectl = stage.driver.commands.kubectl
     return Target(
         f"kubectl rollout restart {DEPLOYMENT}",
         lambda: kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", DEPLOYMENT),
@@ -44,23 +45,23 @@ async def roll_operator(stage: Stage, _: Fault) -> Target:
 
 async def rotate_certificate(stage: Stage, _: Fault) -> Target:
     """Makes the operator's certificate two months old, and ends the leader: the next one makes another, which running agents must trust."""
-    leader = (await stage.operators())[:1]
+    leader = (await stage.driver.operators())[:1]
 
     async def age() -> None:
-        secret = await stage.api.ask("GET", SECRET)
+        secret = await stage.driver.api.ask("GET", SECRET)
         trust = json.loads(base64.b64decode(secret["data"]["trust.json"]))
         trust["serving"]["made_at"] = time.time() - SERVING_DAYS * DAY
         data = {"trust.json": base64.b64encode(json.dumps(trust).encode()).decode()}
-        await stage.api.ask("PATCH", SECRET, {"data": data})
+        await stage.driver.api.ask("PATCH", SECRET, {"data": data})
         for pod in leader:
-            await stage.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
+            await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
 
     return Target("the operator's certificate is two months old, and its leader is deleted", age)
 
 
 async def on_control_plane(stage: Stage, fault: Fault) -> Target:
     """Stops or kills the API server's process, or stops etcd's again and again."""
-    run = stage.in_control_plane
+    run = stage.driver.in_control_plane
     match fault.kind:
         case "freeze-api":
             command = "pkill -CONT -x kube-apiserver || true"  # the kubelet may have started another
@@ -68,18 +69,18 @@ async def on_control_plane(stage: Stage, fault: Fault) -> Target:
         case "kill-api":
             return Target("SIGKILL to the API server", lambda: run("pkill -KILL -x kube-apiserver"))
     turns = max(1, round(fault.seconds))
-    slow = ("exec", "--detach", stage.control_plane, "sh", "-c", SLOW.format(turns=turns))
+    slow = ("exec", "--detach", CONTROL_PLANE, "sh", "-c", SLOW.format(turns=turns))
     return Target(
-        "etcd stops for half of each second", lambda: stage.commands.docker(*slow), lambda: run("pkill -CONT -x etcd")
+        "etcd stops for half of each second", lambda: stage.driver.commands.docker(*slow), lambda: run("pkill -CONT -x etcd")
     )
 
 
 async def stop_dns(stage: Stage, _: Fault) -> Target:
     """Takes all servers of the cluster's DNS away."""
     path = "/apis/apps/v1/namespaces/kube-system/deployments/coredns/scale"
-    replicas = (await stage.api.ask("GET", path))["spec"]["replicas"] or 2
+    replicas = (await stage.driver.api.ask("GET", path))["spec"]["replicas"] or 2
 
     async def scale(number: int) -> None:
-        await stage.api.ask("PATCH", path, {"spec": {"replicas": number}})
+        await stage.driver.api.ask("PATCH", path, {"spec": {"replicas": number}})
 
     return Target("coredns has no replicas", lambda: scale(0), lambda: scale(replicas))

@@ -2,8 +2,11 @@
 
 from functools import partial
 
-from soak.plan import KINDS, Fault
-from soak.stage import Stage, Target, pick
+from elastic_pytorch_local.faults.engine import Target, pick
+from elastic_pytorch_local.faults.plan import Fault
+
+from soak.plan import KINDS
+from soak.stage import Stage
 
 IMAGE, KEPT = "docker.io/library/elastic-pytorch-worker:dev", "docker.io/library/elastic-pytorch-worker:kept-by-soak"
 
@@ -14,17 +17,16 @@ RENAME = f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {
 
 async def on_node(stage: Stage, fault: Fault) -> Target:
     """Drains, cordons, kills, freezes or cuts off a worker node."""
-    node = pick(fault.pick, stage.worker_nodes, "node")
-    nodes, commands = stage.nodes, stage.commands
+    node = pick(fault.pick, stage.nodes, "node")
+    driver = stage.driver
     do, undo = {
-        "drain": (nodes.drain, nodes.uncordon),
-        "cordon": (lambda name: commands.kubectl("cordon", name), nodes.uncordon),
-        "kill-node": (nodes.kill, nodes.start),
-        "pause-node": (lambda name: commands.docker("pause", name), lambda name: commands.docker("unpause", name)),
-        "cut-node": (nodes.cut, nodes.mend),
+        "drain": (driver.drain_node, driver.uncordon_node),
+        "cordon": (driver.cordon_node, driver.uncordon_node),
+        "kill-node": (driver.kill_node, driver.start_node),
+        "pause-node": (driver.freeze_node, driver.thaw_node),
+        "cut-node": (driver.cut_node, driver.mend_node),
     }[fault.kind]
-
-    leads = [pod["spec"].get("nodeName") for pod in await stage.operators()][:1] == [node]
+    leads = [pod["spec"].get("nodeName") for pod in await driver.operators()][:1] == [node]
     jobs = frozenset[str]() if leads and KINDS[fault.kind].loses else stage.jobs_on(node)
     what = f"{fault.kind} {node}{', where the leading operator is' if leads else ''}"
     return Target(what, partial(do, node), partial(undo, node), jobs=jobs, node="" if fault.kind == "cordon" else node)
@@ -32,11 +34,11 @@ async def on_node(stage: Stage, fault: Fault) -> Target:
 
 async def remove_image(stage: Stage, fault: Fault) -> Target:
     """Takes the name of the workers' image away on one node: containers that are to start there find no image."""
-    node = pick(fault.pick, stage.worker_nodes, "node")
+    node = pick(fault.pick, stage.nodes, "node")
 
     async def rename(old: str, new: str) -> None:
         command = RENAME.format(old=old, new=new)
-        await stage.commands.docker("exec", node, "sh", "-ec", command)
+        await stage.driver.commands.docker("exec", node, "sh", "-ec", command)
 
     return Target(f"{IMAGE} is gone from {node}", lambda: rename(IMAGE, KEPT), lambda: rename(KEPT, IMAGE))
 

@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_local.faults.watcher import background
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
-from measure.watcher import background
 
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubeflow import results, stage, trials
-from kubeflow.jobs import JOBS, RENDEZVOUS, SCRIPTS, SIZE, manifest
+from bench import trials
+from bench.trials import Trial
+from elastic_pytorch_local.faults.outcome import Outcome
+from elastic_pytorch_local.faults.watcher import background
+from kubeflow import stage
+from kubeflow.jobs import JOBS, PYTORCH_JOB, RENDEZVOUS, SCRIPTS, SIZE, manifest
 from kubeflow.losses import KINDS, victim
-from kubeflow.pauses import Figures, figures
 from kubeflow.report import complaints, table
-from kubeflow.results import Run, Trial
-from kubeflow.stage import Stage
-from kubeflow.trials import Course
+from kubeflow.stage import KubeflowStage
 from measure.api import ApiError
+from measure.cluster import ClusterDriver
 from measure.recorded_job import scripts
-from measure.watcher import background
-from replay.run import Step
 
 from tests.job_schema import VALIDATOR
 
@@ -27,10 +27,12 @@ STEP_SECONDS = 0.005
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("elastic_pytorch_local.faults.watcher.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("measure.cluster.LOOK_SECONDS", 0.01)
     monkeypatch.setattr(stage, "QUIET_STEPS", 5)
     monkeypatch.setattr(stage, "RECOVERY_SECONDS", 30.0)
     monkeypatch.setattr(trials, "PHASE_SECONDS", 0.01)
+    monkeypatch.setattr(trials, "LOG_SECONDS", 0.01)
 
 
 class Cluster:
@@ -59,7 +61,7 @@ class Cluster:
             if self._job:
                 self._fill()
         elif method == "DELETE":
-            self._job = ""
+            self._job, self.pods = "", {}
         return {"items": list(self.pods.values())}
 
     async def train(self) -> None:
@@ -88,16 +90,19 @@ def a_pod(name: str, index: int) -> dict[str, Any]:
 
 
 async def test_kinds_take_turns_and_each_trial_has_its_figures(tmp_path: Path) -> None:
-    cluster, made, kinds = Cluster(tmp_path), list[Trial](), ["worker-force", "first-delete", "grow"]
-    end, logs = time.monotonic() + 60, dict[str, str]()
-    course = Course([KINDS[kind] for kind in kinds], 2, end, made.append, logs.__setitem__, lambda _: None)
+    cluster: Any = Cluster(tmp_path)
+    made, kinds = list[Trial](), ["worker-force", "first-delete", "grow"]
+    seen = KubeflowStage(ClusterDriver(cluster, cluster, "ns", PYTORCH_JOB), tmp_path, JOBS["pytorchjob"])
+    ordered = [(KINDS[kind], turn) for turn in range(2) for kind in kinds]
     async with background(cluster.train()):
-        left_out = await course.run(Stage(cluster, cluster, tmp_path, JOBS["pytorchjob"]))  # type: ignore[arg-type]
-    assert (left_out, logs, cluster.pods) == (0, {}, {})
+        left_out = await trials.run(seen, "pytorchjob", ordered, made.append, lambda _: None)
+        await seen.remove()
+    assert (left_out, cluster.pods) == (0, {})
     assert [trial.kind for trial in made] == kinds * 2
-    assert [trial.figures.repeated if trial.figures else trial.error for trial in made] == [1] * 6
-    assert [trial.pod for trial in made][:3] == ["pytorchjob-1-1", "pytorchjob-1-0", ""]
-    assert {"DELETE pytorchjob-1-1 by force", "DELETE pytorchjob-1-0"} <= set(cluster.asked)
+    assert [trial.cost.repeated if trial.cost else trial.error for trial in made] == [1] * 6
+    whats = ["kubectl delete pod pytorchjob-1-1 --grace-period=0 --force", "kubectl delete pod pytorchjob-1-0"]
+    assert [trial.what for trial in made][:2] == whats
+    assert {"DELETE pytorchjob-1-1 by force", "DELETE pytorchjob-1-0", "PATCH scale"} <= set(cluster.asked)
 
 
 def test_jobs_are_valid_and_their_pods_alike_and_torchrun_waits_as_shortly_as_it_can() -> None:
@@ -132,44 +137,16 @@ def test_pod_to_lose_is_the_first_or_neither_first_nor_rank_0() -> None:
     assert {row: victim(KINDS[row[0]], JOBS[row[1]], pods, row[2]) for row in rows} == rows
 
 
-def steps(*parts: tuple[float, float, int, int, int]) -> list[Step]:
-    """The steps of several groups: of each from when until when, from which number, the workers, and the group's number."""
-    counted = [(part, round((part[1] - part[0]) / 0.05)) for part in parts]
-    return [Step(b + 0.05 * n, first + n, world, group) for (b, _, first, world, group), c in counted for n in range(c + 1)]
-
-
-def test_longest_pause_is_found_once_the_group_is_whole_again() -> None:
-    one = (0, 1, 0, 3, 1)
-    found = {
-        figures(steps(one, (5, 6, 18, 2, 2), (8, 9, 38, 3, 3)), 0.99, SIZE): Figures(4.0, 6.0, 7.01, 3 + 1),
-        figures(steps(one, (2, 3, 21, 2, 2), (9, 10, 42, 3, 3)), 0.99, SIZE): Figures(6.0, 7.0, 8.01, 0),
-        figures(steps(one, (12, 13, 21, 3, 2)), 0.99, SIZE): Figures(11.0, 11.0, 11.01, 0),
-        # a group trains on for a while after a polite loss
-        figures(steps((0, 2, 0, 3, 1), (2.2, 3, 41, 2, 2), (3.3, 4, 58, 3, 3)), 1.0, SIZE): Figures(0.3, 0.3, 2.3, 0),
-    }
-    assert list(found) == list(found.values())
-    unfinished: list[list[Step]] = [
-        [],
-        steps(one),
-        steps((0, 5, 0, 3, 1)),
-        steps(one, (5, 6, 18, 2, 2)),
-        steps((2, 3, 0, 3, 1)),
-    ]
-    assert [figures(seen, 0.99, SIZE) for seen in unfinished] == [None] * 5
-
-
-def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_failures(tmp_path: Path) -> None:
+def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_failures() -> None:
     def trial(job: str, pause: float, repeated: int = 0, kind: str = "worker-force") -> Trial:
-        return Trial(job, kind, "2026-11-28T12:00:00Z", "w1", Figures(pause, pause, pause + 2, repeated))
+        return Trial(job, kind, "2026-11-28T12:00:00Z", "w1", Outcome(pause, pause, pause, pause + 2, repeated))
 
-    failed = Trial("pytorchjob", "first-force", "2026-11-28T12:00:00Z", "w0", None, "Waited: waited 120 s for it")
+    failed = Trial("pytorchjob", "first-force", "2026-11-28T12:00:00Z", "w0", error="Waited: waited 120 s for it")
     made = [trial("pytorchjob", *seen) for seen in ((8.04, 3), (12.26, 20), (7.9, 5))] + [trial("plain", 0.31)]
-    run = Run({"training-operator": "v1.9.3"}, [*made, trial("plain", 0.29), trial("plain", 0.5, 0, "first-force"), failed])
-    results.write(tmp_path / "run.json", run)
-    assert results.read(tmp_path / "run.json") == run
+    made += [trial("plain", 0.29), trial("plain", 0.5, 0, "first-force"), failed]
     force, first = "| a worker is deleted by force", "| worker 0, or rank 0, is deleted by force"
     ours, theirs = "ElasticPyTorchJob, plain script", "PyTorchJob, tuned, plain script"
-    assert table(run).splitlines()[2:] == [
+    assert table(made, {"training-operator": "v1.9.3"}, "").splitlines()[2:] == [
         f"{force} | {ours} | 0.30 (0.31) | 0.30 (0.31) | 2.30 (2.31) | 0 (0) | 2 |",
         f"{force} | {theirs} | 8.0 (12.3) | 8.0 (12.3) | 10.0 (14.3) | 5 (20) | 3 |",
         f"{first} | {ours} | 0.50 (0.50) | 0.50 (0.50) | 2.50 (2.50) | 0 (0) | 1 |",
@@ -177,4 +154,4 @@ def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_
         "",
         "Measured with training-operator v1.9.3.",
     ]
-    assert complaints(run) == ["pytorchjob, first-force, at 2026-11-28T12:00:00Z: Waited: waited 120 s for it"]
+    assert complaints(made) == ["pytorchjob, first-force, at 2026-11-28T12:00:00Z: Waited: waited 120 s for it"]

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from elastic_pytorch_local.faults.steps import Step
 from replay import picture, report
 from replay import run as runs
 from replay.__main__ import CAPTION, PAGE
 from replay.account import account, cost, step_seconds
 from replay.jobs import JOBS
-from replay.run import Joined, Made, Run, SetUp, Step, members, read_lines
+from replay.run import Joined, Made, Run, SetUp, members, read_lines
 
 STEP, SIZE, ABC = 0.2, 3, ("a", "b", "c")
 
@@ -35,7 +36,7 @@ class History:
         for _ in range(steps):
             self.now += STEP * SIZE / self.world
             self.number += 1
-            self.steps.append(Step(self.now, self.number, self.world, self.group))
+            self.steps.append(Step(self.now, "w", self.number, self.world, self.group))
 
     def set_up(self, seconds: float, *workers: str) -> None:
         """The workers set up at the same time, while nothing else happens."""
@@ -163,7 +164,7 @@ def test_steps_are_those_of_rank_0_and_each_of_its_groups_has_a_number() -> None
     ]
     told += [("began", 5.0, "b", 0, 1, 0), ("step", 5.5, "b", 0, 1, 2)]
     lines = [dict(zip(("what", "at", "worker", "RANK", "WORLD_SIZE", "step"), line, strict=True)) for line in told]
-    steps, joined, _ = read_lines(reversed(lines))
-    assert steps == [Step(3.5, 1, 2, 1), Step(5.5, 2, 1, 2)]
+    steps, joined, _ = read_lines(lines[::-1])
+    assert steps == [Step(3.5, "a", 1, 2, 1), Step(5.5, "b", 2, 1, 2)]
     assert sorted(joined) == [Joined(3.0, "a"), Joined(3.0, "b"), Joined(5.0, "b")]
     assert members(lines, since=3.45) == {"a": 2, "b": 1}

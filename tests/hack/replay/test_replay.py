@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_pytorch_local.faults.watcher import background
 from measure.api import ApiError
+from measure.cluster import ClusterDriver
 from measure.recorded_job import scripts
-from measure.watcher import background
 from replay import player, restart_all, traces
 from replay.account import account
 from replay.jobs import JOBS, SCRIPTS, SIZE, arguments, manifest
@@ -28,6 +29,7 @@ STEP_SECONDS = 0.02
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(player, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("measure.cluster.LOOK_SECONDS", 0.01)
     monkeypatch.setattr(player, "NOTICE_SECONDS", 0.1)
     monkeypatch.setattr(player, "QUIET_STEPS", 10)
     monkeypatch.setattr(restart_all, "LOOK_SECONDS", 0.01)
@@ -102,7 +104,7 @@ class Cluster:
 
 async def replayed(folder: Path, trace: str, job: str) -> tuple[Cluster, Run]:
     cluster: Any = Cluster(folder / f"{job}.jsonl")
-    played = Player(cluster, cluster, folder, NODES, lambda _: None)
+    played = Player(ClusterDriver(cluster, cluster, "ns"), folder, NODES, lambda _: None)
     async with background(cluster.train()):
         return cluster, await played.play(TRACES[trace], JOBS[job], seed=1, seconds=0.5, commit="abc")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from measure.api import Api
+from measure.cluster import LEASE, LEASES
 from measure.commands import Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE
-from measure.watcher import LEASE, LEASES
 from scale import results, stage
 from scale.__main__ import KEPT, PAGE
 from scale.connection import in_time

@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
+from elastic_pytorch_local.faults.engine import Hit
+from elastic_pytorch_local.faults.steps import groups_of
 from soak import timeline
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
-from soak.timeline import Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
+from soak.plan import KINDS, SUSPEND
+from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
 
 LIBRARY = Expected("job", 1, 3, processes=1, total=6, epochs=2, samples=6, commits=True)
 PLAIN = Expected("job", 1, 3, processes=1, total=6, repeated=11)
@@ -28,11 +31,11 @@ def group(number: int, first: int, last: int, *pods: str, at: float = 0.0) -> li
     """Steps, one a second: by default step n at second 100 + n."""
     begin, steps = at or 100.0 + first, range(first, last + 1)
     ranks = list(enumerate(pods))
-    return [Step(begin + n - first, pod, rank, len(pods), n, number) for n in steps for rank, pod in ranks]
+    return [Step(begin + n - first, pod, n, len(pods), number, rank=rank) for n in steps for rank, pod in ranks]
 
 
 def hit(kind: str, at: float, until: float = 0.0, *pods: str, job: str = "job", node: str = "") -> Hit:
-    return Hit(at, until or at, kind, kind, frozenset({job} - {""}), frozenset(pods), node)
+    return Hit(at, until or at, {**KINDS, SUSPEND.name: SUSPEND}[kind], kind, frozenset({job} - {""}), frozenset(pods), node)
 
 
 def status(at: float, world: int, failures: int = 0, *spares: str, state: str = "Running") -> StatusSeen:
@@ -79,7 +82,7 @@ def test_group_sample_and_end_that_should_not_be_are_found() -> None:
     orders = {(0, 1, 2, 3): [], (1, 0): ["units in order"], (0, 3): ["whole units"]}
     of_units = [((pairs, group(1, 1, 1, *(f"job-worker-{n}-a" for n in order))), rules) for order, rules in orders.items()]
     places = [(n + 1, n // 3, (n % 3 * 2, n % 3 * 2 + 1)) for n in range(6)]
-    whole = [Step(100.0 + n, A, 0, 1, n, 1, epoch, samples) for n, epoch, samples in places]
+    whole = [Step(100.0 + n, A, n, 1, 1, epoch=epoch, samples=samples) for n, epoch, samples in places]
     once, done = "each sample once an epoch", [Done(120, A, (1.0, 2.0 + 1e-9))]
     groups = [
         ((LIBRARY, group(1, 1, 3, A, B) + group(2, 4, 6, A, B2)), []),
@@ -130,7 +133,7 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
     def told(training: int, other: int) -> Goodput:
         return Goodput(0.0, {"Training": training, "Recovering": other})
 
-    few, rule = [Step(at, A, 0, 2, int(at), 1) for at in (100.0, 150.0, 200.0)], ["status true within 30 s"]
+    few, rule = [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)], ["status true within 30 s"]
     late, away = [status(102, 3), status(150, 2)], [hit("freeze-api", 110, 140, job="")]
     statuses = [
         (("job", [status(102, 3), status(125, 2)], few, []), []),
@@ -143,8 +146,8 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
         ((usages("operator", *[12] * 5, *[54] * 4),), []),  # it leads now, and has all agents' connections
     ]
     # two groups of a step in two seconds: 100 and 300 steps, a pause of 100 s, and a step that is done again
-    steps = [Step(20 + 2 * n, "w0", 0, 2, n, 1) for n in range(1, 101)]
-    steps += [Step(120 + 2 * n, "w0", 0, 2, n, 2) for n in range(100, 401)]
+    steps = [Step(20 + 2 * n, "w0", n, 2, 1) for n in range(1, 101)]
+    steps += [Step(120 + 2 * n, "w0", n, 2, 2) for n in range(100, 401)]
     course, kill = [status(0, 0, state=""), status(20, 2), status(1000, 0, state="Complete")], [hit("kill-leader", 219, 225)]
     account = [
         ((LIBRARY, told(776, 224), steps, course, []), []),
@@ -203,6 +206,6 @@ def test_records_of_processes_become_steps_of_numbered_groups() -> None:
     tell("done", A2, parameters=[1.0])
     tell("set-up fails", C, how="kill")
     steps, ends = timeline.read_training(lines)
-    groups = [(each.first, each.last, each.members) for each in timeline.groups_of(steps)]
+    groups = [(each.first, each.last, each.members) for each in groups_of(steps)]
     assert groups == [(1, 2, {A, B}), (3, 4, {A, B}), (3, 4, {A2, B2}), (5, 6, {A2, B2})]
     assert ([end.parameters for end in ends], [it.pod for it in timeline.read_set_up_failures(lines)]) == ([(1.0,)], [C])

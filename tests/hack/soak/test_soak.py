@@ -3,41 +3,41 @@
 import json
 from base64 import b64encode
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_local.faults import plan
+from elastic_pytorch_local.faults.engine import Hit, perform
+from elastic_pytorch_local.faults.plan import Act, Fault
+from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
-from measure.watcher import LEASE
 from rich.console import Console
-from soak import plan
 from soak.__main__ import parse_options
 from soak.checks.training import Expected
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces
-from soak.inject import how, perform
+from soak.inject import choose, how
 from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
 from soak.observe import Observer
 from soak.pauses import compare, pauses_by_job
-from soak.plan import KINDS, Act, Fault
+from soak.plan import KINDS
 from soak.report import show, to_json
 from soak.stage import Stage
-from soak.timeline import Done, Hit, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
+from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
 from soak.verdict import Row, Seen, table, violations
 
 from tests.job_schema import VALIDATOR
 
 POD = "job-worker-0-aaaaa"
-DRAIN = Hit(103.2, 108, "drain", "drain n1", frozenset({"job"}), node="n1")
+DRAIN = Hit(103.2, 108, KINDS["drain"], "drain n1", frozenset({"job"}), node="n1")
 CTR = "ctr -n k8s.io task kill --all --signal SIGKILL"
 
 
-def test_plan_of_a_seed_has_each_kind_and_is_made_again_from_a_report(tmp_path: Path) -> None:
-    drawn = plan.draw(7, 1800)
-    assert drawn == plan.draw(7, 1800) != plan.draw(8, 1800)
-    assert {fault.kind for act in drawn for fault in act.faults} == set(KINDS)
+def test_plan_is_made_again_from_a_report(tmp_path: Path) -> None:
     options = ["--seed", "7", "--minutes", "2", "--faults", "settled", "--jobs", "plain"]
     first, file = parse_options(options), tmp_path / "earlier.json"
     earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": plan.to_json(first.acts)}
@@ -72,7 +72,7 @@ class Cluster:
         self.done.append(" ".join(("kubectl", *arguments)))
         if arguments[0] == "cordon":
             raise OSError("no")
-        return ""
+        return "1.5"
 
 
 def a_pod(name: str, job: str, index: int) -> dict[str, Any]:
@@ -85,7 +85,8 @@ def a_pod(name: str, job: str, index: int) -> dict[str, Any]:
 
 async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> None:
     cluster: Any = Cluster()
-    observer, hits = Observer(cluster, cluster, "ns", tmp_path, ["n0", "n1"]), list[Hit]()
+    driver, hits = ClusterDriver(cluster, cluster, "ns"), list[Hit]()
+    observer = Observer(driver, tmp_path, ["n0", "n1"])
     workers = [("library", 0), ("library", 1), ("plain", 0)]
     observer.pods = {f"{job}-{i}": a_pod(f"{job}-{i}", job, i) for job, i in workers}
     told = {"what": "step", "generation": 1}  # by the library only
@@ -94,8 +95,15 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         spec = {"replicas": 2, "minReplicas": 1, "maxReplicas": 3}
         observer.jobs[name] = view_job({"metadata": {"name": name}, "spec": spec})
         (tmp_path / name).mkdir()
-    stage = Stage(cluster, cluster, observer, "ns", tmp_path, ["n0", "n1"], "plane")
-    kill = "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os; os.kill(7, 9)"
+    stage = Stage(driver, observer, tmp_path, ["n0", "n1"])
+
+    async def make(kind: str, number: int) -> None:
+        act = Act(0.0, (Fault(kind, number, 0.0),))
+        await perform(act, KINDS, partial(choose, stage), hits, lambda _: None, stage.jobs_on)
+
+    kill = (
+        "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; print(time.time(), flush=True); os.kill(7, 9)"
+    )
     scale = "PATCH ns/elasticpytorchjobs/plain/scale"
     secret = "PATCH elastic-pytorch-system/secrets/elastic-pytorch-operator-tls"
     operators = [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"]
@@ -110,20 +118,20 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         ("kill-leader", 0): (operators[:1], "", "op-b", ""),
         ("kill-operators", 0): (operators, "", "op-a op-b", ""),
         ("rotate-certificate", 0): ([secret, "DELETE elastic-pytorch-system/pods/op-b"], "", "", ""),
-        ("kill-api", 0): (["docker exec plane sh -c pkill -KILL -x kube-apiserver"], "", "", ""),
+        ("kill-api", 0): (["docker exec elastic-pytorch-control-plane sh -c pkill -KILL -x kube-apiserver"], "", "", ""),
         ("refuse-writes", 0): ([], "library", "", ""),
     }
     seen = {}
     for kind, number in made:
         cluster.done.clear()
-        await perform(stage, Act(0.0, (Fault(kind, number, 0.0),)), hits, lambda _: None)
+        await make(kind, number)
         hit, done = hits[-1], [it.partition(' {"data')[0] for it in cluster.done]
         seen[kind, number] = (done, " ".join(sorted(hit.jobs - {""})), " ".join(sorted(hit.pods)), hit.node)
     assert seen == made
-    assert [hit.kind for hit in hits if "perhaps not: OSError no" in hit.what] == ["cordon"], "it is undone nevertheless"
+    assert [hit.kind.name for hit in hits if "perhaps not: OSError no" in hit.what] == ["cordon"], "it is undone nevertheless"
     assert (tmp_path / "library").stat().st_mode & 0o777 == 0o777, "writes are allowed again"
     observer.pods.clear()
-    await perform(stage, Act(0.0, (Fault("kill-container", 0, 0.0),)), hits, lambda _: None)
+    await make("kill-container", 0)
     assert len(hits) == len(made), "without a target nothing is done"
     assert all(map(how, KINDS))
 
@@ -147,7 +155,7 @@ def whole() -> Seen:
     return Seen(
         expected={"job": Expected("job", 1, 2, 1, 6)},
         hits=[DRAIN],
-        steps={"job": [Step(at, POD, 0, 1, number, group) for at, number, group in numbers]},
+        steps={"job": [Step(at, POD, number, 1, group) for at, number, group in numbers]},
         done={"job": [Done(107.5, POD, ())]},
         undisturbed={},
         statuses={"job": [StatusSeen(101, "job", "Running", 1)]},
@@ -179,8 +187,8 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
 
 def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation() -> None:
     seen, console = whole(), Console(record=True, width=160)
-    seen.hits = [DRAIN, replace(DRAIN, kind="scale", jobs=frozenset({"other"}))]
-    assert table(seen) == [Row("scale", 1, None), Row("drain", 1, (3, 3, 3))]
+    seen.hits = [DRAIN, replace(DRAIN, kind=KINDS["scale"], jobs=frozenset({"other"}))]
+    assert table(seen) == [Row(KINDS["scale"], 1, None), Row(KINDS["drain"], 1, (3, 3, 3))]
     assert pauses_by_job(seen) == {"job": (3, 3, 3)} == to_json(seen, [])["pauses"]
     compared = compare({"job": (1, 2, 9), "new": (1, 1, 1)}, {"job": (1, 1, 3), "gone": (1, 1, 1)})
     assert [row.too_long for row in compared] == [False, False, True]

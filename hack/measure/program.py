@@ -1,0 +1,136 @@
+"""What the programs that measure on the kind cluster have in common: options, signals, a namespace, and what is removed at the end."""
+
+import argparse
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastic_pytorch_local.faults.engine import TROUBLE
+from rich.console import Console
+
+from measure.api import Api, remove_namespace
+from measure.cluster import ClusterDriver
+from measure.commands import Commands
+from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, ROOT
+from measure.recorded_job import make_folder, remove_folder, scripts
+
+WIDTH = 160  # columns, where the output is no terminal
+GONE_SECONDS = 180.0
+Say = Callable[[str], None]
+
+
+def new_console(**options: Any) -> Console:
+    """A console as wide as the terminal.
+
+    Args:
+        options: of rich's console.
+    """
+    return Console(width=None if sys.stdout.isatty() else WIDTH, **options)
+
+
+def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list[str]]:
+    """A type for argparse: names with commas between them, in the order in which they are known.
+
+    Args:
+        known: the names.
+        what: one of them is, for people.
+    """
+
+    def parse(text: str) -> list[str]:
+        wanted = text.split(",")
+        if unknown := [name for name in wanted if name not in known]:
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+        return [name for name in known if name in wanted]
+
+    return parse
+
+
+def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    """A parser whose help has the text of a module as it is."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=f"hack/{program}", description=about, formatter_class=formatter)
+
+
+def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
+    """Runs a program that needs the cluster; returns its exit status: 130 if it was interrupted, 2 if there is no cluster.
+
+    Args:
+        measuring: the program, which is cancelled by SIGINT and SIGTERM once.
+        target: of make, which makes the cluster.
+    """
+    console = new_console(markup=False, highlight=False)
+    if not KUBECONFIG.exists():
+        console.print(f"There is no cluster here yet: `make {target}` makes one, with the operator in it.")
+        return 2
+
+    async def go() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second time would break off the cleaning up
+            asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+        return await measuring()
+
+    try:
+        return asyncio.run(go())
+    except asyncio.CancelledError:
+        console.print("Interrupted: all was removed.")
+        return 130
+
+
+def commit_of_checkout() -> str:
+    """What git calls the checkout."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a run has for itself.
+
+    Attributes:
+        driver: of its namespace.
+        folder: named after the namespace; on this machine; all nodes have it below /shared.
+        nodes: the worker nodes, by name.
+        stack: what is to be removed in the end.
+    """
+
+    driver: ClusterDriver
+    folder: Path
+    nodes: list[str]
+    stack: AsyncExitStack
+
+
+@asynccontextmanager
+async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIterator[Session]:
+    """A namespace of its own, with a folder, and scripts in a ConfigMap; all of it goes at the end.
+
+    Args:
+        what: the namespace is named after.
+        script_files: in the checkout.
+        say: tells people.
+    """
+    namespace, commands = f"{what}-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
+    async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
+        found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
+        folder = await make_folder(commands, namespace)
+        stack.push_async_callback(remove_folder, commands, namespace)
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        stack.push_async_callback(_remove, api, namespace, say)
+        await api.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", scripts(script_files))
+        say(f"Namespace {namespace}:")
+        nodes = sorted(node for node in found if node != CONTROL_PLANE)
+        yield Session(ClusterDriver(api, commands, namespace), folder, nodes, stack)
+
+
+async def _remove(api: Api, namespace: str, say: Say) -> None:
+    try:
+        await remove_namespace(api, namespace, GONE_SECONDS)
+    except TROUBLE as error:
+        say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
