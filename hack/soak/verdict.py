@@ -16,6 +16,7 @@ from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step
 
 # After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
 FELT_SECONDS = 30.0
+MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Seen:
 def violations(seen: Seen) -> list[Violation]:
     """All promises that were not kept, by time."""
     found = [*seen.violations, *cluster.check_growth(seen.usages)]
+    found += cluster.check_memory(seen.usages, MEMORY_LIMIT_MIB)
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
     found += cluster.check_operators(seen.restarts, seen.hits)
     never = [act for act, count in (seen.hostile or {}).items() if not count]

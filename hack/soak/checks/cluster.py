@@ -16,6 +16,7 @@ BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step 
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
 # What may come and go: connections to as many peers and streams as there are workers, threads of a pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
+MOST_OF_LIMIT = 0.5  # of the memory that an operator may have
 LEADER_DESCRIPTORS = 40  # more, of a replica that begins to lead: about twenty agents have a connection each, for a moment two
 
 
@@ -89,6 +90,20 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
             if late > early + may:
                 text = f"{samples[0].role} {process}: {name} went from {early:.0f} to {late:.0f}"
                 yield Violation("nothing leaks", "", samples[-1].at, text)
+
+
+def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violation]:
+    """No operator needs half of its memory limit: the rest is for clusters that are larger than this one.
+
+    Args:
+        usages: of all processes.
+        limit_mib: that the chart gives an operator.
+    """
+    for process, samples in last_of_each(usages).items():
+        most = max(samples, key=lambda sample: sample.resident_mib)
+        if most.role == "operator" and most.resident_mib >= limit_mib * MOST_OF_LIMIT:
+            text = f"operator {process} held {most.resident_mib:.0f} MiB of {limit_mib:.0f} MiB"
+            yield Violation("operators stay below half of their memory limit", "", most.at, text)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:

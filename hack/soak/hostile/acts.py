@@ -18,6 +18,11 @@ NAMESPACE: Final = "namespace"
 SCRAPE: Final = "scrape"
 TOKENS: Final = "tokens"
 CHURN: Final = "churn"
+LARGE_JOBS: Final = "large-jobs"
+LARGE_METADATA: Final = "large-metadata"
+LONG_WORDS: Final = "long-words"
+CLAIMS: Final = "claims"
+HALF_LINES: Final = "half-lines"
 
 # What is counted of each act. A run in which one of them never came says nothing about it.
 ACTS: Mapping[str, str] = {
@@ -31,6 +36,11 @@ ACTS: Mapping[str, str] = {
     SCRAPE: "answers of /metrics",
     TOKENS: "answers to a token whose key has an invented name",
     CHURN: "jobs deleted a second after their creation",
+    LARGE_JOBS: "jobs of up to 1.4 MB, with 230 kB of annotations, or with thousands of labels",
+    LARGE_METADATA: "times that a worker's pod and its job got 230 kB of annotations and 2,000 labels",
+    LONG_WORDS: "MiB of output without an end of a line, before an error of a MiB",
+    CLAIMS: "heartbeats of 64 KiB that claim more processes than the job has, and long words",
+    HALF_LINES: "lines on a stream that never end",
 }
 
 LONG = "9" * 5000
@@ -57,6 +67,21 @@ def unreadable(turn: int) -> dict[str, Any]:
     return {"annotations": annotations, "labels": {names.LABEL_WORKER_INDEX: label, names.LABEL_RENDEZVOUS: label}}
 
 
+# etcd takes 1.5 MiB, the API server 256 KiB of annotations with those that cannot be read, and the schema 256 labels of a template.
+JOB_BYTES, ANNOTATION_BYTES, LABELS, TEMPLATE_LABELS, WORDS = 1_400_000, 230_000, 2_000, 200, 5_000
+
+
+def many_labels(number: int) -> dict[str, str]:
+    """Labels as long as they may be."""
+    return {f"hostile.example.com/{n:063d}": "x" * 63 for n in range(number)}
+
+
+def large_metadata(turn: int) -> dict[str, Any]:
+    """A patch of metadata as large as the API server takes it, with another letter in each turn."""
+    letter = chr(ord("a") + turn % 26)
+    return {"annotations": {"hostile.example.com/words": letter * ANNOTATION_BYTES}, "labels": many_labels(LABELS)}
+
+
 def _limited(**quantities: str) -> dict[str, Any]:
     limits = {name.replace("gpu", "nvidia.com/gpu"): text for name, text in quantities.items()}
     return {"container": {"resources": {"limits": limits, "requests": dict(limits)}}}
@@ -80,4 +105,13 @@ UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
     "grace-period-is-a-text": {"pod": {"terminationGracePeriodSeconds": "soon"}},
     "affinity-is-a-list": {"pod": {"affinity": ["x"]}},
     "init-containers-are-numbers": {"pod": {"initContainers": [1, 2]}},
+}
+# The names say what is large. Some make no pod, as a pod has no room for them.
+LARGE: Mapping[str, Mapping[str, Any]] = {
+    "one-large-variable": {"container": {"env": [{"name": "WORDS", "value": "x" * JOB_BYTES}]}},
+    "many-variables": {"container": {"env": [{"name": f"V{n}", "value": "x" * 100} for n in range(WORDS)]}},
+    "a-long-argument": {"container": {"args": ["train.py", "y" * 1_000_000]}},
+    "a-long-node-selector": {"pod": {"nodeSelector": many_labels(WORDS)}},
+    "large-template-metadata": {"template": {"labels": many_labels(TEMPLATE_LABELS), "annotations": {"words": "x" * 200_000}}},
+    "large-metadata": {"metadata": large_metadata(0)},
 }

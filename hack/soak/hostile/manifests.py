@@ -7,6 +7,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from measure.kind_cluster import ROOT
+from measure.recorded_job import recorded_job
 
 from soak.hostile.acts import unreadable
 
@@ -18,10 +19,11 @@ ACCOUNT = "tenant"
 WEBHOOK = "elastic-pytorch-soak-hostile"
 WEBHOOK_SECONDS = 30
 HANG, HANG_PORT = "hang", 8443
-FLOOD_JOB, ANNOTATED_JOB = "flood", "annotated"
-SCRIPTS = ("flood", "hang", "scrape", "strangers", "tally")
+ANNOTATED_JOB, WORDY_JOB = "annotated", "words"
+SCRIPTS = ("claims", "flood", "hang", "scrape", "strangers", "tally", "words")
 # Two cores hold the whole cluster: without limits, the programs would starve it by what any program costs, which is not what is tested.
-FLOOD_CPU = "200m"
+SPEAKING: Mapping[str, str] = {"flood": "200m", "claims": "100m"}  # jobs whose workers are programs
+WORDY_CPU = "300m"
 PROGRAMS: Mapping[str, str] = {HANG: "50m", "scrape": "150m", "strangers": "100m"}
 SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -137,15 +139,16 @@ def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]
     Args:
         name: of the job.
         replicas: of its workers.
-        changes: of its spec, of the spec of its `pod`, and of its training `container`.
+        changes: of its metadata, its spec, the metadata of its `template`, the spec of its `pod`, and its training `container`.
     """
     changes = changes or {}
     resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
     container = {"name": names.TRAINING_CONTAINER, "image": IMAGE, "args": ["train.py"], "resources": resources}
     container |= {"securityContext": SECURITY, **changes.get("container", {})}
     pod = {"nodeSelector": NO_NODE, "terminationGracePeriodSeconds": 1, "securityContext": USER, "containers": [container]}
-    spec: dict[str, Any] = {"replicas": replicas, "injectAgent": False, "template": {"spec": {**pod, **changes.get("pod", {})}}}
-    metadata = {"name": name}
+    template = {"metadata": dict(changes.get("template", {})), "spec": {**pod, **changes.get("pod", {})}}
+    spec: dict[str, Any] = {"replicas": replicas, "injectAgent": False, "template": template}
+    metadata = {"name": name, **changes.get("metadata", {})}
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -154,10 +157,20 @@ def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]
     }
 
 
-def flood_job(namespaces: Namespaces) -> dict[str, Any]:
-    """A job whose worker speaks to the operator with its own token, and as fast as it can."""
+def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
+    """A job whose worker speaks to the operator with its own token, by the program of the same name."""
     pod = {"nodeSelector": {}, "volumes": _volumes(namespaces)}
-    return job(FLOOD_JOB, changes={"pod": pod, "container": _script("flood", FLOOD_CPU)})
+    return job(name, changes={"pod": pod, "container": _script(name, SPEAKING[name])})
+
+
+def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
+    """A job whose script prints megabytes that are no line, and fails with an error as long; its agent reports that."""
+    made = recorded_job(WORDY_JOB, namespaces.own, ["/scripts/words.py"], stock=False)
+    made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    container["env"] += _environment("/checkpoints")
+    container["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": WORDY_CPU, "memory": "1Gi"}}
+    return made
 
 
 def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,14 +196,16 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
 def _script(name: str, cpu: str) -> dict[str, Any]:
     return {
         "command": ["python3", f"/scripts/{name}.py"],
-        "env": [
-            {"name": "TALLY", "value": "/tally"},
-            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
+        "env": _environment("/tally"),
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": cpu, "memory": "128Mi"}},
         "securityContext": SECURITY,
         "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}, {"name": "tally", "mountPath": "/tally"}],
     }
+
+
+def _environment(folder: str) -> list[dict[str, Any]]:
+    """Where a program counts, and what tells its counts from those of another process."""
+    return [{"name": "TALLY", "value": folder}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
 
 
 def _volumes(namespaces: Namespaces) -> list[dict[str, Any]]:

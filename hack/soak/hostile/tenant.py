@@ -56,6 +56,8 @@ class Tenant:
             (acts.ANNOTATIONS, ANNOTATE_SECONDS, self._annotate),
             (acts.QUANTITIES, WRITE_SECONDS, partial(self._replace_job, acts.QUANTITIES, acts.UNBUILDABLE_QUANTITIES)),
             (acts.TEMPLATES, WRITE_SECONDS, partial(self._replace_job, acts.TEMPLATES, acts.UNBUILDABLE_TEMPLATES)),
+            (acts.LARGE_JOBS, WRITE_SECONDS, partial(self._replace_job, acts.LARGE_JOBS, acts.LARGE)),
+            (acts.LARGE_METADATA, WRITE_SECONDS, self._enlarge),
             (acts.QUOTA, WRITE_SECONDS, self._look_for_refusals),
             (acts.CHURN, CHURN_SECONDS, self._churn),
             (acts.NAMESPACE, PASSING_SECONDS, self._pass_namespace),
@@ -84,7 +86,8 @@ class Tenant:
         """Creates the jobs that are to be there all the time, again if one has ended."""
         spaces = self._namespaces
         asleep = {"command": ["sleep", "infinity"], "args": []}
-        wanted = [(spaces.own, manifests.flood_job(spaces))]
+        wanted = [(spaces.own, manifests.speaking_job(name, spaces)) for name in manifests.SPEAKING]
+        wanted += [(spaces.own, manifests.wordy_job(spaces))]
         wanted += [
             (spaces.own, manifests.job(manifests.ANNOTATED_JOB, changes={"pod": {"nodeSelector": {}}, "container": asleep}))
         ]
@@ -123,6 +126,15 @@ class Tenant:
         for name in pods - strays.keys():
             await self._api.ask("PATCH", f"{path}/{name}", {"metadata": change})
             self._done[acts.ANNOTATIONS] += 1
+
+    async def _enlarge(self, turn: int) -> None:
+        """Makes the metadata of a worker's pod and of its job as large as the API server takes it."""
+        own, change = self._namespaces.own, {"metadata": acts.large_metadata(turn)}
+        await self._api.ask("PATCH", jobs_path(own, manifests.ANNOTATED_JOB), change)
+        found = await self._api.ask("GET", f"{pods_path(own)}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
+        for pod in found["items"]:
+            await self._api.ask("PATCH", pods_path(own, pod["metadata"]["name"]), change)
+            self._done[acts.LARGE_METADATA] += 1
 
     async def _replace_job(self, act: str, table: Mapping[str, Mapping[str, Any]], turn: int) -> None:
         """Replaces one of the jobs that the operator cannot build; the others of the table stay."""

@@ -1,6 +1,8 @@
 """A soak's plan, its faults on a cluster that takes note, its jobs, and what it says at the end."""
 
 import json
+import subprocess
+import sys
 from base64 import b64encode
 from dataclasses import replace
 from functools import partial
@@ -8,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults import plan
 from elastic_pytorch_local.faults.engine import Hit, perform
 from elastic_pytorch_local.faults.plan import Act, Fault
+from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
 from rich.console import Console
@@ -27,10 +31,11 @@ from soak.pauses import compare, pauses_by_job
 from soak.plan import KINDS
 from soak.report import show, to_json
 from soak.stage import Stage
-from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Violation
-from soak.verdict import Row, Seen, table, violations
+from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Usage, Violation
+from soak.verdict import MEMORY_LIMIT_MIB, Row, Seen, table, violations
 
 from tests.job_schema import VALIDATOR
+from tests.paths import ROOT
 
 POD = "job-worker-0-aaaaa"
 DRAIN = Hit(103.2, 108, KINDS["drain"], "drain n1", frozenset({"job"}), node="n1")
@@ -139,13 +144,15 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
 def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
     sorts = list(SORTS.values())
     made = [manifest(sort, 180, "folder") for sort in [*sorts, *undisturbed(sorts).values()]]
-    unbuildable = {**acts.UNBUILDABLE_QUANTITIES, **acts.UNBUILDABLE_TEMPLATES}
-    made += [manifests.job(name, changes=changes) for name, changes in unbuildable.items()]
-    made.append(manifests.flood_job(Namespaces("soak-1")))
+    written = {**acts.UNBUILDABLE_QUANTITIES, **acts.UNBUILDABLE_TEMPLATES, **acts.LARGE}
+    hostile = [manifests.job(name, changes=changes) for name, changes in written.items()]
+    made += [*hostile, manifests.speaking_job("claims", Namespaces("soak-1")), manifests.wordy_job(Namespaces("soak-1"))]
+    sizes = [len(json.dumps(job)) for job in hostile]
+    assert 1_400_000 < max(sizes) < 1_500_000, "as large as etcd takes it"
     assert not [(job["metadata"]["name"], str(e)) for job in made for e in VALIDATOR.iter_errors(job)]
     turns = [acts.unreadable(turn)["annotations"] for turn in range(40)]
     assert {next(iter(turn.values())) for turn in turns} == set(acts.UNREADABLE_TEXTS)
-    assert {"flood.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
+    assert {"flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
     assert {"plain.py", "stateful.py", "object_server.py"} <= scripts(SCRIPTS)["data"].keys()
 
 
@@ -180,6 +187,11 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     assert broken == ["nothing leaks", "every job ends Complete", unread.rule]
     assert found(restarts=[Restart(105, "op", "n1", "ended")]) == ["the operator keeps running"]
     assert found(ends=ended) == ["no healthy pod ends"]
+    values = yaml.safe_load((ROOT / "charts" / "elastic-pytorch-operator" / "values.yaml").read_text())
+    assert values["resources"]["limits"]["memory"] == f"{MEMORY_LIMIT_MIB:.0f}Mi"
+    held = [Usage(105, "n1/7@1", "operator", 9, 1, 2, mib) for mib in (255.9, 256.0)]
+    assert found(usages=held[:1]) == []
+    assert found(usages=held) == ["operators stay below half of their memory limit"]
     assert found(hostile={"webhook": 0}) == ["the hostile tenant does all its acts"]
     assert found(expected=commits, statuses={"job": states}, goodput=account) == ["goodput is what was seen"]
     assert found(done={}) == ["every job trains to its end"]
@@ -197,3 +209,12 @@ def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violatio
     said = ["NOT KEPT: no step left out: job: step 5", "  -6.8 to   -2.0 s: drain n1", "3.00"]
     said += ["job, longest of the pauses: 9.00 s, 3.00 times the 3.00 s of before: more than 2 times"]
     assert not [words for words in [*said, "2 faults, 1 violations"] if words not in text]
+
+
+def test_claims_are_heartbeats_as_long_as_the_operator_takes_them() -> None:
+    code = """import claims, json
+lines = [line for turn in (1, 99999) for line in (claims.claim(turn), claims.failure(turn))]
+print(json.dumps([[len(line), json.loads(line)["state"]] for line in lines]))"""
+    folder = str(ROOT / "hack" / "soak" / "scripts" / "hostile")
+    told = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == [[MAX_LINE_BYTES - 1, "running"], [MAX_LINE_BYTES - 1, "failed"]] * 2

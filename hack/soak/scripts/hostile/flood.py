@@ -59,18 +59,17 @@ async def discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def flood(stream: int, turn: int, tally: Tally) -> None:
+async def send(first: bytes, body: bytes, number: int, tally: Tally) -> None:
+    """Sends a chunk, and when the operator has answered another one again and again, until the stream ends."""
     operator, context = urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"]), ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(operator.hostname, operator.port, ssl=context)
     told = None
     try:
-        first = chunk(beat())[0] if stream < STREAMS - 1 else chunk(lines(stream, turn))[0]
         writer.write(head() + first)
         if b" 200 " not in await reader.readline():
             return
         told = asyncio.create_task(discard(reader))
-        body, number = chunk(lines(stream, turn))
         while not told.done():
             writer.write(body)
             await asyncio.wait_for(writer.drain(), SEND_SECONDS)
@@ -81,16 +80,17 @@ async def flood(stream: int, turn: int, tally: Tally) -> None:
         writer.close()
 
 
-async def keep_flooding(stream: int, tally: Tally) -> None:
+async def keep_sending(stream: int, tally: Tally) -> None:
     for turn in count():
+        first = chunk(beat())[0] if stream < STREAMS - 1 else chunk(lines(stream, turn))[0]
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
-            await flood(stream, turn, tally)
+            await send(first, *chunk(lines(stream, turn)), tally)
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def main() -> None:
     tally = Tally("flood")
-    await asyncio.gather(*(keep_flooding(stream, tally) for stream in range(STREAMS)))
+    await asyncio.gather(*(keep_sending(stream, tally) for stream in range(STREAMS)))
 
 
 if __name__ == "__main__":

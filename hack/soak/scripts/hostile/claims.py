@@ -1,0 +1,66 @@
+"""Sends heartbeats of 64 KiB, which claim more processes than the job has and end in long words, and lines that never end."""
+
+import asyncio
+from contextlib import suppress
+from itertools import count
+
+from flood import RETRY_SECONDS, beat, chunk, send
+from tally import Tally
+
+LINE_BYTES = 64 * 1024 - 1  # with its end the longest that the operator takes
+PROCESSES, PLACES = 1024, 128  # of a pod, as many as the operator takes
+WORDS, METRICS = 8_000, 200
+HALF_BYTES = 60_000
+
+
+def claim(turn: int) -> bytes:
+    """A heartbeat of a pod that says it has a thousand processes, where the job has one."""
+    place = {"kind": "collective", "operation": "allreduce", "frame": "w" * 100}
+    progress = {
+        "step": turn,
+        "workSeconds": [0.1] * PROCESSES,
+        "metrics": {f"metric-{turn}-{n}": float(n) for n in range(METRICS)},
+        "saveError": "w" * WORDS,
+    }
+    claimed = {"round": turn, "rank": turn % 7, "worldSize": PROCESSES * PROCESSES, "localWorldSize": PROCESSES}
+    places = {"byLocalRank": [place] * PLACES, "ageSeconds": 9.0}
+    return padded(beat(**claimed, state="running", restarts=turn, progress=progress, places=places))
+
+
+def failure(turn: int) -> bytes:
+    """A heartbeat of a failure in long words."""
+    words = {name: f"{name} {turn} " * (WORDS // 10) for name in ("exception", "message", "traceback", "signal")}
+    return padded(beat(state="failed", round=turn, failure={"exitCode": 1, "rank": 10**6, "localRank": 10**6, **words}))
+
+
+def padded(line: bytes) -> bytes:
+    """A heartbeat of 64 KiB: blanks may stand behind what JSON says."""
+    assert len(line) < LINE_BYTES
+    return line.ljust(LINE_BYTES)
+
+
+async def keep_claiming(tally: Tally) -> None:
+    for turn in count(1):
+        line = (claim, failure)[turn % 2](turn)
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+            await send(chunk(beat())[0], *chunk(line), tally)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def keep_beginning(tally: Tally) -> None:
+    """Begins lines, of which the operator waits for the ends, for as long as it does."""
+    half = b"%x\r\n%s\r\n" % (HALF_BYTES, b'{"state": "'.ljust(HALF_BYTES, b"w"))
+    while True:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+            await send(chunk(beat())[0] + half, b"1\r\nw\r\n", 0, tally)
+            tally.add()
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def main() -> None:
+    claims, halves = Tally("claims"), Tally("half-lines")
+    await asyncio.gather(*(keep_claiming(claims) for _ in range(2)), *(keep_beginning(halves) for _ in range(2)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
