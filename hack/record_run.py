@@ -2,8 +2,8 @@
 
     PYTHONPATH=hack:operator:worker_image:plugin:local .venv/bin/python hack/record_run.py
 
-It writes tests/plugin/page/recorded_run.json: each state of the job as a JSON merge patch of the one before, with its time, and what there
-was around it at the end. `PICTURES=1 make test-browser` draws docs/use/page/training.png from that.
+It writes tests/plugin/page/recorded_run.json: the job as it is at the end, the time, and what there is around it. `PICTURES=1 make
+test-browser` draws docs/use/page/training.png from that.
 """
 
 import asyncio
@@ -21,46 +21,12 @@ from elastic_pytorch_local.faults.local_driver import LocalDriver
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.reconcile.execute import merge_patch
 from measure.kind_cluster import ROOT
 
 FILE = ROOT / "tests" / "plugin" / "page" / "recorded_run.json"
 STEPS = 1500
-CALM_SECONDS = 2.0  # between two states that differ in the progress only
 LOG_LINES = 60
 ROOT_SHOWN = "/project"
-
-
-class Recorder:
-    """The states of a cluster's one job, each with its time."""
-
-    def __init__(self) -> None:
-        self.frames: list[tuple[float, dict[str, Any]]] = []
-        self._last: dict[str, Any] = {}
-
-    def take(self, kind: str, change: str, found: Any) -> None:
-        """Keeps a state, unless little has changed since the one before."""
-        if kind != names.KIND or change == "DELETED":
-            return
-        now = time.time()
-        busy = _without_progress(found) != _without_progress(self._last)
-        if busy or now - self.frames[-1][0] >= CALM_SECONDS:
-            self.frames.append((now, found))
-            self._last = found
-
-    def patches(self) -> list[dict[str, Any]]:
-        """The states, each as a patch of the one before."""
-        before: Mapping[str, Any] = {}
-        told = []
-        for at, job in self.frames:
-            told.append({"at": round(at, 2), "patch": merge_patch(before, job)})
-            before = job
-        return told
-
-
-def _without_progress(job: Mapping[str, Any]) -> dict[str, Any]:
-    status = {name: value for name, value in (job.get("status") or {}).items() if name not in ("progress", "goodput")}
-    return {"spec": job.get("spec"), "status": status}
 
 
 def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,16 +39,15 @@ async def record() -> dict[str, Any]:
     """Trains, and returns what is to be kept."""
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
         async with LocalDriver.started(Path(workdir), EXAMPLE_PATHS) as cluster:
-            recorder, reader = Recorder(), cluster.reader()
-            cluster.observe(recorder.take)
-            manifest = local_manifest(STEPS)
+            manifest, reader = local_manifest(STEPS), cluster.reader()
             name = manifest["metadata"]["name"]
             watcher = Watcher(cluster, name)
             await cluster.create_job(manifest)
             async with background(watcher.run()):
                 await watcher.until(lambda: watcher.job.workers, seconds=OPERATOR_SECONDS, what="workers")
                 await Play(cluster, watcher, print).lose_and_grow(manifest["spec"]["replicas"])
-            return {"frames": recorder.patches(), **_surroundings(reader, cluster.namespace, name)}
+            job = reader.get_job(cluster.namespace, name)
+            return {"at": round(time.time(), 2), "job": job, **_surroundings(reader, cluster.namespace, name)}
 
 
 def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:

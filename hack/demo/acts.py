@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from elastic_pytorch_client.reading.interruption_phases import Interruption
+from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.views.interruption_table import InterruptionRow
 from elastic_pytorch_local.faults import engine
@@ -90,9 +90,9 @@ class Play:
             workers: of the group; None: any number.
         """
 
-        def told() -> list[Interruption | Change]:
+        def told() -> list[HistoryEntry | Change]:
             over = (each for each in self._watcher.job.recent_interruptions if each.round > round_)
-            by_status = next((each for each in over if workers in (None, each.after)), None)
+            by_status = next((each for each in over if workers in (None, each.workers)), None)
             seen = changes(self._watcher.log.steps(at), at)
             by_log = next((each for each in seen if workers in (None, each.first.world)), None)
             return [each for each in (by_status, by_log) if each]
@@ -155,7 +155,7 @@ def trains_with(job: JobView, workers: int) -> bool:
     return stepped and [worker.state for worker in job.members] == ["Running"] * workers
 
 
-def row_of(title: str, told: Sequence[Interruption | Change], at: float) -> InterruptionRow:
+def row_of(title: str, told: Sequence[HistoryEntry | Change], at: float) -> InterruptionRow:
     """What a change of the group has cost.
 
     Args:
@@ -163,9 +163,9 @@ def row_of(title: str, told: Sequence[Interruption | Change], at: float) -> Inte
         told: of it by the status, by the log, or by both.
         at: when it was made to happen, seconds since the epoch.
     """
-    over = next((each for each in told if isinstance(each, Interruption)), None)
+    over = next((each for each in told if isinstance(each, HistoryEntry)), None)
     seen = next((each for each in told if isinstance(each, Change)), None)
-    before, after = (over.before, over.after) if over else (None, None)
+    before, after = (over.before, over.workers) if over else (None, None)
     seconds, lost = (over.seconds, over.steps_lost) if over else (None, None)
     if seen is None:
         return InterruptionRow(title, before or 0, after or 0, seconds, None, lost)

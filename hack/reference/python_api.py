@@ -47,7 +47,7 @@ SUBJECTS = (
     Subject(
         "Parts of a JobView",
         f"{CLIENT}.reading.job_view",
-        ("Condition", "Worker", "Progress", "Interruption", "RootCause", "Goodput", "Straggler"),
+        ("Condition", "Worker", "Progress", "HistoryEntry", "RootCause", "Goodput", "Straggler"),
     ),
     Subject("Events", f"{CLIENT}.reading.timeline", ("JobEvent",)),
     Subject("Access to a cluster", CLIENT, ("Access", "KubernetesCluster", "Cluster")),

@@ -147,7 +147,7 @@ def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) 
         reader: of the jobs.
         now: the time of day.
     """
-    live = LiveJobs(JobCache(reader, None), now)
+    live = LiveJobs(JobCache(reader, None))
     with PageServer(reader, live, now) as server:
         live.start()
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.goodput import Activity
@@ -239,7 +238,7 @@ def test_status_holds_what_the_operator_writes() -> None:
         "totalFailures",
         "groupRestarts",
         "progress",
-        "recentInterruptions",
+        "history",
         "goodput",
         "stragglers",
         "refusals",
@@ -264,12 +263,11 @@ def test_status_holds_what_the_operator_writes() -> None:
     }
     assert set(PROPERTIES["status.progress.metrics[]"]["properties"]) == {"name", "value"}
     assert PROPERTIES["status.progress.metrics"]["x-kubernetes-list-map-keys"] == ["name"]
-    assert set(PROPERTIES["status.recentInterruptions[]"]["properties"]) == {
-        *("cause", "seconds", "stepsLost", "phaseSeconds", "slowestPhase", "from", "to", "count", "round", "time"),
+    assert set(PROPERTIES["status.history[]"]["properties"]) == {
+        *("time", "round", "replicas", "cause", "seconds", "phaseSeconds", "stepsLost", "count", "loss", "stepsPerSecond"),
     }
-    assert set(PROPERTIES["status.goodput"]["properties"]) == {"ratio", "activity", "time", "activities", "interruptions"}
+    assert set(PROPERTIES["status.goodput"]["properties"]) == {"ratio", "activity", "time", "activities"}
     assert set(PROPERTIES["status.goodput.activities[]"]["properties"]) == {"activity", "seconds", "processSeconds"}
-    assert set(PROPERTIES["status.goodput.interruptions[]"]["properties"]) == {"cause", "count", "seconds", "stepsLost"}
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
     }
@@ -285,9 +283,9 @@ def test_status_holds_what_the_operator_writes() -> None:
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 
-def test_causes_of_interruptions_are_the_reasons_of_rounds() -> None:
-    told = set(re.findall(r"`(\w+)`", PROPERTIES["status.recentInterruptions[].cause"]["description"]))
-    assert told == {*ROUND_REASONS} - {names.FIRST_ROUND, names.JOB_SUSPENDED}
+def test_causes_of_changes_are_the_reasons_of_rounds() -> None:
+    told = set(re.findall(r"`(\w+)`", PROPERTIES["status.history[].cause"]["description"]))
+    assert told == {*ROUND_REASONS}
 
 
 def test_activities_are_those_that_the_operator_knows() -> None:

@@ -113,6 +113,10 @@ class JobUnderTest:
     def status(self) -> dict[str, Any]:
         return self.get().get("status", {})
 
+    def interruptions(self) -> list[dict[str, Any]]:
+        """The changes of the group that interrupted the training, oldest first."""
+        return [entry for entry in self.status.get("history", []) if "seconds" in entry]
+
     def condition(self, type_: str) -> dict[str, Any]:
         return next((c for c in self.status.get("conditions", []) if c["type"] == type_), {})
 

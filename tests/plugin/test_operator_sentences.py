@@ -291,7 +291,7 @@ def test_whole_status() -> None:
     progress = Progress(20, 10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4, metrics=(("accuracy", 0.93),))
     agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
-    interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3)
+    interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
     status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, a_target(a_job()), interruption))
     job = view_job({**a_manifest(), "status": status})

@@ -1,9 +1,11 @@
 """One job on one screen, from what a real cluster said of it."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
 from elastic_pytorch_client.views.status_view import show_status
 
@@ -77,6 +79,10 @@ Conditions
   ▲ Resizing  growing from 2 to 3 workers                   5s
   ▲ Degraded  trains with 2 of 3 workers; 1 pod: starting   5s
 
+Rounds
+  workers ████▆▆▆▆▆▆▆▆  3 to 2
+  round   1   2
+
 Timeline
   57s ago  FirstRound       Round 1, 0 -> 3 workers: 3 of 3 wanted workers are ready
    4s ago  WorkerLeaving    Round 2, 3 -> 2 workers: char-lm-worker-1-v7jk7 is being deleted
@@ -101,11 +107,24 @@ def test_says_what_matters(name: str, lines: list[str]) -> None:
         assert line in shown
 
 
+def test_loss_and_speed_are_drawn_from_the_start_until_now() -> None:
+    job = job_of("whole")
+    first, *others = job.history
+    samples = [HistoryEntry(first.at, loss=loss, steps_per_second=speed) for loss, speed in ((3.0, 4.0), (2.0, 2.0))]
+    progress = replace(job.progress, loss=1.0, steps_per_second=8.0)
+    shown = text_of(show_status(replace(job, history=(first, *samples), progress=progress), [], moment_of("whole")))
+    assert "  loss        ████▅▅▅▅▁▁▁▁  3 to 1\n  steps/s     ▅▅▅▅▃▃▃▃████  4 to 8\n" in shown
+    assert "  workers ▆▆▆▆▆▆▆▆▆▆▆▆████  3 to 4\n  round   1" in shown
+    odd = replace(job, history=(first, replace(samples[0], loss=math.nan), *others), progress=progress)
+    assert "loss" not in text_of(show_status(odd, [], moment_of("whole"))).split("Rounds")[1]
+    assert "Rounds" not in text_of(show_status(replace(job, history=(first,)), [], moment_of("whole")))
+
+
 def test_last_interruption_is_shown_with_its_slowest_phase() -> None:
     job = job_of("whole")
     assert job.last_interruption is not None
-    known = replace(job.last_interruption, phases={"stop": 0.2, "firstStep": 0.97}, slowest="firstStep")
-    shown = text_of(show_status(replace(job, recent_interruptions=(known,)), [], moment_of("whole")))
+    known = replace(job.last_interruption, phases={"stop": 0.2, "firstStep": 0.97})
+    shown = text_of(show_status(replace(job, history=(known,)), [], moment_of("whole")))
     said = "training resumed 1.2 s after WorkerJoined; 3 steps repeated; the slowest phase was first step (1.0 s)"
     assert said in shown
     assert "the slowest phase" not in text_of(show_status(job, [], moment_of("whole")))

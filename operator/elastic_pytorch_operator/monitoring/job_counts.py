@@ -12,7 +12,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.monitoring.job_reasons import FAILURE_REASONS, failure_reason
 from elastic_pytorch_operator.monitoring.spent_time import SpentTime
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES, PREPARE
+from elastic_pytorch_operator.planning.reporting.interruption import PHASES, PREPARE
 
 # The values of labels. Every series begins at 0: Prometheus' `increase()` ignores a counter's first sample, so that a series created by
 # its first increment would lose it.

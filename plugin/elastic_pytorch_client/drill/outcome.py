@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
-from elastic_pytorch_client.reading.interruption_phases import PHASES, Interruption, advise
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.interruption_phases import PHASES, advise
 from elastic_pytorch_client.reading.pods.start import PodStart
 
 
@@ -20,7 +21,7 @@ class SeenInterruption:
         workers: and after.
     """
 
-    interruption: Interruption
+    interruption: HistoryEntry
     after_seconds: float
     before: int
     workers: int

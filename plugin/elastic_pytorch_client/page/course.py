@@ -1,75 +1,74 @@
-"""The course of a job on one axis of time: its group, what interrupted it, and a lane for each worker. Times are seconds since 1970."""
+"""The course of a job on one axis of time: its group, loss and speed, and what interrupted it. Times are seconds since 1970."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from elastic_pytorch_client.page.history import GroupSize, History
-from elastic_pytorch_client.page.rows import finite, seconds_of, tone
-from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES, Interruption
+from elastic_pytorch_client.page.rows import finite, seconds_of
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 
+MAX_SECONDS = 1e9
 FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author
 
 
-def course_of(job: JobView, events: Sequence[JobEvent], history: History, now: datetime) -> dict[str, Any]:
+def course_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
     """The course of a job.
 
     Args:
         job: as it is now.
         events: about it, oldest first.
-        history: what has been seen of it since the page's server began.
         now: the time of day.
     """
     events = [event for event in events if event.at <= now + FUTURE]
-    sizes = group_sizes(events, history)
-    interruptions = [_interruption(each) for each in job.recent_interruptions]
     end = job.completed or now
-    told = [size.at for size in sizes] + [event.at for event in events]
-    single = [each for each in job.recent_interruptions if each.count == 1]  # when the others began is not known
-    told += [each.ended - timedelta(seconds=_length(each)) for each in single if each.ended]
+    told = [entry.at for entry in job.history if entry.at] + [event.at for event in events]
     begin = min([*told, job.completed or job.started or now])
+    present = HistoryEntry(end, loss=job.progress.loss, steps_per_second=job.progress.steps_per_second if job.world else None)
     return {
         "begin": seconds_of(begin),
         "end": seconds_of(max(end, begin + timedelta(seconds=1))),
         "ended": job.ended,
         "wanted": job.wanted,
-        "sizes": [{"at": seconds_of(size.at), "workers": size.workers, "round": size.round} for size in sizes],
-        "interruptions": interruptions,
+        "sizes": group_sizes(job),
+        "losses": _points((*job.history, present), lambda entry: entry.loss),
+        "speeds": _points((*job.history, present), lambda entry: entry.steps_per_second),
+        "interruptions": [_interruption(each) for each in job.recent_interruptions],
         "events": [
             {"at": seconds_of(event.at), "reason": event.reason, "note": event.note, "warning": event.warning}
             for event in events
         ],
-        "lanes": [
-            {"index": index, "changes": [[seconds_of(at), state, tone(state)] for at, state in history.lanes[index]]}
-            for index in sorted(history.lanes)
-        ],
     }
 
 
-def group_sizes(events: Sequence[JobEvent], history: History) -> list[GroupSize]:
-    """The sizes of the group over time: those of rounds' events before it was seen, then what was seen."""
-    since = history.sizes[0].at if history.sizes else None
-    told = [
-        GroupSize(event.at, event.workers, event.round)
-        for event in events
-        if event.round is not None and event.workers is not None and (since is None or event.at < since)
-    ]
-    shown: list[GroupSize] = []
-    for size in [*told, *history.sizes]:
-        if not shown or (size.workers, size.round) != (shown[-1].workers, shown[-1].round):
-            shown.append(size)
-    return shown
+def group_sizes(job: JobView) -> list[dict[str, Any]]:
+    """The workers that trained together since each change of the group, 0 while it stood still; and the round."""
+    sizes = []
+    for entry in job.history:
+        if entry.at is None or entry.workers is None:
+            continue
+        if entry.seconds is not None and entry.count == 1:  # when the others stood still is not known
+            sizes.append({"at": seconds_of(entry.at - timedelta(seconds=_length(entry))), "workers": 0, "round": entry.round})
+        sizes.append({"at": seconds_of(entry.at), "workers": entry.workers, "round": entry.round})
+    running = job.condition("Running")
+    if not job.world and running is not None and running.since is not None:
+        sizes.append({"at": seconds_of(running.since), "workers": 0, "round": job.round})
+    return sizes
 
 
-def _interruption(interruption: Interruption) -> dict[str, Any]:
+def _points(entries: Sequence[HistoryEntry], value: Callable[[HistoryEntry], float | None]) -> list[list[float | None]]:
+    return [[seconds_of(entry.at), told] for entry in entries if entry.at for told in finite([value(entry)])]
+
+
+def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
     return {
-        "ended": seconds_of(interruption.ended),
+        "ended": seconds_of(interruption.at),
         "cause": interruption.cause,
         "count": interruption.count,
         "before": interruption.before,
-        "after": interruption.after,
+        "after": interruption.workers,
         "seconds": _length(interruption),
         "stepsLost": interruption.steps_lost,
         "round": interruption.round,
@@ -77,5 +76,5 @@ def _interruption(interruption: Interruption) -> dict[str, Any]:
     }
 
 
-def _length(interruption: Interruption) -> float:
-    return next(iter(finite([interruption.seconds])), 0.0)
+def _length(interruption: HistoryEntry) -> float:
+    return min(next(iter(finite([interruption.seconds])), 0.0), MAX_SECONDS)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from elastic_pytorch_client.page.course import course_of
-from elastic_pytorch_client.page.history import History
 from elastic_pytorch_client.page.rows import describe_group, row_of, seconds_of, tone
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
@@ -17,18 +16,17 @@ from elastic_pytorch_client.worker_logs import Line
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def details_of(job: JobView, evidence: Evidence, history: History) -> dict[str, Any]:
+def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
     """All that is known of a job, but for its manifest and its logs.
 
     Args:
         job: as it is now.
         evidence: what was read of it and around it.
-        history: what has been seen of it before.
     """
     whole = add_pods(job, evidence.pods)
     diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
     return {
-        "row": row_of(job, history),
+        "row": row_of(job),
         "now": seconds_of(evidence.now),
         "started": seconds_of(job.started),
         "completed": seconds_of(job.completed),
@@ -41,7 +39,7 @@ def details_of(job: JobView, evidence: Evidence, history: History) -> dict[str, 
             "headline": diagnosis.headline,
             "findings": [{"what": each.what, "do": each.do} for each in diagnosis.findings],
         },
-        "course": course_of(job, evidence.events, history, evidence.now),
+        "course": course_of(job, evidence.events, evidence.now),
         "workers": [_worker(whole, worker) for worker in _in_order(whole)],
         "conditions": [
             {

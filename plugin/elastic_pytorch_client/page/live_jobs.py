@@ -1,15 +1,11 @@
 """The rows of all jobs, kept up to date in the background for the pages that are open."""
 
-import copy
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from elastic_pytorch_client.job_cache import JobCache
-from elastic_pytorch_client.page.history import History
-from elastic_pytorch_client.page.node_rows import SeenJob
 from elastic_pytorch_client.page.rows import row_of
 from elastic_pytorch_client.reading.job_view import JobView
 
@@ -37,13 +33,10 @@ class LiveJobs:
 
     Attributes:
         cache: of the jobs.
-        now: the time of day.
     """
 
     cache: JobCache
-    now: Callable[[], datetime]
     _views: dict[str, JobView] = field(default_factory=dict)
-    _histories: dict[str, History] = field(default_factory=dict)
     _rows: dict[str, str] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -70,15 +63,10 @@ class LiveJobs:
         """Whether it has been stopped."""
         return self._stopped.is_set()
 
-    def history(self, uid: str) -> History:
-        """What has been seen of a job: a copy, as the job goes on."""
+    def jobs(self) -> list[JobView]:
+        """All jobs as they are now."""
         with self._changed:
-            return copy.deepcopy(self._histories.get(uid, History()))
-
-    def seen(self) -> list[SeenJob]:
-        """All jobs as they are now, each with the workers that have left it."""
-        with self._changed:
-            return [SeenJob(job, tuple(self._histories[uid].departures)) for uid, job in self._views.items()]
+            return list(self._views.values())
 
     def changes(self, shown: Mapping[str, str], trouble: str, wait_seconds: float) -> Changes | None:
         """What differs from what a page shows, as soon as anything does; None if nothing has in time.
@@ -103,14 +91,12 @@ class LiveJobs:
             self._take()
 
     def _take(self) -> None:
-        views, now = {job.uid: job for job in self.cache.jobs}, self.now()
+        views = {job.uid: job for job in self.cache.jobs}
         with self._changed:
             for uid in [uid for uid in self._rows if uid not in views]:
-                del self._rows[uid], self._histories[uid]
+                del self._rows[uid]
             for uid, job in views.items():
                 if self._views.get(uid) is not job:
-                    history = self._histories.setdefault(uid, History())
-                    history.take(job, now)
-                    self._rows[uid] = json.dumps(row_of(job, history), allow_nan=False)
+                    self._rows[uid] = json.dumps(row_of(job), allow_nan=False)
             self._views = views
             self._changed.notify_all()

@@ -7,12 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from elastic_pytorch_client.page.details import plain
-from elastic_pytorch_client.page.history import LOST, Departure
 from elastic_pytorch_client.page.rows import seconds_of
-from elastic_pytorch_client.reading.interruption_phases import Interruption
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView
-from elastic_pytorch_client.views.status_view import describe_interruption
 
 MAX_NODES = 300
 MAX_FINDINGS = 8  # of one node
@@ -21,21 +18,7 @@ MAX_CHARACTERS = 300
 FAILURE_SHOWN = timedelta(days=1)
 SOON = timedelta(minutes=10)  # as the operator replaces workers ahead of an end
 PAST = timedelta(hours=1)  # then an end has not come, whatever the node announces
-HARMLESS = ("ScaledDown", "WorkerJoined", "FirstRound")  # causes for which workers leave without a fault
 TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
-
-
-@dataclass(frozen=True, slots=True)
-class SeenJob:
-    """A job.
-
-    Attributes:
-        job: as it is now.
-        departures: of its workers, since the page's server began.
-    """
-
-    job: JobView
-    departures: Sequence[Departure] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +40,22 @@ class Finding:
     at: datetime | None = None
 
 
-def nodes_of(seen: Iterable[SeenJob], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
+def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
     """All nodes in trouble, and how many others have workers.
 
     Args:
-        seen: the jobs.
+        jobs: as they are now.
         nodes: of the cluster; None: the user may not look at them.
         now: the time of day.
     """
     findings: defaultdict[str, list[Finding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for each in seen:
-        for node, finding in _findings_of_job(each, now):
+    for job in jobs:
+        for node, finding in _findings_of_job(job, now):
             findings[node].append(finding)
-        if not each.job.ended:
-            for worker in each.job.workers:
-                workers[worker.node][each.job.name] += 1
+        if not job.ended:
+            for worker in job.workers:
+                workers[worker.node][job.name] += 1
     for view in nodes or ():
         findings[view.name] += _findings_of_node(view, now)
     workers.pop("", None)
@@ -108,15 +91,8 @@ def _row(node: str, findings: Sequence[Finding], workers: dict[str, int]) -> dic
     }
 
 
-def _findings_of_job(seen: SeenJob, now: datetime) -> Iterator[tuple[str, Finding]]:
-    job, cause = seen.job, seen.job.root_cause
-    for departure in seen.departures:
-        after = _interruption_after(departure, job)
-        if after is None:
-            yield departure.node, Finding(3, "interrupted", f"{departure.worker} is gone from here", job, departure.at)
-        elif after.cause not in HARMLESS:
-            what = f"{departure.worker} is gone from here: {describe_interruption(after)}"
-            yield departure.node, Finding(3, "interrupted", what, job, departure.at)
+def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, Finding]]:
+    cause = job.root_cause
     told = cause is not None and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
     if cause is not None and cause.node and told:
         how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
@@ -127,14 +103,10 @@ def _findings_of_job(seen: SeenJob, now: datetime) -> Iterator[tuple[str, Findin
         what = f"rank {slow.rank} ({slow.worker}) works {slow.slowdown} times as long in a step as the median"
         yield slow.node, Finding(2, "slow", what, job)
     for worker in job.workers:
-        if worker.state == LOST:
+        if worker.state == "Lost":
             yield worker.node, Finding(5, "suspect", f"{worker.name} is lost: new workers keep away from here", job)
         elif worker.state == "Silent":
             yield worker.node, Finding(1, "silent", f"{worker.name} has not been heard of", job)
-
-
-def _interruption_after(departure: Departure, job: JobView) -> Interruption | None:
-    return next((each for each in job.recent_interruptions if each.round > departure.round), None)
 
 
 def _findings_of_node(node: NodeView, now: datetime) -> Iterator[Finding]:

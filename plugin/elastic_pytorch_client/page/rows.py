@@ -8,7 +8,6 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import spell
-from elastic_pytorch_client.page.history import History
 from elastic_pytorch_client.reading.job_view import RUNNING, JobView
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.status_view import describe_interruption
@@ -19,14 +18,10 @@ SPARK_POINTS = 40
 TONES = {GOOD: "good", BUSY: "busy", BAD: "bad"}
 
 
-def row_of(job: JobView, history: History) -> dict[str, Any]:
-    """A job's row.
-
-    Args:
-        job: as it is now.
-        history: what has been seen of it before.
-    """
+def row_of(job: JobView) -> dict[str, Any]:
+    """A job's row."""
     progress, last = job.progress, job.last_interruption
+    losses = [*(entry.loss for entry in job.history), progress.loss]
     return {
         "id": job.uid,
         "namespace": job.namespace,
@@ -42,7 +37,7 @@ def row_of(job: JobView, history: History) -> dict[str, Any]:
         "fraction": progress.fraction,
         "left": spell(progress.seconds_left) if job.world and progress.seconds_left else "",
         "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
-        "losses": pool(finite(history.samples.losses), SPARK_POINTS),
+        "losses": pool(finite(losses), SPARK_POINTS),
         "speed": f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else "",
         "goodput": str(job.goodput),
         "lost": job.goodput.lost,

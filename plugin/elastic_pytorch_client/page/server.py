@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ("events",):
                 self._stream()
             case ("nodes",):
-                self._send_data(lambda: nodes_of(self.server.live.seen(), self.server.nodes.nodes(), self.server.now()))
+                self._send_data(lambda: nodes_of(self.server.live.jobs(), self.server.nodes.nodes(), self.server.now()))
             case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._job(namespace, name))
             case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _job(self, namespace: str, name: str) -> Any:
         job = view_job(self.server.cluster.get_job(namespace, name))
         evidence = read_evidence(self.server.cluster, job, self.server.nodes.nodes(), self.server.now())
-        return details_of(job, evidence, self.server.live.history(job.uid))
+        return details_of(job, evidence)
 
     def _manifest(self, namespace: str, name: str) -> Any:
         manifest = shown_manifest(self.server.cluster.get_job(namespace, name))

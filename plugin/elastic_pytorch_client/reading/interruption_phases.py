@@ -1,12 +1,8 @@
-"""An interruption and its phases: their names, when one is slow, and what to set then."""
+"""The phases of an interruption: their names, when one is slow, and what to set then."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
-
-from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
+from typing import Final
 
 # As the operator writes them, in their order (docs/internals/rounds.md).
 DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
@@ -39,52 +35,6 @@ _ADVICE = {
 _STEPS_LOST = (
     "Write checkpoints more often, or train with the training library, which keeps each step that it commits in memory."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """An entry of `status.recentInterruptions`: a failure, a loss or a resize has interrupted the training. Old ones are condensed.
-
-    Attributes:
-        cause: one word.
-        seconds: how long it took, or all of them together.
-        steps_lost: the steps that were done again.
-        phases: the seconds of each phase that is known, in their order.
-        slowest: the phase that took longest; empty if none is known.
-        round: the round that has trained since.
-        ended: when it was over; None: not known.
-        count: the number of interruptions; above 1, the other attributes are their sums, and those of the last one.
-        before: the number of workers that trained before; None: not known.
-        after: the number of workers that have trained since; None: not known.
-    """
-
-    cause: str
-    seconds: float | None
-    steps_lost: int | None
-    phases: Mapping[str, float] = field(default_factory=dict)
-    slowest: str = ""
-    round: int = 0
-    ended: datetime | None = None
-    count: int = 1
-    before: int | None = None
-    after: int | None = None
-
-
-def view_interruption(interruption: Mapping[str, Any]) -> Interruption:
-    """Returns an interruption from its entry in a status."""
-    seconds = {phase: parse_number(interruption.get("phaseSeconds", {}).get(phase)) for phase in PHASES}
-    return Interruption(
-        cause=str(interruption.get("cause", "")),
-        seconds=parse_number(interruption.get("seconds")),
-        steps_lost=parse_whole(interruption.get("stepsLost")),
-        phases={phase: taken for phase, taken in seconds.items() if taken is not None},
-        slowest=str(interruption.get("slowestPhase", "")),
-        round=int(interruption.get("round", 0)),
-        ended=parse_time(interruption.get("time")),
-        count=int(interruption.get("count", 1)),
-        before=parse_whole(interruption.get("from")),
-        after=parse_whole(interruption.get("to")),
-    )
 
 
 def name_slowest(phases: Mapping[str, float], slowest: str) -> str:

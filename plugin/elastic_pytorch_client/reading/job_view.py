@@ -8,7 +8,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
-from elastic_pytorch_client.reading.interruption_phases import Interruption, view_interruption
+from elastic_pytorch_client.reading.history import HistoryEntry, view_history
 from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
@@ -176,12 +176,12 @@ class JobView:
         round: the number of the current round.
         failures: the failures that have counted since the last progress.
         total_failures: the failures that have counted since the job began.
-        interruptions: how often a group trained again.
+        interruptions: how often the training stopped, and went on.
         seen: whether the operator has looked at the newest spec.
         started: `status.startTime`; None: not yet.
         completed: `status.completionTime`; None: not yet.
         progress: how far the training is.
-        recent_interruptions: the newest interruptions, oldest first.
+        history: what has happened to its group, oldest first.
         root_cause: the last failure that counted; None: there was none.
         workers: the workers that the status lists, which are not all of a large job.
         conditions: the conditions of the job.
@@ -220,7 +220,7 @@ class JobView:
     started: datetime | None
     completed: datetime | None
     progress: Progress
-    recent_interruptions: tuple[Interruption, ...]
+    history: tuple[HistoryEntry, ...]
     root_cause: RootCause | None
     workers: tuple[Worker, ...]
     conditions: tuple[Condition, ...]
@@ -271,9 +271,14 @@ class JobView:
         return (*ranked, *(w for w in self.workers if not w.listed and w.state in IN_GROUP))
 
     @property
-    def last_interruption(self) -> Interruption | None:
+    def recent_interruptions(self) -> tuple[HistoryEntry, ...]:
+        """The changes of the group that interrupted the training, oldest first."""
+        return tuple(entry for entry in self.history if entry.seconds is not None)
+
+    @property
+    def last_interruption(self) -> HistoryEntry | None:
         """The newest interruption that is over, None if there was none."""
-        return self.recent_interruptions[-1] if self.recent_interruptions else None
+        return next((entry for entry in reversed(self.history) if entry.seconds is not None), None)
 
     @property
     def size(self) -> int:
@@ -346,7 +351,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         ),
         goodput=view_goodput(status),
         last_drill=view_drill(metadata),
-        recent_interruptions=tuple(map(view_interruption, status.get("recentInterruptions") or ())),
+        history=view_history(status.get("history") or ()),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),
             rank=parse_whole(cause.get("rank")),

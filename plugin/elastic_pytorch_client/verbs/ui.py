@@ -27,7 +27,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     """Serves the page until the user has had enough."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
-    live = LiveJobs(JobCache(context.cluster, context.namespace), context.now)
+    live = LiveJobs(JobCache(context.cluster, context.namespace))
     try:
         server = PageServer(context.cluster, live, context.now, options.port)
     except (OSError, OverflowError) as error:

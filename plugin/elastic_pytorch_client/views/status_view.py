@@ -1,5 +1,6 @@
 """One job on one screen: how far, who, what holds, and what happened."""
 
+import math
 from collections import Counter
 from collections.abc import Container, Sequence
 from datetime import datetime
@@ -13,16 +14,18 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.interruption_phases import Interruption, name_slowest
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.interruption_phases import name_slowest
 from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line
 from elastic_pytorch_client.reading.timeline import JobEvent
-from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED, progress_bar, state_mark, state_style
+from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED, progress_bar, spark, state_mark, state_style
 
 BAR_WIDTH = 40
 SHOWN_METRICS = 4
 MAX_WORKERS = 32
+MAX_COLUMNS, COLUMN_WIDTH = 60, 4
 NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
 
@@ -53,6 +56,7 @@ def show_status(
         parts += [Text("\nConditions", "bold"), *_conditions(job, now)]
     if job.root_cause is not None:
         parts += _root_cause(job)
+    parts += _rounds(job)
     parts += [Text("\nTimeline", "bold"), _timeline(events, now, max_events)]
     return Group(*parts)
 
@@ -64,7 +68,7 @@ def describe_goodput(goodput: Goodput) -> str:
     return f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
 
 
-def describe_interruption(interruption: Interruption) -> str:
+def describe_interruption(interruption: HistoryEntry) -> str:
     """What the last change of the group took, and which part of it took longest."""
     lost = (
         f"; {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} repeated"
@@ -212,6 +216,34 @@ def _root_cause(job: JobView) -> list[RenderableType]:
         last = number == len(lines) - 1
         text.append(f"  {line}" + ("" if last else "\n"), BAD if last else MUTED)
     return [title, text]
+
+
+def _rounds(job: JobView) -> list[RenderableType]:
+    """Loss, speed and size from the job's start until now, with a column for each entry of its history."""
+    told = job.history[-MAX_COLUMNS:]
+    if len(told) < 2:
+        return []
+    progress = job.progress
+    losses = [_finite(loss) for loss in (*(entry.loss for entry in told), progress.loss)]
+    speeds = [_finite(speed) for speed in (*(entry.steps_per_second for entry in told), progress.steps_per_second)]
+    sizes, marks, size, width = [], "", 0, max(1, min(COLUMN_WIDTH, MAX_COLUMNS // len(losses)))
+    for column, entry in enumerate(told):
+        size = entry.workers if entry.workers is not None else size
+        sizes.append(float(size))
+        if entry.round and len(marks) <= column * width:
+            marks = f"{marks.ljust(column * width)}{entry.round} "
+    sizes.append(float(size if job.ended else job.size if job.world else 0))
+    text = Text()
+    for name, values, floor in (("loss", losses, None), ("steps/s", speeds, 0.0), ("workers", sizes, 0.0)):
+        if (known := [value for value in values if value is not None]) and len(known) > 1:
+            text.append(f"  {name:<8}", MUTED).append(spark(values, width, floor)).append(
+                f"  {known[0]:.3g} to {known[-1]:.3g}\n", MUTED
+            )
+    return [Text("\nRounds", "bold"), text.append(f"  round   {marks.rstrip()}", MUTED)]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _timeline(events: Sequence[JobEvent], now: datetime, limit: int) -> RenderableType:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 ACCENT, MUTED = "cyan", "bright_black"
 GOOD, BUSY, BAD = "green", "yellow", "red"
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 _STATES = {
     "Running": GOOD,
@@ -49,6 +50,21 @@ def progress_bar(fraction: float, width: int) -> Text:
     full, half = divmod(halves, 2)
     done = "━" * full + "╸" * half
     return Text(done, GOOD if fraction >= 1 else ACCENT).append("─" * (width - full - half), MUTED)
+
+
+def spark(values: Sequence[float | None], width: int, floor: float | None = None) -> str:
+    """A line of blocks as high as some values, with a gap where there is none.
+
+    Args:
+        values: all of them finite.
+        width: of each, in characters.
+        floor: the value of the lowest block; None: the least of them.
+    """
+    known = [value for value in values if value is not None]
+    low = min(known, default=0.0) if floor is None else floor
+    span = max(known, default=0.0) - low or 1.0
+    blocks = (" " if value is None else BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))] for value in values)
+    return "".join(block * width for block in blocks)
 
 
 def pool(values: Sequence[float], limit: int) -> list[float]:

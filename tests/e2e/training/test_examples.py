@@ -83,7 +83,7 @@ def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: s
     starts = [int(step) for line in lines for step in re.findall(r"^start at step (\d+)/150", line)]
     assert starts[0] == 0
     assert min(starts[1:]) >= 10, "the survivors go on from where they were"
-    assert job.status["recentInterruptions"][-1]["stepsLost"] <= 1
+    assert job.interruptions()[-1]["stepsLost"] <= 1
     assert any(line.startswith("done at step 150/150") for line in lines)
 
 

@@ -221,7 +221,7 @@ def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) 
     with labelled(node, MAINTENANCE, "ONGOING"):
         job.until_replaced(leaving, 3)
         assert job.status["round"] == 2
-        assert (job.status["failures"], job.status["recentInterruptions"][-1]["cause"]) == (0, "WorkerLeaving")
+        assert (job.status["failures"], job.interruptions()[-1]["cause"]) == (0, "WorkerLeaving")
         replaced = [pod["spec"]["nodeName"] for pod in job.pods() if pod["metadata"]["name"] in job.members()]
         assert node not in replaced, "no taint keeps new pods from the node, but the operator does"
 

@@ -52,7 +52,7 @@ def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: Star
     assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
     assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"
     assert len(list(processes(job, leader))) == 1, "the survivors' processes have lived through it all"
-    assert job.status["recentInterruptions"][-1]["stepsLost"] <= 1
+    assert job.interruptions()[-1]["stepsLost"] <= 1
 
 
 def until_steps_of_world(job: JobUnderTest, pod: str, worlds: list[int]) -> None:

@@ -66,6 +66,6 @@ def test_a_dead_node_takes_only_the_units_along_that_had_a_pod_there(start_job: 
         ranked = sorted(worker["index"] for worker in members_of(after))
         assert ranked == [2 * left, 2 * left + 1], "the pods of the other units that live on wait for theirs"
         job.until_world(6)
-    status = job.until(lambda status: bool(status.get("recentInterruptions")), "the account of the loss")
-    print([(each["cause"], each["seconds"], each.get("stepsLost")) for each in status["recentInterruptions"]])
+    status = job.until(lambda _: bool(job.interruptions()), "the account of the loss")
+    print([(each["cause"], each["seconds"], each.get("stepsLost")) for each in job.interruptions()])
     assert status["failures"] == 0

@@ -109,8 +109,10 @@ class CountingCluster(Driver):
         self._round += 1
         before, self._members = len(self._members), list(self.pods)
         self._state = "Running"
-        over = {"round": self._round, "seconds": "0.02", "stepsLost": steps_lost, "from": before, "to": len(self._members)}
-        self._training = asyncio.create_task(self._train([over] if before else []))
+        over = {"round": self._round, "replicas": len(self._members), "cause": "FirstRound"}
+        if before:
+            over |= {"seconds": "0.02", "stepsLost": steps_lost, "cause": "WorkerLost"}
+        self._training = asyncio.create_task(self._train([over]))
 
     async def _train(self, interrupted: list[dict[str, Any]]) -> None:
         leader, size = self._members[0], len(self._members)
@@ -143,7 +145,7 @@ class CountingCluster(Driver):
             "state": self._state,
             "round": self._round,
             "worldSize": len(self._members),
-            "recentInterruptions": list(self._interruptions),
+            "history": list(self._interruptions),
             "progress": {"step": self._step, "total": self._total, "loss": "2.1"},
             "workers": [
                 {"name": name, "index": index, "node": "node-1", "state": "Running" if name in ranks else "Starting"}

@@ -18,8 +18,7 @@ from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, Metrics
 from elastic_pytorch_operator.planning import decide_round
 from elastic_pytorch_operator.planning.memory import Memory, Plan
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
 from elastic_pytorch_operator.planning.rounds import next_round
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.runtime.gauges import begin_to_read, pending_since

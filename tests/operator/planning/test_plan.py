@@ -54,7 +54,8 @@ def test_first_round_is_one_round() -> None:
     assert len(simulation.declared) == 1
     assert simulation.job.status["state"] == "Running"
     assert simulation.job.status["worldSize"] == 3
-    assert simulation.job.status["interruptions"] == 0
+    [first] = simulation.job.status["history"]
+    assert (first["round"], first["replicas"], first["cause"]) == (1, 3, "FirstRound")
 
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
@@ -67,6 +68,7 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     simulation.settle(10)
     assert [r.size for r in simulation.declared] == [3, 2, 3]
     assert simulation.job.status["failures"] == 0
+    assert [entry["replicas"] for entry in simulation.job.status["history"]] == [3, 2, 3]
     assert simulation.job.status["interruptions"] == 2
 
 
@@ -80,7 +82,7 @@ def test_resumed_training_is_told_once() -> None:
         told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
     assert len(told) == 1
     assert told[0].note.startswith("Training resumed with 2 workers 0.")
-    assert simulation.job.status["recentInterruptions"][-1]["cause"] == "WorkerLost"
+    assert simulation.job.status["history"][-1]["cause"] == "WorkerLost"
 
 
 def test_scale_down_forms_the_group_before_pods_go() -> None:

@@ -52,6 +52,8 @@ def test_resumed_job_goes_on() -> None:
     status = simulation.job.status
     assert [round_.size for round_ in simulation.declared] == [3, 0, 3]
     assert (status["state"], status["failures"], status["interruptions"]) == ("Running", 0, 0)
+    told = [(entry["replicas"], entry["cause"]) for entry in status["history"]]
+    assert told == [(3, "FirstRound"), (0, "JobSuspended"), (3, "FirstRound")]
     assert find_condition(status, "Suspended")["status"] == "False"  # type: ignore[index]
 
 

@@ -134,17 +134,15 @@ class DrilledCluster(RecordedCluster):
         job = self.get_job("team", "lm")
         status = job["status"]
         round_ = status["round"] + 1
-        slowest = max(self.phases, key=lambda phase: float(self.phases[phase]))
         interruption = {
             "cause": cause,
             "seconds": f"{sum(map(float, self.phases.values())):.2f}",
             "stepsLost": 3,
             "phaseSeconds": self.phases,
-            "slowestPhase": slowest,
             "round": round_,
         }
         status |= trains(self._pods, job["spec"]["replicas"])
         status |= {"observedGeneration": job["metadata"]["generation"], "round": round_}
         status |= {"interruptions": status.get("interruptions", 0) + 1}
-        status["recentInterruptions"] = [*status.get("recentInterruptions", []), interruption][-8:]
+        status["history"] = [*status.get("history", []), interruption][-8:]
         self.put(json.loads(json.dumps(job)))

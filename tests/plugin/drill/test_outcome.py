@@ -2,17 +2,19 @@
 
 from elastic_pytorch_client.drill.faults import Fault, PlannedFault
 from elastic_pytorch_client.drill.outcome import Outcome, SeenInterruption, what_to_set
-from elastic_pytorch_client.reading.interruption_phases import Interruption
+from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.pods.start import PodStart
 
 GRACE_SECONDS = 10.0
 
 
+def an_entry(stop_seconds: float) -> HistoryEntry:
+    phases = {"stop": stop_seconds, "init": 0.1}
+    return HistoryEntry(cause="WorkerLost", seconds=stop_seconds, steps_lost=0, phases=phases)
+
+
 def an_outcome(*stop_seconds: float, fault: Fault = Fault.POD, start_seconds: float = 1.0) -> Outcome:
-    seen = [
-        SeenInterruption(Interruption("WorkerLost", seconds, 0, {"stop": seconds, "init": 0.1}, "stop"), seconds, 2, 2)
-        for seconds in stop_seconds
-    ]
+    seen = [SeenInterruption(an_entry(seconds), seconds, 2, 2) for seconds in stop_seconds]
     starts = [PodStart(f"lm-{fault}", 0.0, start_seconds)]
     return Outcome(PlannedFault(fault, "does"), seen, 1.0, starts, grace_seconds=GRACE_SECONDS)
 

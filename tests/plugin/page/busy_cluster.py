@@ -54,7 +54,6 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
         "round": chance.randrange(1, 12) if ready else 0,
         "failures": 0,
         "totalFailures": 0,
-        "interruptions": 0,
         "conditions": [
             {
                 "type": "Running",
@@ -90,28 +89,43 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
             ],
         },
     }
+    status["history"] = [{"time": rfc(began), "round": 1, "replicas": wanted, "cause": "FirstRound"}]
     if chance.random() < 0.5 and ready:
-        status["recentInterruptions"] = [
+        status["history"] += [
             an_interruption(chance, now - timedelta(minutes=9 * back + 4), 9 - back)
             for back in range(chance.randrange(1, 6), 0, -1)
         ]
-        status["interruptions"] = len(status["recentInterruptions"])
+    status["interruptions"] = len(status["history"]) - 1
+    status["history"] += samples(chance, began if ready else now, now)
+    status["history"].sort(key=lambda entry: entry["time"])
     _add_conditions(status, sort, wanted, ready, now - timedelta(minutes=3))
     return job
 
 
-def an_interruption(chance: random.Random, ended: datetime, round_: int) -> dict[str, Any]:
+def an_interruption(chance: random.Random, ended: datetime, round_: int, replicas: int = 8) -> dict[str, Any]:
     seconds = {phase: round(chance.uniform(0.05, 4.0), 2) for phase in PHASES}
-    slowest = max(seconds, key=lambda phase: seconds[phase])
     return {
         "cause": chance.choice(["WorkerLost", "WorkerJoined", "WorkerLeaving", "WorkerFailed"]),
         "seconds": f"{sum(seconds.values()):.2f}",
         "stepsLost": chance.choice([0, 3, 12]),
         "phaseSeconds": {phase: f"{value:.2f}" for phase, value in seconds.items()},
-        "slowestPhase": slowest,
         "round": round_,
+        "replicas": replicas,
         "time": rfc(ended),
     }
+
+
+def samples(chance: random.Random, began: datetime, now: datetime) -> list[dict[str, Any]]:
+    """A loss that falls, and a speed."""
+    step = (now - began) / 24
+    return [
+        {
+            "time": rfc(began + step * number),
+            "loss": f"{1.8 + 1.6 / number + chance.uniform(0, 0.08):.3f}",
+            "stepsPerSecond": f"{5.6 + chance.uniform(-0.3, 0.3):.2g}",
+        }
+        for number in range(1, 24 if now > began else 1)
+    ]
 
 
 def _add_conditions(status: dict[str, Any], sort: str, wanted: int, ready: int, since: datetime) -> None:
@@ -251,10 +265,13 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
             {"activity": "Starting", "seconds": 45},
         ],
     }
-    status["recentInterruptions"] = [
-        an_interruption(chance, now - timedelta(minutes=back) + timedelta(seconds=12), i + 2) | {"cause": cause}
-        for i, (back, _, cause) in enumerate(sizes[1:])
+    began = now - timedelta(minutes=sizes[0][0])
+    status["history"] = [{"time": rfc(began), "round": 1, "replicas": 8, "cause": "FirstRound"}, *samples(chance, began, now)]
+    status["history"] += [
+        an_interruption(chance, now - timedelta(minutes=back) + timedelta(seconds=12), i + 2, size) | {"cause": cause}
+        for i, (back, size, cause) in enumerate(sizes[1:])
     ]
+    status["history"].sort(key=lambda entry: entry["time"])
     status["rootCause"] = {
         "worker": f"{name}-worker-3-0c1d2",
         "rank": 26,

@@ -4,60 +4,86 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from elastic_pytorch_client.page.course import course_of, group_sizes
-from elastic_pytorch_client.page.history import GroupSize, History
-from elastic_pytorch_client.reading.interruption_phases import Interruption
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.job_view import Condition, Progress
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 from tests.plugin.recorded_cluster import events_of, job_of, moment_of
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+WHOLE = job_of("whole")
 
 
 def before(minutes: float) -> datetime:
     return NOW - timedelta(minutes=minutes)
 
 
+def change(minutes: float, round_: int, workers: int, seconds: float | None = None, count: int = 1) -> HistoryEntry:
+    return HistoryEntry(before(minutes), round_, "WorkerJoined", workers=workers, seconds=seconds, count=count)
+
+
+def sample(minutes: float, loss: float | None, speed: float | None = None) -> HistoryEntry:
+    return HistoryEntry(before(minutes), loss=loss, steps_per_second=speed)
+
+
 def test_a_recorded_course() -> None:
-    job, now, history = job_of("lost"), moment_of("lost"), History()
-    history.take(job, now)
-    found = course_of(job, events_of("lost"), history, now)
-    assert [(size["workers"], size["round"]) for size in found["sizes"]] == [(3, 1), (2, 2)]
+    job, now = job_of("lost"), moment_of("lost")
+    found = course_of(job, events_of("lost"), now)
+    assert [(size["workers"], size["round"]) for size in found["sizes"]] == [(3, 1), (0, 2), (2, 2)]
     assert found["end"] == now.timestamp()
-    assert found["begin"] == min(
-        event["at"] for event in found["events"] + [{"at": job.started.timestamp() if job.started else 0}]
-    )
-    assert [lane["changes"][0][1:] for lane in found["lanes"]] == [
-        ["Running", "good"],
-        ["Starting", "busy"],
-        ["Running", "good"],
-    ]
+    assert job.started is not None
+    assert found["begin"] == job.started.timestamp()
     [interruption] = found["interruptions"]
-    assert (interruption["cause"], interruption["seconds"], interruption["ended"]) == ("WorkerLeaving", 1.02, None)
+    assert (interruption["cause"], interruption["seconds"], interruption["before"], interruption["after"]) == (
+        *("WorkerLeaving", 1.02),
+        *(3, 2),
+    )
 
 
-def test_what_was_seen_counts_from_when_it_was_seen() -> None:
-    def declared(minutes: float, round_: int, workers: int) -> JobEvent:
-        return JobEvent(before(minutes), "WorkerJoined", "", round=round_, workers=workers)
+@pytest.mark.parametrize(
+    ("history", "sizes"),
+    [
+        pytest.param((), [], id="no group has formed"),
+        pytest.param((change(9, 1, 3), sample(8, 2.5)), [(9, 3, 1)], id="a sample is no change"),
+        pytest.param((change(9, 1, 3), change(5, 2, 4, 60.0)), [(9, 3, 1), (6, 0, 2), (5, 4, 2)], id="it stood still"),
+        pytest.param((change(9, 1, 3), change(5, 7, 4, 6e9, count=5)), [(9, 3, 1), (5, 4, 7)], id="several became one"),
+        pytest.param((HistoryEntry(None, 1, "WorkerLost", workers=3),), [], id="when is not known"),
+    ],
+)
+def test_sizes_of_the_group(history: tuple[HistoryEntry, ...], sizes: list[tuple[float, int, int]]) -> None:
+    found = group_sizes(replace(WHOLE, history=history))
+    assert [(each["at"], each["workers"], each["round"]) for each in found] == [
+        (before(minutes).timestamp(), workers, round_) for minutes, workers, round_ in sizes
+    ]
 
-    seen = [GroupSize(before(20), 4, 3), GroupSize(before(10), 0, 3), GroupSize(before(9), 2, 4)]
-    history = History()
-    history.sizes.extend(seen)
-    told = [declared(40, 1, 2), declared(30, 3, 4), declared(9.1, 4, 2), JobEvent(before(5), "TrainingResumed", "", workers=2)]
-    assert group_sizes(told, history) == [GroupSize(before(40), 2, 1), GroupSize(before(30), 4, 3), *seen[1:]]
-    assert group_sizes(told[:1], History()) == [GroupSize(before(40), 2, 1)]
+
+def test_a_group_that_stands_still_now_has_no_size() -> None:
+    running = Condition("Running", true=False, reason="", message="", since=before(2))
+    job = replace(WHOLE, history=(change(9, 1, 3),), world=0, round=2, conditions=(running,))
+    assert group_sizes(job)[1:] == [{"at": before(2).timestamp(), "workers": 0, "round": 2}]
+
+
+def test_loss_and_speed_run_until_now() -> None:
+    history = (replace(change(9, 1, 3), loss=3.0), sample(8, 2.5, 4.0), sample(7, float("nan"), None))
+    job = replace(WHOLE, history=history, progress=Progress(loss=2.0, steps_per_second=5.0))
+    found = course_of(job, [], NOW)
+    assert found["losses"] == [[before(9).timestamp(), 3.0], [before(8).timestamp(), 2.5], [NOW.timestamp(), 2.0]]
+    assert found["speeds"] == [[before(8).timestamp(), 4.0], [NOW.timestamp(), 5.0]]
+    still = course_of(replace(job, world=0), [], NOW)
+    assert still["speeds"] == [[before(8).timestamp(), 4.0]]
 
 
 def test_the_axis_begins_with_what_is_known_and_ends_with_the_job() -> None:
-    job = replace(job_of("failed"), started=before(60), completed=before(30), recent_interruptions=())
-    found = course_of(job, [JobEvent(before(45), "JobFailed", "")], History(), NOW)
+    job = replace(job_of("failed"), started=before(60), completed=before(30), history=())
+    found = course_of(job, [JobEvent(before(45), "JobFailed", "")], NOW)
     assert (found["begin"], found["end"]) == (before(45).timestamp(), before(30).timestamp())
 
 
-def test_condensed_interruptions_have_no_place_on_the_axis() -> None:
-    condensed = Interruption("WorkerLost", 9e6, 12, ended=before(59), count=20, before=3, after=2)
-    job = replace(job_of("whole"), started=before(60), completed=None, recent_interruptions=(condensed,))
-    found = course_of(job, [], History(), NOW)
+def test_several_interruptions_in_one_entry() -> None:
+    entry = HistoryEntry(before(59), 30, "WorkerLost", before=3, workers=2, seconds=9e6, steps_lost=12, count=20)
+    found = course_of(replace(WHOLE, started=before(60), completed=None, history=(entry,)), [], NOW)
     assert found["begin"] == before(60).timestamp()
     [told] = found["interruptions"]
     assert (told["count"], told["before"], told["after"], told["stepsLost"]) == (20, 3, 2, 12)
@@ -65,8 +91,9 @@ def test_condensed_interruptions_have_no_place_on_the_axis() -> None:
 
 def test_what_a_tenant_writes_into_events_harms_nothing() -> None:
     ages = JobEvent(NOW + timedelta(days=3000), "Odd", "<b>", round=10**17, workers=10**17)
-    cost = Interruption("WorkerLost", float("inf"), None, {"stop": float("nan"), "wait": 1.5}, ended=before(1))
-    found = course_of(replace(job_of("whole"), recent_interruptions=(cost,)), [ages], History(), NOW)
+    phases = {"stop": float("nan"), "wait": 1.5}
+    cost = HistoryEntry(before(1), 2, "WorkerLost", workers=2, seconds=float("inf"), phases=phases, loss=float("inf"))
+    found = course_of(replace(WHOLE, history=(cost,)), [ages], NOW)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["events"], found["end"]) == ([], NOW.timestamp())
     assert found["interruptions"][0]["phases"] == [["wait", 1.5]]

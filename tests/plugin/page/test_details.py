@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from elastic_pytorch_client.page.details import details_of, log_of, plain
-from elastic_pytorch_client.page.history import History
 from elastic_pytorch_client.reading.diagnosis import Evidence
 from elastic_pytorch_client.reading.job_view import JobView, RootCause, Straggler, Worker
 from elastic_pytorch_client.reading.last_drill import ANNOTATION, view_drill
@@ -18,7 +17,7 @@ from tests.plugin.recorded_cluster import events_of, job_of, moment_of, recorded
 def details(name: str, job: JobView | None = None) -> dict[str, object]:
     found = recorded(name)
     evidence = Evidence(found["pods"], [view_node(node) for node in found["nodes"]], events_of(name), {}, moment_of(name))
-    shown: dict[str, object] = json.loads(json.dumps(details_of(job or job_of(name), evidence, History()), allow_nan=False))
+    shown: dict[str, object] = json.loads(json.dumps(details_of(job or job_of(name), evidence), allow_nan=False))
     return shown
 
 

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from elastic_pytorch_client.page.history import Departure, History
-from elastic_pytorch_client.page.node_rows import MAX_NODES, SeenJob, nodes_of
-from elastic_pytorch_client.reading.job_view import Condition, Interruption, JobView, RootCause, Straggler, Worker, view_job
+from elastic_pytorch_client.page.node_rows import MAX_NODES, nodes_of
+from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Straggler, Worker, view_job
 from elastic_pytorch_client.reading.node_ends import NodeEnd
 from elastic_pytorch_client.reading.nodes import NodeView
 
@@ -19,22 +18,14 @@ from tests.plugin.recorded_cluster import job_of
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 CALM = replace(job_of("whole"), workers=tuple(Worker(f"w-{i}", i, i, f"node-{i}", "Running") for i in range(2)))
-LOSS = Interruption("WorkerLost", 2.0, 5, round=4)
 
 
-def shown(jobs: Iterable[SeenJob | JobView], nodes: Sequence[NodeView] | None = None) -> Any:
-    seen = [job if isinstance(job, SeenJob) else SeenJob(job) for job in jobs]
-    return json.loads(json.dumps(nodes_of(seen, nodes, NOW), allow_nan=False))
+def shown(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None = None) -> Any:
+    return json.loads(json.dumps(nodes_of(jobs, nodes, NOW), allow_nan=False))
 
 
 def with_worker(state: str) -> JobView:
     return replace(CALM, workers=(Worker("w-9", 9, None, "bad", state),))
-
-
-def departed(cause: str | None, *, round_: int = 4) -> SeenJob:
-    recent = () if cause is None else (replace(LOSS, cause=cause, round=round_),)
-    gone = Departure(NOW - timedelta(seconds=9), "w-9", "bad", 3)
-    return SeenJob(replace(CALM, recent_interruptions=recent), (gone,))
 
 
 def failed(ago: timedelta | None, *, ended: bool = False, signal: str = "") -> JobView:
@@ -63,15 +54,6 @@ def maintained(wait: timedelta) -> NodeView:
             replace(CALM, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
             *("slow", "busy", "rank 3 (w-9) works 1.4 times as long in a step as the median"),
         ),
-        (
-            departed("WorkerLost"),
-            *("interrupted", "busy", "w-9 is gone from here: training resumed 2.0 s after WorkerLost; 5 steps repeated"),
-        ),
-        (
-            departed("WorkerLeaving", round_=6),
-            *("interrupted", "busy", "w-9 is gone from here: training resumed 2.0 s after WorkerLeaving; 5 steps repeated"),
-        ),
-        (departed("WorkerLost", round_=3), "interrupted", "busy", "w-9 is gone from here"),
         (failed(timedelta(hours=2)), "failure", "busy", "w-9 failed here with exit code 1"),
         (failed(timedelta(hours=2), ended=True, signal="SIGBUS"), "failure", "busy", "w-9 failed here with signal SIGBUS"),
         (failed(None), "failure", "busy", "w-9 failed here with exit code 1"),
@@ -84,7 +66,7 @@ def maintained(wait: timedelta) -> NodeView:
         (maintained(timedelta(hours=9)), "ends later", "quiet", "the node announces its end by label x"),
     ],
 )
-def test_what_is_the_matter(found: JobView | SeenJob | NodeView, state: str, tone: str, what: str) -> None:
+def test_what_is_the_matter(found: JobView | NodeView, state: str, tone: str, what: str) -> None:
     data = shown([], [found]) if isinstance(found, NodeView) else shown([found])
     [row] = data["nodes"]
     assert (row["name"], row["state"], row["tone"], [each["what"] for each in row["findings"]]) == ("bad", state, tone, [what])
@@ -95,14 +77,13 @@ def test_what_is_the_matter(found: JobView | SeenJob | NodeView, state: str, ton
     "found",
     [
         CALM,
-        departed("ScaledDown"),
         failed(timedelta(days=2), ended=True),
         failed(None, ended=True),
         replace(failed(None, ended=True), root_cause=None, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
         replace(CALM, root_cause=RootCause("w-9", 3, 1, "", "")),
     ],
 )
-def test_what_is_no_trouble(found: JobView | SeenJob) -> None:
+def test_what_is_no_trouble(found: JobView) -> None:
     healthy = [node(), maintained(timedelta(hours=-2))]
     assert shown([found], healthy)["nodes"] == []
 
@@ -133,11 +114,7 @@ def test_texts_have_no_commands_for_a_terminal_and_are_cut() -> None:
 
 
 def test_a_thousand_jobs_are_judged_in_no_time() -> None:
-    seen = []
-    for manifest in cluster_of(1000, NOW).list_jobs("team"):
-        job, history = view_job(manifest), History()
-        history.take(job, NOW)
-        seen.append(SeenJob(job, tuple(history.departures)))
+    jobs = [view_job(manifest) for manifest in cluster_of(1000, NOW).list_jobs("team")]
     began = time.process_time()
-    shown(seen)
+    shown(jobs)
     assert time.process_time() - began < 5, "it takes some hundredths of a second"

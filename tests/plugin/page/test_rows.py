@@ -5,17 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_client.page.history import History
 from elastic_pytorch_client.page.rows import blocks, describe_group, row_of, tone, trouble
 from elastic_pytorch_client.reading.job_view import JobView, Straggler, Worker
 
-from tests.plugin.recorded_cluster import job_of, moment_of
+from tests.plugin.recorded_cluster import job_of
 
 
 def row(job: JobView) -> dict[str, Any]:
-    history = History()
-    history.take(job, moment_of("young"))
-    found: dict[str, Any] = json.loads(json.dumps(row_of(job, history), allow_nan=False))
+    found: dict[str, Any] = json.loads(json.dumps(row_of(job), allow_nan=False))
     return found
 
 

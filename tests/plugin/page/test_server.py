@@ -176,12 +176,13 @@ def test_nodes(cluster: WatchedCluster, server: PageServer) -> None:
     with events_of_page(server) as messages:
         next(messages)
         job = cluster.get_job("team", "char-lm")
-        lost = job["status"]["workers"].pop()
+        lost = job["status"]["workers"][-1]
+        lost["state"] = "Lost"
         cluster.change(job)
         next(messages)
         _, found = get(server, "nodes")
     [row] = [row for row in found["nodes"] if row["name"] == lost["node"]]  # type: ignore[attr-defined]
-    assert row["findings"][0]["what"].startswith(f"{lost['name']} is gone from here")
+    assert row["findings"][0]["what"].startswith(f"{lost['name']} is lost")
 
 
 def test_nodes_that_the_user_may_not_list(cluster: WatchedCluster, server: PageServer) -> None:

@@ -54,7 +54,7 @@ class WatchedCluster(RecordedCluster):
 @contextmanager
 def served(cluster: WatchedCluster, now: Callable[[], datetime] = lambda: moment_of("young")) -> Iterator[PageServer]:
     """A page's server on a cluster."""
-    live = LiveJobs(JobCache(cluster, cluster.namespace), now)
+    live = LiveJobs(JobCache(cluster, cluster.namespace))
     with PageServer(cluster, live, now) as server:
         live.start()
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

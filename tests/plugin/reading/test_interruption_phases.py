@@ -2,7 +2,7 @@
 
 import pytest
 from elastic_pytorch_client.reading.interruption_phases import MANY_STEPS, PHASES, SLOW_SECONDS, advise, name_slowest
-from elastic_pytorch_operator.planning.reporting import interruption_phases as operator_phases
+from elastic_pytorch_operator.planning.reporting import interruption as operator_phases
 
 
 def test_phases_are_those_that_the_operator_writes() -> None:

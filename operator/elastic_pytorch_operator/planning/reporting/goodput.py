@@ -70,15 +70,6 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Interruptions:
-    """What the interruptions of one cause have cost together."""
-
-    count: int = 0
-    seconds: float = 0.0
-    steps_lost: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Account:
     """What the time of a job was spent on until a moment.
 
@@ -87,7 +78,6 @@ class Account:
         activity: that goes on then; None: the job has ended.
         since: when that has begun, as far as this operator knows, monotonic seconds.
         spent: by activity.
-        interruptions: by their cause.
         step_seconds: of a step, as it was last known; 0: never.
     """
 
@@ -95,7 +85,6 @@ class Account:
     activity: Activity | None
     since: float
     spent: Mapping[Activity, Spent] = field(default_factory=dict)
-    interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     step_seconds: float = 0.0
 
     @property
@@ -125,11 +114,6 @@ class Account:
             for activity in Activity
             if (spent := self.spent.get(activity)) is not None
         ]
-        if self.interruptions:
-            found["interruptions"] = [
-                {"cause": cause, "count": each.count, "seconds": int(each.seconds), "stepsLost": each.steps_lost}
-                for cause, each in self.interruptions.items()
-            ]
         return found
 
 
@@ -160,11 +144,9 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
 
 def book_interruption(account: Account, over: Interruption) -> Account:
     """Returns an account with an interruption that is over: the first run of the steps that are done again was of no use."""
-    spent, lost = dict(account.spent), over.steps_lost or 0
-    _move(spent, Activity.TRAINING, Activity.REPEATING, lost * account.step_seconds)
-    known = account.interruptions.get(over.reason, Interruptions())
-    more = Interruptions(known.count + 1, known.seconds + (over.seconds or 0.0), known.steps_lost + lost)
-    return replace(account, spent=spent, interruptions={**account.interruptions, over.reason: more})
+    spent = dict(account.spent)
+    _move(spent, Activity.TRAINING, Activity.REPEATING, (over.steps_lost or 0) * account.step_seconds)
+    return replace(account, spent=spent)
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
@@ -215,14 +197,9 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
         for each in found.get("activities") or ()
         if each.get("activity") in known  # a later release may have more
     }
-    interruptions = {
-        each["cause"]: Interruptions(each.get("count", 0), float(each.get("seconds", 0)), each.get("stepsLost", 0))
-        for each in found.get("interruptions") or ()
-        if "cause" in each
-    }
     activity = known.get(found.get("activity", ""))
     gap = seconds_between(found["time"], time)
-    account = Account(moment - gap, activity, moment - gap, spent, interruptions)
+    account = Account(moment - gap, activity, moment - gap, spent)
     account = advance_account(account, moment, Now(activity, processes=int(status.get("worldSize", 0))))
     return replace(account, since=moment)
 

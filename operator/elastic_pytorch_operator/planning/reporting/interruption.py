@@ -1,4 +1,15 @@
-"""How long a change of the group has interrupted the training, and what it cost: `status.recentInterruptions`."""
+"""How long a change of the group has interrupted the training, and what it cost. Pure: moments in, seconds out.
+
+Its phases follow each other, so together they are the interruption:
+
+- `detection`: from the disturbance until the operator declares a round, with the pause of a crash loop;
+- `stop`: until the remaining members have stopped their processes;
+- `wait`: until the round that trains is declared: a job below its minimum waits for pods, or a group changes again before its first step;
+- `prepare`: the end of that wait, if nothing trains before: since the worker that was ready last has begun its set-up (`spec.prepare`);
+- `start`: until the slowest pod has started its processes;
+- `init`: until all processes have joined their process group;
+- `firstStep`: until the first step is reported.
+"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,12 +19,14 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.interruption_phases import Milestones, slowest_phase, split_interruption
 from elastic_pytorch_operator.planning.workers.silence import PEER_FAILED
 
 ACTIVE = (AgentState.RUNNING, AgentState.SUCCEEDED)
 WAITING = (AgentState.PREPARING, AgentState.READY)
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.BELOW_MINIMUM)
+DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
+    *("detection", "stop", "wait", "prepare", "start", "init", "firstStep"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,7 @@ class Interruption:
         seconds: what it took; None while it is going on.
         steps_lost: steps done again; None if unknown.
         group: the round that trained before; None: not known.
-        size: how many workers train since then, once it is over; 0: not known.
+        size: how many workers train since then, once it is over.
         emptied: no worker was to train for some of the time.
         declared_at: when the first round after the disturbance was declared, monotonic seconds.
         stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
@@ -60,18 +73,12 @@ class Interruption:
         return found if self.step_before is None else found | {"step": self.step_before}
 
     def as_status(self) -> dict[str, Any]:
-        """As an entry of `status.recentInterruptions`, once it is over."""
-        found: dict[str, Any] = {"cause": self.reason, "seconds": f"{self.seconds or 0.0:.2f}"}
-        if self.steps_lost is not None:
-            found["stepsLost"] = self.steps_lost
+        """As an entry of `status.history`, once it is over."""
+        found: dict[str, Any] = {"time": self.time, "round": self.round, "replicas": self.size, "cause": self.reason}
+        found["seconds"] = f"{self.seconds or 0.0:.2f}"
         if self.phases:
             found["phaseSeconds"] = {phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()}
-            found["slowestPhase"] = slowest_phase(self.phases)
-        if self.group is not None and self.size:
-            found |= {"from": self.group.size, "to": self.size}
-        if self.time:
-            found |= {"round": self.round, "time": self.time}
-        return found
+        return found if self.steps_lost is None else found | {"stepsLost": self.steps_lost}
 
 
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
@@ -267,3 +274,60 @@ def _phases(
             stepped_at=stepped_at,
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Milestones:
+    """When each phase of an interruption was over, monotonic seconds; None: not known.
+
+    Attributes:
+        since: when the group was disturbed.
+        declared_at: when the operator declared the first round after that.
+        stopped_at: when the remaining members had stopped.
+        set_up_at: when the worker that was ready last began its set-up; None: no set-up was waited for.
+        regrouped_at: when the operator declared the round that trains.
+        started_at: when the processes of all members had been started.
+        formed_at: when their process group had formed.
+        stepped_at: when the first step was reported.
+    """
+
+    since: float
+    declared_at: float | None = None
+    stopped_at: float | None = None
+    set_up_at: float | None = None
+    regrouped_at: float | None = None
+    started_at: float | None = None
+    formed_at: float | None = None
+    stepped_at: float | None = None
+
+
+def split_interruption(milestones: Milestones) -> dict[str, float]:
+    """Returns the seconds of each phase whose end is known, in their order.
+
+    A phase whose end is not known is left out, and its time belongs to the next one that is known. No phase is negative: the moments come
+    from several pods, and one may begin its next phase before another has ended this one.
+    """
+    ends = (
+        milestones.declared_at,
+        milestones.stopped_at,
+        milestones.regrouped_at if milestones.set_up_at is None else milestones.set_up_at,
+        None if milestones.set_up_at is None else milestones.regrouped_at,
+        milestones.started_at,
+        milestones.formed_at,
+        milestones.stepped_at,
+    )
+    last = milestones.since
+    # What is over when the first step is reported cannot have ended after it.
+    end = milestones.stepped_at
+    phases: dict[str, float] = {}
+    for phase, moment in zip(PHASES, ends, strict=True):
+        if moment is not None:
+            until = max(last, moment if end is None else min(moment, end))
+            phases[phase] = until - last
+            last = until
+    return phases
+
+
+def slowest_phase(phases: Mapping[str, float]) -> str:
+    """Returns the phase that took longest, the earlier one of two that are equal; empty: none is known."""
+    return max(phases, key=lambda phase: phases[phase], default="")

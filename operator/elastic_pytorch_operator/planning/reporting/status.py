@@ -1,6 +1,6 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,8 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
+from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_change, count_interruptions
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.reporting.interruption_log import extend_log
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, held, reason_of
@@ -145,7 +145,8 @@ def describe_job(
     told = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
     if progress := describe_progress(told, old.get("progress") or {}, trains=trains):
         status["progress"] = progress
-    status |= _interruptions(old, interruption)
+    history = add_change(old.get(HISTORY) or (), interruption, round_, progress, observed.time)
+    status |= {"interruptions": count_interruptions(history), **({HISTORY: history} if history else {})}
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
@@ -179,17 +180,6 @@ def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
     """How many processes each worker has."""
     processes = max((agent.local_world_size for agent in agents), default=0)
     return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
-
-
-def _interruptions(old: Mapping[str, Any], interruption: Interruption | None) -> Status:
-    """The log of the interruptions that are over, and how many there have been."""
-    log, count = old.get("recentInterruptions") or [], int(old.get("interruptions", 0))
-    if interruption is not None and interruption.seconds is not None:
-        over, last = interruption.as_status(), log[-1] if log else None
-        # Not the whole entry: an older resource definition has dropped some of its fields.
-        if last is None or any(last.get(name) != over.get(name) for name in ("round", "time")):
-            log, count = extend_log(log, over), count + 1
-    return {"interruptions": count} | ({"recentInterruptions": log} if log else {})
 
 
 def _conditions(

@@ -1,6 +1,6 @@
 """When a job's status is written: what differs a little, or often, may wait."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 from zlib import crc32
 
@@ -8,11 +8,12 @@ from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
 from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT
+from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_sample, changes_of
 from elastic_pytorch_operator.spec.job import Job
 
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
-FOLLOWING = (GOODPUT,)  # changes of these are written with others: time passes always
+FOLLOWING = (GOODPUT,)  # changes of these are written with others, as are samples in the history: time passes always
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
@@ -23,22 +24,27 @@ SAME_WRITE_SECONDS = 30.0
 
 def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status differs from the one there is in more than what may wait."""
-    return any(old.get(name) != new.get(name) for name in {*old, *new} if name not in (*SLOW_FIELDS, *FOLLOWING))
+    return _differ(old, new, (*SLOW_FIELDS, *FOLLOWING))
 
 
 def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status differs from the one there is in counts, workers and words only."""
-    if any(
-        old.get(name) != new.get(name)
-        for name in {*old, *new}
-        if name not in (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")
-    ):
+    if _differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
         return False
     before, after = (
         {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
         for status in (old, new)
     )
     return before == after
+
+
+def _differ(old: Mapping[str, Any], new: Mapping[str, Any], apart: Container[str]) -> bool:
+    """Whether two statuses differ in other fields than some."""
+    return any(_lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart)
+
+
+def _lasting(status: Mapping[str, Any], name: str) -> Any:
+    return changes_of(status.get(name) or ()) if name == HISTORY else status.get(name)
 
 
 def progress_write_seconds(reporting_jobs: int) -> float:
@@ -102,4 +108,10 @@ def status_write(
     """
     progress_at = next_progress_write(job.uid, written_at, observed.reporting_jobs)
     due = write_status_at(job.status, status, written, written_at, observed.now, progress_at)
-    return ([PatchStatus(status)], None) if due is not None and due <= observed.now else ([], due)
+    if due is None or due > observed.now:
+        return [], due
+    progress = status.get("progress") or {}
+    if status.get("worldSize") and progress.get("step") != (job.status.get("progress") or {}).get("step"):
+        history = add_sample(status.get(HISTORY) or (), progress, observed.time)
+        status = status | ({HISTORY: history} if history else {})
+    return [PatchStatus(status)], None

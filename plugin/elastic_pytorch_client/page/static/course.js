@@ -1,9 +1,8 @@
-// The course of a job: one axis of time with the size of its group, what interrupted it, its events, and a lane for each worker.
+// The course of a job: one axis of time with its group and its rounds, loss and speed, what interrupted it, and its events.
 
 import { card, h, s, spell, timeOfDay } from "./dom.js";
 
-const LEFT = 74, RIGHT = 12, GROUP = 84, MARKS = 18, LANE = 15, AXIS = 24;
-const MAX_LANES = 32;
+const LEFT = 74, RIGHT = 12, GROUP = 84, LINE = 34, MARKS = 18, AXIS = 24;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000];
 const RANGES = [["all", Infinity], ["1 h", 3600], ["10 min", 600]];
 const PHASES = ["detection", "stop", "wait", "prepare", "start", "init", "first step"];
@@ -13,12 +12,11 @@ export class Course {
   constructor(place) {
     this.range = Infinity;
     this.picture = h("div", { class: "picture" });
-    this.words = h("p", { class: "quiet small" });
     this.buttons = RANGES.map(([name, seconds]) => h("button", { type: "button", class: "chip", click: () => {
       this.range = seconds;
       this.paint();
     } }, name));
-    const [section] = card("Course", this.picture, this.words);
+    const [section] = card("Course", this.picture);
     section.firstChild.replaceWith(h("div", { class: "cardhead" }, h("h2", {}, "Course"),
       h("span", { class: "chips", role: "group", "aria-label": "Range of time" }, this.buttons)));
     place.replaceChildren(section);
@@ -40,16 +38,13 @@ export class Course {
     if (!this.data || !width) return;
     this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", RANGES[i][1] === this.range ? "true" : "false"));
     this.picture.replaceChildren(picture(this.data, width, this.range));
-    const more = this.data.lanes.length - MAX_LANES;
-    this.words.textContent = (more > 0 ? `${more} more workers have no lane here. ` : "")
-      + "Rounds are known from events, which Kubernetes keeps for an hour. Lanes begin when `kubectl epj ui` began.";
   }
 }
 
 function picture(data, width, range) {
   const end = data.end, begin = Math.max(data.begin, end - range);
-  const lanes = data.lanes.slice(0, MAX_LANES);
-  const marksTop = GROUP + 4, lanesTop = marksTop + MARKS, axisTop = lanesTop + lanes.length * LANE + (lanes.length ? 6 : 0);
+  const lines = [["loss", data.losses], ["steps/s", data.speeds]].filter(([, points]) => points.length > 1);
+  const marksTop = GROUP + lines.length * LINE + 4, axisTop = marksTop + MARKS;
   const height = axisTop + AXIS, right = width - RIGHT;
   const x = (time) => LEFT + (Math.min(end, Math.max(begin, time)) - begin) / (end - begin) * (right - LEFT);
   const within = (time) => time >= begin && time <= end;
@@ -78,6 +73,7 @@ function picture(data, width, range) {
     const from = x(size.at), words = `${size.workers} workers in round ${size.round}, from ${timeOfDay(size.at)}, for ${spell(until - size.at)}`;
     svg.append(s("rect", { class: "group", x: from, width: Math.max(1, x(until) - from - 1), y: y(size.workers),
       height: GROUP - y(size.workers) }, s("title", {}, words)));
+    if (x(until) - from > 9 * String(size.round).length + 8) svg.append(s("text", { class: "round", x: from + 4, y: GROUP - 5 }, String(size.round)));
   });
 
   for (const each of data.interruptions.filter((each) => each.count === 1 && each.ended !== null && within(each.ended))) {
@@ -92,15 +88,13 @@ function picture(data, width, range) {
       s("title", {}, `${timeOfDay(event.at)} ${event.reason}: ${event.note}`)));
   }
 
-  lanes.forEach((lane, i) => {
-    const top = lanesTop + i * LANE;
-    svg.append(s("text", { class: "tick name", x: 0, y: top + 11 }, `worker ${lane.index}`));
-    lane.changes.forEach(([at, state, tone], j) => {
-      const until = lane.changes[j + 1]?.[0] ?? end;
-      if (!state || until < begin) return;
-      svg.append(s("rect", { class: `lane ${tone}`, x: x(at), width: Math.max(1.5, x(until) - x(at) - 0.5), y: top + 2, height: LANE - 4, rx: 2 },
-        s("title", {}, `worker ${lane.index}: ${state} from ${timeOfDay(at)}, for ${spell(until - at)}`)));
-    });
+  lines.forEach(([name, points], i) => {
+    const top = GROUP + i * LINE + 8, low = Math.min(...points.map(([, value]) => value)), high = Math.max(...points.map(([, value]) => value));
+    const place = ([at, value]) => `${x(at).toFixed(1)},${(top + (LINE - 10) * (1 - (value - low) / (high - low || 1))).toFixed(1)}`;
+    const [, last] = points.at(-1), words = `${name} from ${points[0][1].toPrecision(3)} to ${last.toPrecision(3)}`;
+    svg.append(s("text", { class: "tick name", x: 0, y: top + 15 }, name),
+      s("text", { class: "tick", x: LEFT - 8, y: top + 15, "text-anchor": "end" }, last.toPrecision(3)),
+      s("polyline", { class: "line", points: points.filter(([at]) => within(at)).map(place).join(" ") }, s("title", {}, words)));
   });
   return svg;
 }

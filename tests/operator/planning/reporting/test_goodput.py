@@ -109,7 +109,6 @@ def test_steps_that_are_done_again_were_of_no_use() -> None:
     over = replace(LOST, seconds=2.0, steps_lost=8)
     account = book_interruption(book_interruption(account, over), over)
     assert account.spent == {Activity.TRAINING: Spent(96, 192), Activity.REPEATING: Spent(4, 8)}
-    assert account.as_status(TIME)["interruptions"] == [{"cause": "WorkerLost", "count": 2, "seconds": 4, "stepsLost": 16}]
 
 
 def test_time_before_the_first_report_of_a_step_was_no_training() -> None:
@@ -139,12 +138,11 @@ def test_suspended_time_is_apart() -> None:
 def test_next_leader_goes_on_with_what_went_on() -> None:
     spent = {Activity.TRAINING: Spent(90.0, 180.0), Activity.STARTING: Spent(10.0, 20.0)}
     account = Account(NOW, Activity.TRAINING, NOW - 90, spent)
-    account = book_interruption(account, replace(LOST, seconds=2.0, steps_lost=1))
     status = {"goodput": account.as_status("2026-01-01T00:00:00Z"), "worldSize": 2}
     read = read_account(status, 5.0, "2026-01-01T00:00:30Z")
     assert read is not None
     assert read.spent == {Activity.TRAINING: Spent(120.0, 240.0), Activity.STARTING: Spent(10.0, 20.0)}
-    assert (read.until, read.activity, read.interruptions) == (5.0, Activity.TRAINING, account.interruptions)
+    assert (read.until, read.activity) == (5.0, Activity.TRAINING)
 
 
 def test_integers_add_up() -> None:

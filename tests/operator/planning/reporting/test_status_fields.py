@@ -61,13 +61,12 @@ def test_workers_are_in_the_order_of_their_indices_without_those_whose_pods_are_
     assert [worker["name"] for worker in status_of(seen)["workers"]] == ["w0", "w2"]
 
 
-LOST = {"cause": "WorkerLost", "seconds": "1.00", "round": 4, "time": TIME}
+LOST = {"time": TIME, "round": 4, "replicas": 2, "cause": "WorkerLost", "seconds": "1.00"}
 OLD = {
     "round": 4,
     "startTime": "2025-12-31T00:00:00Z",
     "progress": {"summary": "7", "step": 7},
-    "recentInterruptions": [LOST],
-    "interruptions": 2,
+    "history": [LOST],
     "operatorState": {"lastGrowthTime": "2025-12-31T00:00:01Z"},
     "rootCause": {"worker": "w9"},
 }
@@ -86,26 +85,20 @@ def test_what_is_known_from_before_stays() -> None:
         pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
         pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
         pytest.param(
-            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME)},
-            "recentInterruptions",
-            [LOST, {"cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3, "round": 5, "time": TIME}],
+            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME, size=1)},
+            "history",
+            [
+                LOST,
+                {"time": TIME, "round": 5, "replicas": 1, "cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
+            ],
             id="an interruption is over",
         ),
+        pytest.param({"interruption": Interruption(5, "WorkerFailed", NOW)}, "history", [LOST], id="it goes on"),
         pytest.param(
-            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234)}, "interruptions", 3, id="it is counted"
-        ),
-        pytest.param({"interruption": Interruption(5, "WorkerFailed", NOW)}, "interruptions", 2, id="it goes on"),
-        pytest.param(
-            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME)},
-            "interruptions",
-            2,
-            id="it has been counted",
-        ),
-        pytest.param(
-            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME, group=a_round(0, 1), size=1)},
-            "interruptions",
-            2,
-            id="it has been counted, and an older resource definition has dropped fields",
+            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME, steps_lost=7)},
+            "history",
+            [LOST],
+            id="it is in it, and an older resource definition has dropped fields",
         ),
         pytest.param({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status(), id="the last failure"),
         pytest.param({"ending": Ending(False, "R", "m")}, "completionTime", TIME, id="the end"),

@@ -14,9 +14,8 @@ from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Obse
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
-from elastic_pytorch_operator.planning.reporting.interruption_log import MAX_ENTRIES
-from elastic_pytorch_operator.planning.reporting.interruption_phases import PHASES
+from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
+from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
@@ -27,7 +26,7 @@ from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a
 
 pytestmark = pytest.mark.simulation
 
-WORKERS, MAX_BYTES = 4096, 88 * 1024  # a full log of interruptions, of the largest numbers there are, takes 25 of it
+WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
 DEFERRED = Deferral(until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0)
@@ -67,8 +66,8 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
     old: dict[str, Any] = {"rootCause": BOOM.as_status(), "operatorState": {"lastGrowthTime": TIME}, "startTime": TIME}
     interruption = Interruption(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
-    entry = interruption.as_status() | {"from": WORKERS, "to": WORKERS, "count": 10**6}
-    old["recentInterruptions"] = [entry | {"round": 10**9 + number} for number in range(MAX_ENTRIES)]
+    entry = interruption.as_status() | {"replicas": WORKERS, "count": 10**6}
+    old["history"] = [entry | {"round": 10**9 + number} for number in range(100)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
     known = {
         "target": Target(WORKERS),
@@ -80,4 +79,5 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     findings = Findings(**known)
     status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
     assert len(status["workers"]) == 128
+    assert len(json.dumps(status["history"], separators=(",", ":")).encode()) <= HISTORY_BYTES
     assert len(json.dumps(status).encode()) < MAX_BYTES

@@ -48,7 +48,7 @@ def with_markup(job: Object) -> Object:
         condition |= {"message": MARKUP, "reason": MARKUP}
     status["conditions"].append({"type": "Degraded", "status": "True", "reason": MARKUP, "message": MARKUP})
     status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
-    status["recentInterruptions"][-1] |= {"cause": MARKUP}
+    status["history"][-1] |= {"cause": MARKUP}
     status["stragglers"][0] |= {"slowdown": MARKUP}
     status["progress"]["metrics"] = [{"name": MARKUP, "value": "1"}]
     cost = {"cause": MARKUP, "slowestPhase": MARKUP, "seconds": 1.0}
@@ -119,10 +119,8 @@ def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: Pag
         page.get_by_text("Manifest", exact=True).click()
         page.get_by_text("kind: ElasticPyTorchJob").wait_for()
         assert page.locator("svg.course rect.group").count() == 7
-        job = cluster.get_job("team", "llama-sft")
-        job["status"]["workers"][2]["state"] = "Silent"
-        cluster.change(job)
-        page.locator("svg.course rect.lane.busy").wait_for(state="attached")
+        assert page.locator("svg.course text.round").all_text_contents() == [str(round_) for round_ in range(1, 8)]
+        assert page.locator("svg.course polyline.line").count() == 2, "loss and speed"
 
 
 def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
@@ -137,9 +135,10 @@ def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageSer
         assert page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current") == "page"
         page.get_by_role("table", name="Nodes in trouble, the worst first").wait_for()
         job = cluster.get_job("team", "llama-sft")
-        gone = job["status"]["workers"].pop(1)
+        job["status"]["workers"][1]["state"] = "Lost"
         cluster.change(job)
-        page.locator(".nodes tr", has_text=gone["node"]).get_by_text(f"{gone['name']} is gone from here").wait_for()
+        lost = job["status"]["workers"][1]
+        page.locator(".nodes tr", has_text=lost["node"]).get_by_text(f"{lost['name']} is lost").wait_for()
         link = page.locator(".nodes tr", has_text="gpu-15").get_by_role("link", name="job llama-sft in team")
         link.focus()
         page.keyboard.press("Enter")

@@ -1,0 +1,163 @@
+"""What has happened to a job's group since the job's start: `status.history`, at most 4 KiB of JSON. Pure.
+
+It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that it took the training and the steps
+that it cost. An entry without one is a sample of loss and speed between two changes.
+
+An entry is only ever added with a write that is due anyway. What no longer fits is thinned:
+
+- Of more than 24 samples, the one whose neighbours are closest to each other goes.
+- The first change and the newest four stay whole. Of the others, the phases go first, those of the oldest before the others'.
+- Then the oldest two changes of one cause become one, in the place of the later one and with the sums of both. If no two have
+  the same cause, a sample goes; without samples, the oldest two changes become one.
+
+So what all entries tell of interruptions, their seconds and the steps lost adds up, whatever is thinned.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_pytorch_operator.api.times import seconds_between
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+
+HISTORY = "history"  # the field
+MAX_BYTES = 4096
+MAX_SAMPLES = 24
+WHOLE = 4  # the newest changes
+MAX_CAUSE_CHARACTERS = 32
+MEASURED = ("loss", "stepsPerSecond")
+
+Entry = Mapping[str, Any]
+
+
+def changes_of(history: Sequence[Entry]) -> list[Entry]:
+    """Returns the changes of the group in a history, oldest first."""
+    return [entry for entry in history if "cause" in entry]
+
+
+def count_interruptions(history: Sequence[Entry]) -> int:
+    """Returns how often the training stopped, and went on."""
+    return sum(int(entry.get("count", 1)) for entry in history if "seconds" in entry)
+
+
+def add_change(
+    history: Sequence[Entry], interruption: Interruption | None, round_: Round | None, progress: Entry, time: str
+) -> list[Entry]:
+    """Returns a history with the last change of the group, if that is over and not in it yet.
+
+    Args:
+        history: as it is.
+        interruption: the last one; None: the last round interrupted no training.
+        round_: the newest one. One without a reason was taken over from a leader who knew more.
+        progress: `status.progress`.
+        time: now, RFC 3339.
+    """
+    changes = changes_of(history)
+    last = changes[-1] if changes else {}
+    if interruption is not None:
+        # Not the whole entry: an older resource definition drops fields.
+        entry = interruption.as_status()
+        over = interruption.seconds is not None and any(last.get(name) != entry[name] for name in ("time", "round"))
+    else:
+        entry = (
+            {} if round_ is None else {"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason}
+        )
+        over = bool(entry.get("cause")) and entry["round"] > last.get("round", 0)
+    if not over:
+        return list(history)
+    return _thin([*history, {**entry, "cause": entry["cause"][:MAX_CAUSE_CHARACTERS], **_measured(progress)}])
+
+
+def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Entry]:
+    """Returns a history with a sample of now, if the last one is old enough: a 24th of the time since the first entry.
+
+    Args:
+        history: as it is; empty: no group has formed yet.
+        progress: `status.progress`.
+        time: now, RFC 3339.
+    """
+    measured = _measured(progress)
+    if not history or not measured:
+        return list(history)
+    told = [entry for entry in history if any(name in entry for name in MEASURED)]
+    if told and _seconds(told[-1], {"time": time}) * MAX_SAMPLES < _seconds(history[0], {"time": time}):
+        return list(history)
+    return _thin([*history, {"time": time, **measured}])
+
+
+def _measured(progress: Entry) -> dict[str, Any]:
+    return {name: progress[name] for name in MEASURED if name in progress}
+
+
+def _seconds(earlier: Entry, later: Entry) -> float:
+    return seconds_between(str(earlier.get("time")), str(later.get("time")))
+
+
+def _thin(history: list[Entry]) -> list[Entry]:
+    while len(_samples(history)) > MAX_SAMPLES:
+        history = _without_a_sample(history)
+    while len(json.dumps(history, separators=(",", ":"))) > MAX_BYTES and (less := _shorten(history)):
+        history = less
+    return history
+
+
+def _shorten(history: Sequence[Entry]) -> list[Entry]:
+    """The history with a little less; empty: there is nothing that may go."""
+    old = [place for place, entry in enumerate(history) if "cause" in entry][1:-WHOLE]
+    phased = next((place for place in old if "phaseSeconds" in history[place]), None)
+    if phased is not None:
+        entry = {name: value for name, value in history[phased].items() if name != "phaseSeconds"}
+        return [*history[:phased], entry, *history[phased + 1 :]]
+    pair = _alike(history, old)
+    if pair is None and _samples(history):
+        return _without_a_sample(history)
+    if pair is None and len(old) > 1:
+        pair = old[0], old[1]
+    if pair is None:
+        return []
+    earlier, later = pair
+    merged = _merge(history[earlier], history[later])
+    return [*history[:earlier], *history[earlier + 1 : later], merged, *history[later + 1 :]]
+
+
+def _alike(history: Sequence[Entry], places: Sequence[int]) -> tuple[int, int] | None:
+    """The oldest two changes of one cause, of those at some places."""
+    seen: dict[object, int] = {}
+    for place in places:
+        if (earlier := seen.setdefault(history[place]["cause"], place)) != place:
+            return earlier, place
+    return None
+
+
+def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
+    """Two changes as one: the later one, with the sums of both. A change that interrupted nothing has none."""
+    interruptions = [entry for entry in (earlier, later) if "seconds" in entry]
+    merged = dict(later)
+    if interruptions:
+        merged["count"] = sum(int(entry.get("count", 1)) for entry in interruptions)
+        merged["seconds"] = f"{sum(_number(entry['seconds']) for entry in interruptions):.2f}"
+    if any("stepsLost" in entry for entry in interruptions):
+        merged["stepsLost"] = sum(int(entry.get("stepsLost", 0)) for entry in interruptions)
+    return merged
+
+
+def _number(text: str) -> float:
+    """A decimal number in a string; what is none counts as 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _samples(history: Sequence[Entry]) -> list[int]:
+    return [place for place, entry in enumerate(history) if "cause" not in entry]
+
+
+def _without_a_sample(history: Sequence[Entry]) -> list[Entry]:
+    """The history without the sample whose neighbours are closest to each other; the newest one goes last."""
+    samples, last = _samples(history), len(history) - 1
+    gone = min(samples[:-1] or samples, key=lambda place: _seconds(history[max(0, place - 1)], history[min(place + 1, last)]))
+    return [*history[:gone], *history[gone + 1 :]]

@@ -1,0 +1,70 @@
+"""What has happened to a job's group since the job's start, as its status tells it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elastic_pytorch_client.reading.interruption_phases import PHASES
+from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """An entry of `status.history`: a change of the group, or a sample of loss and speed.
+
+    Attributes:
+        at: since when the group has trained, or when the sample was taken; None: not known.
+        round: the round that has trained since; 0 in a sample.
+        cause: one word; empty in a sample.
+        before: the number of workers that trained before; None: not known.
+        workers: the number of workers that have trained since; None in a sample.
+        seconds: how long the training stood still, or all of its interruptions together; None: it was not interrupted.
+        phases: the seconds of each phase that is known, in their order.
+        steps_lost: the steps that were done again; None: not known.
+        count: the number of interruptions; above 1, their seconds and steps are sums.
+        loss: the loss then; None: not known.
+        steps_per_second: the speed then; None: not known.
+    """
+
+    at: datetime | None = None
+    round: int = 0
+    cause: str = ""
+    before: int | None = None
+    workers: int | None = None
+    seconds: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    steps_lost: int | None = None
+    count: int = 1
+    loss: float | None = None
+    steps_per_second: float | None = None
+
+    @property
+    def slowest(self) -> str:
+        """The phase that took longest, empty if none is known."""
+        return max(self.phases, key=lambda phase: self.phases[phase], default="")
+
+
+def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:
+    """Returns the entries of `status.history`, oldest first."""
+    found, before = [], None
+    for entry in entries:
+        workers = parse_whole(entry.get("replicas"))
+        seconds = {phase: parse_number((entry.get("phaseSeconds") or {}).get(phase)) for phase in PHASES}
+        found.append(
+            HistoryEntry(
+                at=parse_time(entry.get("time")),
+                round=int(entry.get("round", 0)),
+                cause=str(entry.get("cause", "")),
+                before=before if workers is not None else None,
+                workers=workers,
+                seconds=parse_number(entry["seconds"]) if "seconds" in entry else None,
+                phases={phase: taken for phase, taken in seconds.items() if taken is not None},
+                steps_lost=parse_whole(entry.get("stepsLost")),
+                count=int(entry.get("count", 1)),
+                loss=parse_number(entry.get("loss")),
+                steps_per_second=parse_number(entry.get("stepsPerSecond")),
+            )
+        )
+        before = workers if workers is not None else before
+    return tuple(found)
