@@ -85,7 +85,7 @@ class FakeCluster(ObjectStore):
                     self._remove(kind, place, child)
 
     def make_template(self, manifest: Manifest) -> Manifest:
-        """Makes a template, in the place of one that has its name: as it is immutable, that one has been deleted."""
+        """Makes a template, which replaces one of its name: as it is immutable, that one has been deleted."""
         return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
 
     def remove_template(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a fault has cost a training, by the steps that its scripts have told of, and by the status of its job. Pure."""
+"""What a fault has cost a training, by the steps that its scripts have reported, and by the status of its job. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ def changes(steps: Iterable[Step], since: float) -> list[Change]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a fault has cost; times in seconds, as the scripts told of their steps.
+    """What a fault has cost; times in seconds, as the scripts reported their steps.
 
     Attributes:
         again: from the fault to the first step of another group; None: there was none.

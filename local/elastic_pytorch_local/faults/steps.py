@@ -1,4 +1,4 @@
-"""The steps of a training, as its scripts tell of them, and the groups that took them. Pure.
+"""The steps of a training, as its scripts report them, and the groups that took them. Pure.
 
 The times are those of the nodes' clocks. On kind and in local mode these are this machine's, so they
 compare with each other, and with the moment of a fault.
@@ -168,7 +168,7 @@ class StepLog:
 
     def _group_of(self, step: Step) -> int:
         own = self._began_of.get(step.pod, [])
-        index = bisect_left(own, step.at)  # what a line tells before it tells of a group is older
+        index = bisect_left(own, step.at)  # what a line reports before a group is older
         return bisect_right(self._began, own[index - 1]) if index else 0
 
 

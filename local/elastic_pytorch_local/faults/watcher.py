@@ -49,7 +49,7 @@ async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> 
 
 
 class Watcher:
-    """A job as it is now, and what was told of it since the watching began.
+    """A job as it is now, and what was reported of it since the watching began.
 
     Attributes:
         job: as its status has it.

@@ -87,7 +87,7 @@ class Cache:
         return self._jobs[key].manifest
 
     def note_template(self, uid: str, spec: Manifest | None) -> None:
-        """Takes note of the spec of a template; None: it is gone. The jobs that have it are read anew."""
+        """Takes note of the spec of a template; None: it is gone. The jobs that have it are read again."""
         self._templates[uid] = spec
         for entry in self._jobs.values():
             if isinstance(entry.job, TemplateUnread) and entry.job.template_uid == uid:

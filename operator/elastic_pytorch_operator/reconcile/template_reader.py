@@ -19,7 +19,7 @@ from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateU
 
 MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
 GONE = (
-    "{} is gone, or was made anew, since the job began with it: its pods train on, but no decision is made about the job and "
+    "{} is gone, or was made again, since the job began with it: its pods train on, but no decision is made about the job and "
     "no pod is created. Suspend and resume the job to have it take the template that has the name then"
 )
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""Sends the writes of all jobs: so many at once, and for each namespace fewer than leave slots for the others.
+"""Sends the writes of all jobs: some at once, and for each namespace fewer than leave slots for the others.
 
 A namespace takes a slot only while it has fewer writes on their way than slots are free (Choudhury and Hahne, "Dynamic Queue Length
 Thresholds for Shared-Memory Packet Switches", 1998). So one whose webhook hangs holds half of the slots, two hold three

@@ -7,10 +7,10 @@ An entry is only ever added with a write that is due anyway. What no longer fits
 
 - Of more than 24 samples, the one whose neighbours are closest to each other goes.
 - The first change and the newest four stay whole. Of the others, the phases go first, those of the oldest before the others'.
-- Then the oldest two changes of one cause become one, in the place of the later one and with the sums of both. If no two have
+- Then the oldest two changes of one cause become one, which replaces the later one, with the sums of both. If no two have
   the same cause, a sample goes; without samples, the oldest two changes become one.
 
-So what all entries tell of interruptions, their seconds and the steps lost adds up, whatever is thinned.
+So what all entries say about interruptions, their seconds and the steps lost adds up, whatever is thinned.
 """
 
 import json
