@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import pods_path
@@ -97,10 +98,7 @@ class BenchStage:
         def found() -> bool:
             if watcher.job.state == "Failed":
                 raise RuntimeError("the job has failed")
-            steps = watcher.log.steps(since)[1:]
-            quiet = len(steps) >= QUIET_STEPS and all(
-                (s.world, s.group) == (world, steps[-1].group) for s in steps[-QUIET_STEPS:]
-            )
+            quiet = trains_quietly(watcher.log.steps(since)[1:], world, QUIET_STEPS)
             pods = sum(map(is_alive, watcher.pods.values()))
             return quiet and len(self.members()) == world == pods - spares and watcher.job.ready_spares == spares
 

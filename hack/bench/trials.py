@@ -25,8 +25,7 @@ K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
 PHASE_SECONDS = 0.3
 LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
 QUIET_SECONDS = 3.0  # of steps before the fault, for the picture
-HOPELESS = 3  # trials in a row that have failed
-TROUBLE = (Waited, RuntimeError, ValueError, *engine.TROUBLE)
+TROUBLE = (RuntimeError, ValueError, *engine.TROUBLE)
 Story = Sequence[tuple[float, int, int]]
 
 
@@ -100,6 +99,7 @@ async def run(
     say: Callable[[str], None],
     *,
     end: float = inf,
+    hopeless: float = inf,
 ) -> int:
     """Makes trials, each of a kind in its turn; returns how many there was no time for, or no hope of.
 
@@ -110,10 +110,11 @@ async def run(
         keep: takes each trial as soon as it is made.
         say: tells a person.
         end: a time of `time.monotonic` after which no trial begins.
+        hopeless: how many trials in a row have failed when no other one begins.
     """
     failed, again = 0, False
     for number, (kind, turn) in enumerate(ordered):
-        if time.monotonic() > end or failed == HOPELESS:
+        if time.monotonic() > end or failed >= hopeless:
             return len(ordered) - number
         trial = await _trial(stage, job, kind, turn, say, again=again)
         failed, again = (failed + 1, False) if trial.error else (0, True)

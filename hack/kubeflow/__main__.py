@@ -26,6 +26,7 @@ from kubeflow.stage import LOGS, KubeflowStage
 
 FILE = FILES / "bench-kubeflow.json"
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
+HOPELESS = 3  # trials in a row that have failed
 console = new_console()
 
 
@@ -106,7 +107,7 @@ async def _measure_jobs(options: argparse.Namespace, made: Session, end: float) 
         )
         ordered = [(KINDS[name], turn) for turn in range(options.trials) for name in options.only]
         try:
-            missing += await trials.run(stage, job.name, ordered, keep, say, end=end)
+            missing += await trials.run(stage, job.name, ordered, keep, say, end=end, hopeless=HOPELESS)
         finally:
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):

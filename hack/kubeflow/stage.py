@@ -8,6 +8,7 @@ from typing import Any
 from bench.stage import restarts_of
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited, until
 from measure.cluster import ClusterDriver
@@ -110,7 +111,8 @@ class KubeflowStage:
 
     async def _train(self, size: int, seconds: float) -> None:
         """Waits until this number of workers have trained together for a quiet while."""
-        await self._until(lambda: _quiet(self.record.steps(), size), seconds, f"{size} workers of {self.name} to train")
+        what = f"{size} workers of {self.name} to train"
+        await self._until(lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS), seconds, what)
 
     async def _until(self, found: Callable[[], bool], seconds: float, what: str) -> None:
         try:
@@ -122,11 +124,6 @@ class KubeflowStage:
             )
             pods = ", ".join(map(_describe, await self._driver.pods_of(self.name))) or "no pods"
             raise Waited(f"{waited}; {seen}; {pods}") from None
-
-
-def _quiet(steps: list[Step], size: int) -> bool:
-    last = steps[-QUIET_STEPS:]
-    return len(last) == QUIET_STEPS and all((step.world, step.group) == (size, last[0].group) for step in last)
 
 
 def _describe(pod: Mapping[str, Any]) -> str:

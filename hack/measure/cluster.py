@@ -48,8 +48,17 @@ class ClusterDriver(Driver):
     async def delete_job(self, name: str) -> None:
         await self._gone("DELETE", f"{self._jobs}/{name}")
         async with asyncio.timeout(DELETION_SECONDS):
-            while await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
+            while await self._is_there(name) or await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def _is_there(self, job: str) -> bool:
+        try:
+            await self.api.ask("GET", f"{self._jobs}/{job}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     async def pods_of(self, job: str) -> list[Object]:
         """The pods that train a job."""

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+from elastic_pytorch_local.faults.watcher import until
+
 from scale.machine import busiest, cores, find_process, processor_seconds
 from scale.meter import Meter
 from scale.observations import spread
@@ -40,7 +42,9 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             async with meter.phase("create"):
                 await stage.create_jobs()
                 say(f"  all jobs are created after {time.time() - begin:.1f} s")
-                await stage.until(stage.whole, 60.0 + pods / CREATED_A_SECOND, "all jobs to train with all of their workers")
+                await until(
+                    stage.whole, seconds=60.0 + pods / CREATED_A_SECOND, what="all jobs to train with all of their workers"
+                )
         finally:
             await stage.save_logs(folder)
             await stage.save_losses(folder)
@@ -65,12 +69,14 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             result.spreads["loss"] = spread(await lose_workers(stage, options.losses, whole=True))
         result.operator_ends = await stage.operator_ends() - ended_before
         say(f"  losses: {result.spreads['loss']}")
-        await stage.until(stage.whole, LOSS_SECONDS, "the jobs to be whole again")
+        await until(stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole again")
         await stage.save_logs(folder)
         async with meter.phase("takeover"):
             killed_at = await stage.kill_leader()
             lost = await lose_workers(stage, min(options.losses, len(stage.jobs)), whole=False)
-            await stage.until(lambda: observed.heard.keys() >= set(stage.jobs), TAKEOVER_SECONDS, "agents to be answered again")
+            await until(
+                lambda: observed.heard.keys() >= set(stage.jobs), seconds=TAKEOVER_SECONDS, what="agents to be answered again"
+            )
             result.spreads["takeover"] = spread(at - killed_at for at in observed.heard.values())
             result.spreads["takeover_loss"] = spread(lost)
         await asyncio.sleep(SILENT_SECONDS)
@@ -80,7 +86,7 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
             raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted
         say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
-        await stage.until(stage.whole, LOSS_SECONDS, "the jobs to be whole after the takeover")
+        await until(stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole after the takeover")
 
 
 async def settle(say: Callable[[str], None]) -> None:
@@ -105,7 +111,9 @@ async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
     lost: list[float] = []
 
     async def rounds() -> None:
-        await stage.until(lambda: all(observed.first(job, after=at) for job, at in deleted.items()), TAKEOVER_SECONDS, "rounds")
+        await until(
+            lambda: all(observed.first(job, after=at) for job, at in deleted.items()), seconds=TAKEOVER_SECONDS, what="rounds"
+        )
         lost.extend((observed.first(job, after=at) or at) - at for job, at in deleted.items())
         deleted.clear()
 
@@ -113,7 +121,7 @@ async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
         if job in deleted:
             await rounds()
         if whole:
-            await stage.until(partial(observed.whole, job, stage.workers), LOSS_SECONDS, f"{job} to be whole")
+            await until(partial(observed.whole, job, stage.workers), seconds=LOSS_SECONDS, what=f"{job} to be whole")
         deleted[job] = await stage.lose_worker(job, turn)
         await asyncio.sleep(LOSS_PAUSE_SECONDS)
     await rounds()

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 from elastic_pytorch_client import names
+from elastic_pytorch_local.faults.watcher import until
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
 from measure.cluster import ClusterDriver, leading_pod
 from measure.commands import Commands
@@ -18,7 +19,6 @@ from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS, ROOT
 from scale.fake_nodes import LABEL, PLACEMENT
 from scale.observations import Observations
 
-T = TypeVar("T")
 NAMESPACE = "scale"
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
@@ -110,7 +110,7 @@ class Stage:
                 await self.commands.docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, node)
                 await self.commands.docker("exec", node, "sh", "-ec", routes(ranges, place, address, at=node))
             await self._start_generator(place, import_seconds)
-            await self.until(lambda: self.observed.ticks, READY_SECONDS, "the load generator to start")
+            await until(lambda: self.observed.ticks, seconds=READY_SECONDS, what="the load generator to start")
             yield
         finally:
             follower.cancel()
@@ -120,17 +120,6 @@ class Stage:
                     "update", "--cpu-shares", CONTROL_PLANE_SHARES if node == place else OTHER_SHARES, node
                 )
                 await self.commands.docker("exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del"))
-
-    async def until(self, find: Callable[[], T | None], seconds: float, what: str) -> T:
-        """Returns what is found as soon as it is true; raises TimeoutError, which says what has not come."""
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    if found := find():
-                        return found
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}") from None
 
     async def create_jobs(self) -> None:
         waiting = iter(self.jobs)

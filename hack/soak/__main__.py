@@ -10,6 +10,7 @@ import time
 from functools import partial
 
 from elastic_pytorch_local.faults import plan
+from elastic_pytorch_local.faults.watcher import Waited
 from measure.kind_cluster import FILES, ROOT
 from measure.program import names_of, new_console
 from measure.program import run as run_program
@@ -17,7 +18,7 @@ from measure.program import run as run_program
 from soak import pauses, report
 from soak.jobs import SORTS, USUAL
 from soak.plan import KINDS, SETTLED, made_to
-from soak.run import Stuck, run
+from soak.run import run
 from soak.verdict import violations
 
 SETTLED_ALIAS = "settled"
@@ -73,8 +74,8 @@ async def soak(options: argparse.Namespace) -> int:
         seen = await run(
             options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say, hostile=options.hostile
         )
-    except Stuck as stuck:
-        say(f"{stuck}. What the cluster looks like is in .cluster/logs/e2e.")
+    except Waited as waited:
+        say(f"{waited}. What the cluster looks like is in .cluster/logs/e2e.")
         return 2
     found = violations(seen)
     file = RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"

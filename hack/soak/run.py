@@ -10,7 +10,7 @@ from typing import TypeVar
 from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.engine import TROUBLE, Hit, perform
 from elastic_pytorch_local.faults.plan import Act
-from elastic_pytorch_local.faults.watcher import background
+from elastic_pytorch_local.faults.watcher import Waited, background, until
 from measure.api import Api, ApiError, jobs_path, pods_path
 from measure.kind_cluster import report
 from measure.program import session
@@ -36,10 +36,6 @@ HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
 LOOK_SECONDS = 1.0
 
 
-class Stuck(Exception):
-    """Something that the run needs has not come."""
-
-
 async def run(
     acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], *, hostile: bool = False
 ) -> Seen:
@@ -53,7 +49,7 @@ async def run(
         hostile: whether a hostile tenant is there all the time.
 
     Raises:
-        Stuck: the jobs did not begin to train, or the tenant could not do all its acts.
+        Waited: the jobs did not begin to train, or the tenant could not do all its acts.
     """
     async with session("soak", SCRIPTS, say) as made:
         await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
@@ -110,9 +106,9 @@ async def _act(
 async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int]:
     """Waits until each act of the tenant has been done, and returns how often: without one, the run would show less than it says."""
     try:
-        await _until(lambda: not tenant.missing(), HOSTILE_SECONDS, "all acts of the hostile tenant")
-    except Stuck as stuck:
-        raise Stuck(f"{stuck}: {', '.join(tenant.missing())}") from None
+        await until(lambda: not tenant.missing(), seconds=HOSTILE_SECONDS, what="all acts of the hostile tenant")
+    except Waited as waited:
+        raise Waited(f"{waited}: {', '.join(tenant.missing())}") from None
     say("the hostile tenant has done all its acts")
     return tenant.counts()
 
@@ -137,8 +133,8 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
         return done and all(any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts)
 
     try:
-        await _until(begun, START_SECONDS, "all jobs to train, and the undisturbed ones to end")
-    except Stuck:
+        await until(begun, seconds=START_SECONDS, what="all jobs to train, and the undisturbed ones to end")
+    except Waited:
         await asyncio.to_thread(report, stage.driver.namespace)
         raise
     say("all jobs train")
@@ -208,12 +204,4 @@ async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
                 raise
         except TROUBLE:
             pass
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _until(found: Callable[[], bool], seconds: float, what: str) -> None:
-    until = time.monotonic() + seconds
-    while not found():
-        if time.monotonic() > until:
-            raise Stuck(f"waited {seconds:.0f} s for {what}")
         await asyncio.sleep(LOOK_SECONDS)

@@ -51,6 +51,18 @@ def changes(steps: Iterable[Step], since: float) -> list[Change]:
     return found
 
 
+def trains_quietly(steps: Sequence[Step], world: int, number: int) -> bool:
+    """Whether the last steps are of one group of a size.
+
+    Args:
+        steps: of rank 0, by their times.
+        world: processes of the group.
+        number: of steps.
+    """
+    last = steps[-number:]
+    return len(last) == number and all((step.world, step.group) == (world, last[-1].group) for step in last)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a fault has cost; times in seconds, as the scripts reported their steps.

@@ -32,19 +32,21 @@ async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             raise error
 
 
-class Waited(Exception):
+class Waited(TimeoutError):
     """Something did not come; says what."""
 
 
 async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> T:
     """Returns what is found as soon as it is true; raises Waited if that takes too long."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
             while True:
                 if it := found():
                     return it
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
+        if not limit.expired():
+            raise
         raise Waited(f"waited {seconds:.0f} s for {what}") from None
 
 

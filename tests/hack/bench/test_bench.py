@@ -17,6 +17,7 @@ from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.outcome import Outcome
 from elastic_pytorch_local.faults.steps import Began, Started, Step
 from elastic_pytorch_local.faults.watcher import Watcher
+from measure.api import ApiError
 from measure.cluster import ClusterDriver
 from rich.console import Console
 
@@ -35,6 +36,8 @@ class Cluster:
     async def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         if method != "GET":
             self.done.append(f"{method} {path.partition('/ns/')[2]} {body}")
+        elif "elasticpytorchjobs/" in path:
+            raise ApiError(404, "there is none")
         return {"items": [a_pod("o1", "n1")] if "system" in path else [], "spec": {"holderIdentity": "o1"}}
 
     async def kubectl(self, *arguments: str) -> str:

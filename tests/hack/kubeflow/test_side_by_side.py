@@ -48,6 +48,8 @@ class Cluster:
         last, kind = path.rpartition("/")[2], path.split("/")[-2]
         forced = " by force" if method == "DELETE" and body == {"gracePeriodSeconds": 0} else ""
         self.asked.append(f"{method} {last}{forced}")
+        if method == "GET" and kind == "pytorchjobs" and last != self._job:
+            raise ApiError(404, "it is gone")
         if method == "POST":
             self._job, self._step, self._wanted = body["metadata"]["name"], 0, SIZE
             self._fill()

@@ -53,6 +53,8 @@ class Cluster:
     async def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         path = path.partition("?")[0]
         last = path.rpartition("/")[2]
+        if method == "GET" and "elasticpytorchjobs/" in path and not self.pods:
+            raise ApiError(404, "it is gone")
         if method == "POST" and last == "elasticpytorchjobs":
             self.pods = {f"w{n}": a_pod(f"w{n}", node) for n, node in enumerate(NODES)}
         elif method == "POST" and last == "pods":

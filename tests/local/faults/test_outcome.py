@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_local.faults.outcome import Outcome, changes, outcome
+from elastic_pytorch_local.faults.outcome import Outcome, changes, outcome, trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 
 SIZE = 3
@@ -57,3 +57,8 @@ def test_round_failures_and_phases_are_those_of_the_status() -> None:
     assert plain is not None
     with_status = outcome(steps(ONE, (5, 6, 18, 3, 2)), 0.99, SIZE, before, after)
     assert with_status == replace(plain, round=5, rounds=2, failures=1, phases={"detection": 0.5, "wait": 1.0})
+
+
+def test_group_trains_quietly_once_its_last_steps_are_of_its_size_and_no_other_group() -> None:
+    seen = steps(ONE, (5, 6, 18, 3, 2))
+    assert [trains_quietly(seen, *asked) for asked in ((3, 21), (3, 22), (2, 1), (3, 99))] == [True, False, False, False]
