@@ -1,12 +1,16 @@
 """Nodes of the kind cluster, which are Docker containers, and what can happen to them; each fault is undone at the end."""
 
+import asyncio
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from measure.kind_cluster import CONTROL_PLANE
+from measure.api import Api
+from measure.cluster import ClusterDriver
+from measure.commands import Commands
+from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL
 
 from tests.e2e.job_under_test import JobUnderTest, leading_operator, members_of, run_kubectl
 
@@ -16,38 +20,40 @@ def docker(*arguments: str) -> None:
     subprocess.run(["docker", *arguments], check=True, capture_output=True, timeout=60)
 
 
-def kill_container(pod: dict[str, Any], name: str = "pytorch") -> None:
-    """Kills all processes of a container of a pod at once: none of them gets to say goodbye, and the pod's others run on."""
-    [container] = [status for status in pod["status"]["containerStatuses"] if status["name"] == name]
-    task = container["containerID"].removeprefix("containerd://")
-    docker("exec", pod["spec"]["nodeName"], "ctr", "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", task)
+def make(do: Callable[[ClusterDriver], Awaitable[object]]) -> None:
+    """Has the driver of faults do something to the cluster."""
+
+    async def run() -> None:
+        async with Api.connect(KUBECONFIG) as api:
+            await do(ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace))
+
+    asyncio.run(run())
 
 
-def wait_until_ready(node: str) -> None:
-    """Waits for a node to be Ready."""
-    run_kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=100s")
+def kill_container(pod: dict[str, Any]) -> None:
+    """Kills all processes of a pod's training container at once: none gets to say goodbye, and the other containers run on."""
+    make(lambda driver: driver.kill_pod(pod))
 
 
 @contextmanager
 def killed(node: str) -> Iterator[None]:
     """A node without power: no process gets to say goodbye."""
-    docker("kill", node)
+    make(lambda driver: driver.kill_node(node))
     try:
         yield
     finally:
-        docker("start", node)
-        wait_until_ready(node)
+        make(lambda driver: driver.start_node(node))
 
 
 @contextmanager
 def frozen(node: str) -> Iterator[None]:
     """A node that nothing comes out of any more: no connection is closed."""
-    docker("pause", node)
+    make(lambda driver: driver.freeze_node(node))
     try:
         yield
     finally:
-        docker("unpause", node)
-        wait_until_ready(node)
+        make(lambda driver: driver.thaw_node(node))
+        run_kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=100s")
 
 
 @contextmanager
