@@ -12,7 +12,7 @@ from replay import run as runs
 from replay.__main__ import CAPTION, PAGE
 from replay.account import account, cost, step_seconds
 from replay.jobs import JOBS
-from replay.run import Joined, Made, Run, SetUp, members, read_lines
+from replay.run import Joined, Made, Run, SetUp
 
 STEP, SIZE, ABC = 0.2, 3, ("a", "b", "c")
 
@@ -153,18 +153,3 @@ def test_complaints_name_what_is_below_its_goal_and_what_has_failed() -> None:
         "research, spares: too few steps or events",
         "spot, library: 95.83 % at the real rate, the goal is 97.00 %",
     ]
-
-
-def test_steps_are_those_of_rank_0_and_each_of_its_groups_has_a_number() -> None:
-    told = [
-        ("began", 3.0, "a", 0, 2, 0),
-        ("began", 3.0, "b", 1, 2, 0),
-        ("step", 3.4, "b", 1, 2, 1),
-        ("step", 3.5, "a", 0, 2, 1),
-    ]
-    told += [("began", 5.0, "b", 0, 1, 0), ("step", 5.5, "b", 0, 1, 2)]
-    lines = [dict(zip(("what", "at", "worker", "RANK", "WORLD_SIZE", "step"), line, strict=True)) for line in told]
-    steps, joined, _ = read_lines(lines[::-1])
-    assert steps == [Step(3.5, "a", 1, 2, 1), Step(5.5, "b", 2, 1, 2)]
-    assert sorted(joined) == [Joined(3.0, "a"), Joined(3.0, "b"), Joined(5.0, "b")]
-    assert members(lines, since=3.45) == {"a": 2, "b": 1}
