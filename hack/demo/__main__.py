@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_client.views.interruption_table import interruption_table
 from elastic_pytorch_local.faults.driver import Driver
 from elastic_pytorch_local.faults.engine import TROUBLE
 from elastic_pytorch_local.faults.local_driver import LocalDriver
@@ -26,7 +25,7 @@ from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
 from rich.console import Console
 
 from demo.acts import ActFailed, Play
-from demo.view import View, outcome, where_to_look
+from demo.view import View, interruption_table, outcome, where_to_look
 
 # The manifests, and the arguments with which their scripts print each step: the demo reads its times from the log.
 EXAMPLES = {

@@ -5,13 +5,14 @@ from typing import TypeVar
 
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.views.interruption_table import InterruptionRow
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.driver import Driver
 from elastic_pytorch_local.faults.engine import Target
 from elastic_pytorch_local.faults.outcome import Change, changes
 from elastic_pytorch_local.faults.steps import Done
 from elastic_pytorch_local.faults.watcher import Waited, Watcher
+
+from demo.view import InterruptionRow
 
 T = TypeVar("T")
 

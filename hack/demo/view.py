@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults.steps import Done, StepLog, groups_of, kept_seconds, steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher
+from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -68,6 +71,40 @@ class View:
         workers = f"{job.world} worker{'' if job.world == 1 else 's'}"
         parts = [*step, workers, f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
         return Text(job.state, STATE_STYLES.get(job.state, "")).append("   " + "   ".join(parts), style="default")
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionRow:
+    """A change of the group that is over.
+
+    Attributes:
+        event: what happened.
+        before: the number of workers before.
+        workers: and after.
+        again_seconds: from the event to the new group's first step; None: not known.
+        pause_seconds: for which nothing was learned; None: not known.
+        steps_lost: steps done again; None: not known.
+    """
+
+    event: str
+    before: int
+    workers: int
+    again_seconds: float | None
+    pause_seconds: float | None
+    steps_lost: int | None
+
+
+def interruption_table(rows: Sequence[InterruptionRow]) -> Table:
+    """Returns a line for each change of the group."""
+    table = Table("event", "workers", box=SIMPLE, title="What happened", title_justify="left", title_style="bold")
+    for column in ("new group's first step", "pause of training", "steps lost"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        again = "-" if row.again_seconds is None else f"{row.again_seconds:.1f} s after"
+        pause = "-" if row.pause_seconds is None else f"{row.pause_seconds:.1f} s"
+        lost = "-" if row.steps_lost is None else str(row.steps_lost)
+        table.add_row(row.event, f"{row.before} -> {row.workers}", again, pause, lost)
+    return table
 
 
 def workers_table(job: JobView) -> Table:

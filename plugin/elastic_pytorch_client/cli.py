@@ -12,7 +12,7 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import drill, list_jobs, logs, migrate, resize, stacks, status, suspension, ui, why
+from elastic_pytorch_client.verbs import list_jobs, logs, migrate, resize, stacks, status, suspension, ui, why
 from elastic_pytorch_client.verbs.context import Context, Verb
 
 FAILED, INTERRUPTED = 1, 130
@@ -22,13 +22,13 @@ PLAIN_WIDTH = 140  # where there is no terminal to ask
 def _verb(module: ModuleType) -> Verb:
     """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
     run = getattr(module, "run", lambda context, options: FAILED)
-    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=module in (drill, resize))
+    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=module is resize)
 
 
 VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
-        *map(_verb, (status, list_jobs, ui, why, logs, stacks, drill, resize)),
+        *map(_verb, (status, list_jobs, ui, why, logs, stacks, resize)),
         *(suspension.SUSPEND, suspension.RESUME, suspension.RESTART),
         _verb(migrate),
     )

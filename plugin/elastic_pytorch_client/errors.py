@@ -81,10 +81,6 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
             return NotAllowed("the API server does not accept your credentials: they may have expired")
         case 403:
             return NotAllowed(one_line(message))
-        case 429 if details.get(
-            "causes"
-        ):  # an eviction that a PodDisruptionBudget does not allow; otherwise it has too much to do
-            return Refused(one_line(message))
         case 422 if causes := details.get("causes"):
             return Refused("; ".join(_cause(cause) for cause in causes))
         case 400 | 409 | 422:

@@ -80,7 +80,7 @@ def waits_in_collective(stack: str) -> bool:
 
 def _read(cluster: Cluster, namespace: str, worker: Worker, pod: Object) -> list[ProcessStack]:
     try:
-        told = json.loads(cluster.run_in_pod(namespace, worker.name, training_container(pod), container_command("stacks")))
+        told = json.loads(cluster.run_in_pod(namespace, worker.name, training_container(pod), container_command()))
         return [ProcessStack(worker, int(pid), stack, "" if stack else NO_STACK) for pid, stack in told.items()]
     except NotAllowed:
         raise

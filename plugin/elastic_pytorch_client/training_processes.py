@@ -1,6 +1,6 @@
-"""Kills a training process of the container that it runs in, or writes where each one's main thread is.
+"""Writes where the main thread of each training process is, in the container that it runs in.
 
-`kubectl epj drill` and `stacks` send this file to the container's own Python as it is. So it needs nothing but the standard library, of
+`kubectl epj stacks` sends this file to the container's own Python as it is. So it needs nothing but the standard library, of
 Python 3.10 or newer.
 
 A training process has a memory file open, by which the agent finds out whether the process can still run its handler
@@ -40,9 +40,9 @@ class Process(NamedTuple):
     marked: bool
 
 
-def container_command(what: str) -> list[str]:
+def container_command() -> list[str]:
     """Returns the command that has a container run this file; see `main`."""
-    return ["python3", "-c", Path(__file__).read_text(), what]
+    return ["python3", "-c", Path(__file__).read_text()]
 
 
 def training_processes(processes: dict[int, Process]) -> list[int]:
@@ -124,7 +124,7 @@ def _memory_of(pid: int) -> int | None:
 
 
 def main() -> int:
-    """Kills the newest training process. Or prints as JSON, with `stacks`, where all of them are.
+    """Prints as JSON where all training processes are.
 
     Returns:
         The exit code.
@@ -133,11 +133,7 @@ def main() -> int:
     if not found:
         print("no training process was found", file=sys.stderr)
         return 1
-    if sys.argv[1] == "stacks":
-        print(json.dumps(read_stacks(found)))
-    else:
-        os.kill(found[-1], signal.SIGKILL)
-        print(found[-1])
+    print(json.dumps(read_stacks(found)))
     return 0
 
 

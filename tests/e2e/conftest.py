@@ -19,7 +19,7 @@ from tests.paths import ROOT
 SETTLE_SECONDS = 30
 BEGAN = pytest.StashKey[str]()
 # Some of their tests cordon a node, and others need the room of each node.
-CORDONS = ("/test_drill.py", "/test_faults.py", "/test_lifecycle.py")
+CORDONS = ("/test_faults.py", "/test_lifecycle.py")
 
 open_namespaces: list[str] = []  # of the tests of this process
 

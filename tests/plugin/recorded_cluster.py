@@ -65,8 +65,6 @@ class RecordedCluster:
         calls: the verbs that changed something, with their arguments.
         logs: lines of each pod, with timestamps.
         faults: what the next use of a verb raises.
-        forbidden: verbs and resources that the user may not use.
-        cordoned: nodes that take no more pods.
         said: what each command in a pod writes.
         script: what watches tell after what there is: manifests, BREAK, or an error that the connection ends with.
     """
@@ -78,8 +76,6 @@ class RecordedCluster:
         self.logs: dict[str, list[str]] = {}
         self.faults: dict[str, list[EpjError]] = {}
         self.script: list[Object | str | EpjError] = []
-        self.forbidden: set[tuple[str, str]] = set()
-        self.cordoned: set[str] = set()
         self.said = "57\n"
         self._jobs: dict[str, Object] = {}
         self._pods: list[Object] = []
@@ -150,10 +146,8 @@ class RecordedCluster:
         self.put(job)
         return job
 
-    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
+    def scale_job(self, namespace: str, name: str, replicas: int) -> None:
         self._check("scale_job")
-        if dry_run:
-            return
         self.calls.append(("scale", name, str(replicas)))
         job = self.get_job(namespace, name)
         job["spec"]["replicas"] = replicas
@@ -175,33 +169,10 @@ class RecordedCluster:
         self._check("list_nodes")
         return copy.deepcopy(self._nodes)
 
-    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        self._check("delete_pod")
-        if not dry_run:
-            self.calls.append(("delete pod", pod, uid))
-
-    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        self._check("evict_pod")
-        if not dry_run:
-            self.calls.append(("evict", pod, uid))
-
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         self._check("run_in_pod")
         self.calls.append(("exec", pod, container, *command[:2]))
         return self.said
-
-    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
-        return (verb, resource) not in self.forbidden
-
-    def get_node(self, name: str) -> Object:
-        self._check("get_node")
-        return {"metadata": {"name": name}, "spec": {"unschedulable": name in self.cordoned}}
-
-    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
-        self._check("cordon_node")
-        if not dry_run:
-            self.calls.append(("cordon" if cordoned else "uncordon", name))
-            (self.cordoned.add if cordoned else self.cordoned.discard)(name)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         self._check("list_events")

@@ -72,42 +72,6 @@ def test_changes(server: ApiServer, cluster: KubernetesCluster) -> None:
     assert server.content_types[:2] == ["application/merge-patch+json"] * 2
 
 
-def test_faults_of_a_drill(server: ApiServer, cluster: KubernetesCluster) -> None:
-    pod, node, reviews = (
-        "/api/v1/namespaces/team/pods/w",
-        "/api/v1/nodes/n",
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-    )
-    for method, path in (("DELETE", pod), ("POST", f"{pod}/eviction"), ("PATCH", node), ("PATCH", f"{JOBS}/j/scale")):
-        server.answers[method, path] = [(200, b"{}")]
-    server.answers["GET", node] = [(200, b'{"spec": {"unschedulable": true}}')]
-    server.answers["POST", reviews] = [(201, b'{"status": {"allowed": true}}')]
-    for dry_run in (True, False):
-        server.asked.clear()
-        cluster.delete_pod("team", "w", "uid-w", dry_run=dry_run)
-        cluster.evict_pod("team", "w", "uid-w", dry_run=dry_run)
-        cluster.cordon_node("n", cordoned=True, dry_run=dry_run)
-        cluster.cordon_node("n", cordoned=False, dry_run=dry_run)
-        cluster.scale_job("team", "j", 4, dry_run=dry_run)
-        (_, _, _, deletion), (_, _, _, eviction), cordon, uncordon, scale = server.asked
-        assert deletion["preconditions"] == eviction["deleteOptions"]["preconditions"] == {"uid": "uid-w"}
-        # Beside a body of DeleteOptions, the API server ignores the query.
-        assert deletion.get("dryRun") == eviction["deleteOptions"].get("dryRun") == (["All"] if dry_run else None)
-        assert [request[3]["spec"]["unschedulable"] for request in (cordon, uncordon)] == [True, None]
-        for _, _, query, _ in (cordon, uncordon, scale):
-            assert query == ({"dryRun": ["All"]} if dry_run else {})
-    assert cluster.get_node("n")["spec"]["unschedulable"]
-    assert cluster.may("get", "pods/exec", "team", "w")
-    asked = {"verb": "get", "resource": "pods", "subresource": "exec", "namespace": "team", "name": "w"}
-    assert server.asked[-1][3]["spec"]["resourceAttributes"] == asked
-
-
-def test_eviction_that_a_disruption_budget_forbids_is_refused() -> None:
-    answer = {"message": "Cannot evict pod", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
-    assert isinstance(error_of(429, json.dumps(answer).encode()), Refused)
-    assert isinstance(error_of(429, status(429, "too many requests", "w")), Unreachable)
-
-
 def test_command_in_a_pod_that_may_not_be_run(server: ApiServer, cluster: KubernetesCluster) -> None:
     path = "/api/v1/namespaces/team/pods/w/exec"
     server.answers["GET", path] = [(403, b"{}")]

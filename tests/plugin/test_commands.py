@@ -15,7 +15,6 @@ from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Refused, Unreac
 from rich.console import Console
 
 from tests.paths import ROOT
-from tests.plugin.drill.drilled_cluster import DrilledCluster
 from tests.plugin.plugin_console import FakeTime
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of, recorded
 
@@ -71,8 +70,6 @@ def test_each_command_of_the_documentation(
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
         Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
         Path("train.sbatch").write_text((CASES / "slurm-torchrun" / "before.sbatch").read_text())
-    elif verb == "drill":
-        cluster, words = DrilledCluster(), [word.replace("char-lm", "lm") for word in words]
     elif verb == "ui":
         fake_time.on_sleep = interrupt
     elif "-f" in words or "--watch" in words:
@@ -242,4 +239,4 @@ def test_completion_of_files() -> None:
 
 
 def test_completion_of_values() -> None:
-    assert candidates(["drill", "x", "--only", "p"], lambda access: []) == (["pod", "process"], ":4")
+    assert candidates(["status", "x", "-o", "y"], lambda access: []) == (["yaml"], ":4")

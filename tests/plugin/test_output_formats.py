@@ -11,7 +11,6 @@ from elastic_pytorch_client import cli
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.verbs.context import job_name
 
-from tests.plugin.drill.drilled_cluster import DrilledCluster
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of
 
 Epj = Callable[..., tuple[int, str]]
@@ -20,13 +19,10 @@ VERBS = {
     "status": ["no-volume"],
     "why": ["no-volume"],
     "stacks": ["char-lm"],
-    "drill": ["lm"],
 }
 
 
-def a_cluster(verb: str) -> RecordedCluster:
-    if verb == "drill":
-        return DrilledCluster()
+def a_cluster() -> RecordedCluster:
     cluster = RecordedCluster("young", "no-volume")
     for name in ("char-lm", "no-volume"):
         cluster._jobs[name]["metadata"]["managedFields"] = [{"manager": "kubectl"}]
@@ -35,7 +31,7 @@ def a_cluster(verb: str) -> RecordedCluster:
 
 
 def shown(epj: Epj, verb: str, form: str) -> str:
-    return epj(a_cluster(verb), verb, *VERBS[verb], "-o", form, now=moment_of("no-volume"), width=60)[1]
+    return epj(a_cluster(), verb, *VERBS[verb], "-o", form, now=moment_of("no-volume"), width=60)[1]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -57,7 +53,6 @@ def test_what_each_verb_prints(epj: Epj) -> None:
         "pid": 57,
     }
     assert found["stacks"]["groups"][0]["stack"].endswith("in step")
-    assert found["drill"]["dryRun"] is True
 
 
 def test_names_are_what_other_verbs_take(epj: Epj) -> None:

@@ -80,7 +80,7 @@ def test_processes_write_where_they_are_and_go_on(start: Callable[[str, str], in
     name = f"{os.getpid()}-w0"
     waiting, computing = start(name, "waits"), start(name, "computes")
     for _ in range(2):
-        told = json.loads(run_here(name, container_command("stacks")).stdout)
+        told = json.loads(run_here(name, container_command()).stdout)
         assert set(told) == {str(waiting), str(computing)}
         assert "in wait\n" in told[str(waiting)]
         assert "in waits\n" in told[str(waiting)]
@@ -95,7 +95,7 @@ def test_process_that_does_not_expect_the_signal_is_not_killed() -> None:
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": name}
     with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
-        told = json.loads(run_here(name, container_command("stacks")).stdout)
+        told = json.loads(run_here(name, container_command()).stdout)
         assert told == {str(process.pid): ""}
         assert process.poll() is None
         process.kill()

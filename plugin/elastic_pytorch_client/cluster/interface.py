@@ -89,27 +89,18 @@ class Cluster(ClusterReader, Protocol):
         """Changes a job by a JSON merge patch."""
         ...
 
-    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
+    def scale_job(self, namespace: str, name: str, replicas: int) -> None:
         """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not.
 
         Args:
             namespace: the namespace of the job.
             name: the name of the job.
             replicas: the number, from minReplicas to maxReplicas.
-            dry_run: whether the API server only checks everything, permissions too, and changes nothing.
         """
         ...
 
     def delete_job(self, namespace: str, name: str) -> None:
         """Deletes a job, and with it all that it owns."""
-        ...
-
-    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """Deletes a pod with its grace period, if it still has the UID."""
-        ...
-
-    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """Evicts a pod as `kubectl drain` does, if it still has the UID and PodDisruptionBudgets allow it."""
         ...
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
@@ -118,18 +109,6 @@ class Cluster(ClusterReader, Protocol):
         Raises:
             Refused: it has ended with another exit code than 0; the message has what it has written to stderr.
         """
-        ...
-
-    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
-        """Whether the user has a permission on an object of the core API, such as `pods/exec`; empty name: on any."""
-        ...
-
-    def get_node(self, name: str) -> Object:
-        """Returns a node."""
-        ...
-
-    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
-        """Marks a node as unschedulable, or as schedulable again."""
         ...
 
 

@@ -84,9 +84,9 @@ class KubernetesCluster:
     def patch_job(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
         return self._request("PATCH", _job_path(namespace, name), patch, job=(namespace, name))
 
-    def scale_job(self, namespace: str, name: str, replicas: int, *, dry_run: bool = False) -> None:
+    def scale_job(self, namespace: str, name: str, replicas: int) -> None:
         body = {"spec": {"replicas": replicas}}
-        self._request("PATCH", f"{_job_path(namespace, name)}/scale{_query(dry_run)}", body, job=(namespace, name))
+        self._request("PATCH", f"{_job_path(namespace, name)}/scale", body, job=(namespace, name))
 
     def delete_job(self, namespace: str, name: str) -> None:
         self._request("DELETE", _job_path(namespace, name), {"propagationPolicy": "Background"}, job=(namespace, name))
@@ -96,14 +96,6 @@ class KubernetesCluster:
         if indexes:
             selector += f",{names.LABEL_WORKER_INDEX} in ({','.join(map(str, sorted(indexes)))})"
         return self._list(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
-
-    def delete_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        self._request("DELETE", _pod_path(namespace, pod), _delete_options(uid, dry_run))
-
-    def evict_pod(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        about = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-        body = about | {"deleteOptions": _delete_options(uid, dry_run)}
-        self._request("POST", f"{_pod_path(namespace, pod)}/eviction", body)
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         from kubernetes.stream import ws_client  # noqa: PLC0415  as the client itself
@@ -124,23 +116,8 @@ class KubernetesCluster:
             raise Refused(f"the command in pod {pod} has ended with exit code {code}: {one_line(errors)}")
         return str(output)
 
-    def may(self, verb: str, resource: str, namespace: str, name: str = "") -> bool:
-        kind, _, part = resource.partition("/")
-        asked = {"verb": verb, "resource": kind, "subresource": part, "namespace": namespace, "name": name}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        body = review | {"spec": {"resourceAttributes": asked}}
-        answer = self._request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
-        return bool((answer.get("status") or {}).get("allowed"))
-
     def list_nodes(self) -> list[Object]:
         return self._list("/api/v1/nodes")
-
-    def get_node(self, name: str) -> Object:
-        return self._request("GET", f"/api/v1/nodes/{quote(name)}")
-
-    def cordon_node(self, name: str, *, cordoned: bool, dry_run: bool = False) -> None:
-        body = {"spec": {"unschedulable": True if cordoned else None}}
-        self._request("PATCH", f"/api/v1/nodes/{quote(name)}{_query(dry_run)}", body)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         selector = f"involvedObject.kind={kind},involvedObject.name={name}"
@@ -232,15 +209,6 @@ def _job_path(namespace: str | None, name: str = "") -> str:
 
 def _pod_path(namespace: str, pod: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}"
-
-
-def _delete_options(uid: str, dry_run: bool) -> Object:
-    # Beside a body, the API server ignores the query.
-    return {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {})
-
-
-def _query(dry_run: bool) -> str:
-    return "?dryRun=All" if dry_run else ""
 
 
 def _own_namespace() -> str:

@@ -8,7 +8,6 @@ from elastic_pytorch_client.page.course import course_of
 from elastic_pytorch_client.page.rows import describe_group, row_of, seconds_of, tone
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
-from elastic_pytorch_client.reading.last_drill import LastDrill
 from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.worker_logs import Line
@@ -51,7 +50,6 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
             }
             for condition in job.conditions
         ],
-        "drill": None if job.last_drill is None else _drill(job.last_drill),
         "rootCause": None
         if cause is None
         else {
@@ -71,34 +69,6 @@ def plain(text: str) -> str:
     """A text without colours and other commands for a terminal; of a line that was written over, what was written last."""
     shown = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
     return _CONTROL.sub("", "\n".join(shown))
-
-
-def _drill(drill: LastDrill) -> dict[str, Any]:
-    return {
-        "at": seconds_of(drill.time),
-        "recovered": drill.recovered,
-        "faults": [
-            {
-                "fault": plain(fault.fault),
-                "skipped": plain(fault.skipped),
-                "error": plain(fault.error),
-                "wholeSeconds": fault.whole_seconds,
-                "interruptions": [
-                    {
-                        "cause": plain(each.cause),
-                        "seconds": each.seconds,
-                        "stepsLost": each.steps_lost,
-                        "before": each.before,
-                        "workers": each.workers,
-                        "slowest": plain(each.slowest),
-                    }
-                    for each in fault.interruptions
-                ],
-            }
-            for fault in drill.faults
-        ],
-        "advice": [plain(line) for line in drill.advice],
-    }
 
 
 def _in_order(job: JobView) -> list[Worker]:

@@ -9,7 +9,6 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.history import HistoryEntry, view_history
-from elastic_pytorch_client.reading.last_drill import LastDrill, view_drill
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
 from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
 
@@ -192,7 +191,6 @@ class JobView:
         ready_spares: `status.readySpares`.
         unit: `spec.unitReplicas`.
         goodput: what its time was spent on.
-        last_drill: what the last drill has shown; None: there was none.
     """
 
     name: str
@@ -231,7 +229,6 @@ class JobView:
     ready_spares: int = 0
     unit: int = 1
     goodput: Goodput = field(default_factory=Goodput)
-    last_drill: LastDrill | None = None
 
     def condition(self, type_: str) -> Condition | None:
         """Returns the condition of a type, None if there is none."""
@@ -350,7 +347,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             metrics=_view_metrics(progress.get("metrics") or ()),
         ),
         goodput=view_goodput(status),
-        last_drill=view_drill(metadata),
         history=view_history(status.get("history") or ()),
         root_cause=RootCause(
             worker=str(cause.get("worker", "")),

@@ -7,7 +7,6 @@ import pytest
 from elastic_pytorch_client.page.details import details_of, log_of, plain
 from elastic_pytorch_client.reading.diagnosis import Evidence
 from elastic_pytorch_client.reading.job_view import JobView, RootCause, Straggler, Worker
-from elastic_pytorch_client.reading.last_drill import ANNOTATION, view_drill
 from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.worker_logs import Line
 
@@ -50,23 +49,6 @@ def test_a_root_cause_keeps_its_traceback() -> None:
     assert cause["message"].startswith("Traceback (most recent call last):\n  File")
     by_signal = details("failed", replace(job_of("failed"), root_cause=RootCause("w", 1, 137, "SIGKILL", "", "n")))["rootCause"]
     assert by_signal == {"where": "w, rank 1, on n", "how": "signal SIGKILL", "message": ""}
-
-
-def test_the_last_drill() -> None:
-    kept = {
-        "time": "2026-11-21T18:00:00Z",
-        "recovered": True,
-        "faults": [{"fault": "pod", "interruptions": [{"cause": "\x1b[1mWorkerLost", "seconds": 1.2, "workersBefore": 3}]}],
-        "advice": ["do"],
-    }
-    drill = view_drill({"annotations": {ANNOTATION: json.dumps(kept)}})
-    shown = details("whole", replace(job_of("whole"), last_drill=drill))["drill"]
-    assert isinstance(shown, dict)
-    assert (shown["recovered"], shown["advice"]) == (True, ["do"])
-    assert shown["faults"][0]["interruptions"] == [
-        {"cause": "WorkerLost", "seconds": 1.2, "stepsLost": None, "before": 3, "workers": None, "slowest": ""}
-    ]
-    assert details("whole")["drill"] is None
 
 
 @pytest.mark.parametrize(

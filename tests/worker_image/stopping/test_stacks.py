@@ -98,7 +98,7 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": worker}
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, *container_command("stacks")[1:]], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, *container_command()[1:]], env=environment, capture_output=True, text=True, check=True
         )
         told = json.loads(done.stdout)
         assert set(told) == {str(event["pid"]) for event in stuck}

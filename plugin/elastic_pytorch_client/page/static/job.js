@@ -17,7 +17,7 @@ export class JobView {
     this.path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     this.drawn = new Map(); // what each part shows, as JSON
     this.parts = Object.fromEntries(
-      ["head", "error", "facts", "why", "cause", "course", "interruptions", "workers", "drill", "conditions", "events"].map(
+      ["head", "error", "facts", "why", "cause", "course", "interruptions", "workers", "conditions", "events"].map(
         (part) => [part, h("div", { class: `part ${part}` })],
       ),
     );
@@ -26,7 +26,7 @@ export class JobView {
     this.course = new Course(this.parts.course);
     const p = this.parts;
     place.replaceChildren(h("div", { class: "backbar" }, back), p.head, p.error, p.facts, p.why, p.course, p.interruptions, p.cause, p.workers,
-      this.log.element, p.drill, p.conditions, p.events, this.manifest());
+      this.log.element, p.conditions, p.events, this.manifest());
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
     this.read();
@@ -75,7 +75,6 @@ export class JobView {
     this.part("cause", data.rootCause, (cause) => (cause ? rootCause(cause) : []));
     this.part("interruptions", data.course.interruptions, drawInterruptions);
     this.part("workers", data.workers, (workers) => this.workers(workers));
-    this.part("drill", data.drill, (drill) => (drill ? lastDrill(drill) : []));
     this.part("conditions", data.conditions, conditions);
     this.part("events", data.course.events, events);
     this.course.draw(data.course);
@@ -162,23 +161,6 @@ function command(text) {
 function rootCause(cause) {
   return card("Last failure", h("p", { class: "quiet" }, `${cause.where}, ${cause.how}`),
     h("pre", { class: "text trace", tabindex: 0 }, cause.message.trimEnd()));
-}
-
-function lastDrill(drill) {
-  const number = (value, unit = "") => (value === null ? "–" : `${Math.round(value * 10) / 10}${unit}`);
-  const rows = drill.faults.flatMap((fault) => {
-    if (fault.skipped) return [h("tr", { class: "quiet" }, h("td", {}, fault.fault), h("td", { colspan: 5, class: "words" }, `left out: ${fault.skipped}`))];
-    const each = fault.interruptions.map((one, i) => h("tr", {}, h("td", {}, i ? "" : fault.fault), h("td", {}, one.cause),
-      h("td", { class: "number" }, `${number(one.before)} → ${number(one.workers)}`), h("td", { class: "number" }, number(one.seconds, " s")),
-      h("td", { class: "number" }, number(one.stepsLost)), h("td", {}, one.slowest)));
-    const failed = fault.error ? [h("tr", { class: "bad" }, h("td", {}, fault.fault), h("td", { colspan: 5, class: "words" }, `not recovered: ${fault.error}`))] : [];
-    return [...each, ...failed];
-  });
-  const said = drill.recovered ? stateMark("trained again each time", "good") : stateMark("did not recover", "bad");
-  const heads = ["Fault", "Cause", "Workers", "Took", "Steps again", "Slowest phase"].map((text) => h("th", { scope: "col" }, text));
-  return card("Last drill", h("p", { class: "under" }, said, h("span", { class: "quiet" }, drill.at === null ? "" : `${ago(drill.at)} ago`)),
-    h("div", { class: "wide" }, h("table", { "aria-label": "What each fault cost" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))),
-    drill.advice.map((line) => h("p", { class: "do" }, `→ ${line}`)));
 }
 
 function conditions(all) {

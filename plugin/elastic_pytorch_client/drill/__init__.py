@@ -1,1 +1,0 @@
-"""Faults that a user tries on a running job of theirs, to see what each costs."""
