@@ -50,9 +50,10 @@ def test_a_group_that_has_gone_tells_of_no_further_change() -> None:
 
 
 def test_round_failures_and_phases_are_those_of_the_status() -> None:
-    over = [{"round": 3, "cause": "old"}, {"round": 4, "phaseSeconds": {"detection": 0.5, "wait": 1.0}}, {"round": 5}]
+    phases = {"detection": "0.5", "wait": "1"}
+    over = [{"round": 3, "seconds": "9"}, {"round": 4, "seconds": "1.5", "phaseSeconds": phases}, {"round": 5, "seconds": "1"}]
     before = view_job({"status": {"round": 3, "failures": 1}})
-    after = view_job({"status": {"round": 5, "failures": 2, "recentInterruptions": over}})
+    after = view_job({"status": {"round": 5, "failures": 2, "history": over}})
     plain = outcome(steps(ONE, (5, 6, 18, 3, 2)), 0.99, SIZE)
     assert plain is not None
     with_status = outcome(steps(ONE, (5, 6, 18, 3, 2)), 0.99, SIZE, before, after)
