@@ -239,9 +239,7 @@ class AgentApi:
         if not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
         if not self._cache.primed or not self._leading():
-            refusal = _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
-            refusal.force_close()  # the next connection may find the one that leads
-            raise refusal
+            raise _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
         try:
             client = client_of(request)
             identity = await self._reviewer.identify(token, address, client if isinstance(client, PodIdentity) else None)

@@ -18,7 +18,6 @@ from typing import Generic, Literal, TypeVar
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
 MAX_PER_CLIENT = 8  # an agent has one, and perhaps more whose end has not been noticed yet
-FAILURE_PRICE = 4.0  # connections of its address that a refused request costs, besides its own
 
 Peer = tuple[str, int]  # address and port
 Refusal = Literal["files", "rate", "address", "total"]
@@ -125,10 +124,6 @@ class Connections:
         oldest = next(iter(known))
         self.close(oldest)
         return oldest
-
-    def fail(self, peer: Peer, now: float) -> None:
-        """Makes the address of a connection pay for a request that had to be refused."""
-        self._rate.charge(peer[0], FAILURE_PRICE, now)
 
     def close(self, peer: Peer) -> None:
         """Forgets a connection."""

@@ -12,27 +12,24 @@ GOODBYE_SECONDS = 1  # for the end of TLS
 
 
 class Tls(SSLProtocol):
-    """asyncio's TLS, with shorter times, and with one small buffer for all connections instead of 256 KiB for each.
+    """asyncio's TLS, with shorter times, and with a small buffer instead of 256 KiB for each connection.
 
-    The event loop fills the buffer and has it emptied at once, so that no two connections use it at the same time. A step of a handshake
-    costs up to a millisecond, and hundreds of strangers may send one at the same time: each waits for its turn.
+    A step of a handshake costs up to a millisecond, and hundreds of strangers may send one at the same time: each waits for its turn.
 
     Args:
         inner: of the HTTP server.
         context: with the server's certificate.
         on_close: called when the connection is closed.
-        received: the buffer.
         take_step: has a step of a handshake taken when there is time for it.
     """
 
-    max_size = READ_BYTES
+    max_size = READ_BYTES  # of the buffer
 
     def __init__(
         self,
         inner: asyncio.Protocol,
         context: ssl.SSLContext,
         on_close: Callable[[], None],
-        received: bytearray,
         take_step: Callable[[Callable[[], None]], None],
     ) -> None:
         super().__init__(
@@ -44,7 +41,6 @@ class Tls(SSLProtocol):
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
             ssl_shutdown_timeout=GOODBYE_SECONDS,
         )
-        self._ssl_buffer, self._ssl_buffer_view = received, memoryview(received)
         self._on_close = on_close
         self._take_step = take_step
         self._link: asyncio.Transport | None = None
@@ -59,13 +55,12 @@ class Tls(SSLProtocol):
             super().buffer_updated(nbytes)
             return
         self._link.pause_reading()
-        self._take_step(partial(self._shake_hands, bytes(self._ssl_buffer_view[:nbytes])))
+        self._take_step(partial(self._shake_hands, nbytes))
 
-    def _shake_hands(self, received: bytes) -> None:
+    def _shake_hands(self, nbytes: int) -> None:
         if self._link is not None:  # not lost meanwhile
             self._link.resume_reading()
-            self._ssl_buffer_view[: len(received)] = received
-            super().buffer_updated(len(received))
+            super().buffer_updated(nbytes)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._link = None
@@ -74,18 +69,17 @@ class Tls(SSLProtocol):
 
 
 class Plain(asyncio.BufferedProtocol):
-    """A connection without TLS, with the same buffer.
+    """A connection without TLS, with as small a buffer.
 
     Args:
         inner: of the HTTP server.
         on_close: called when the connection is closed.
-        received: the buffer.
     """
 
-    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None], received: bytearray) -> None:
+    def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None]) -> None:
         self._inner = inner
         self._on_close = on_close
-        self._received = received
+        self._received = bytearray(READ_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._inner.connection_made(transport)

@@ -1,7 +1,7 @@
 """An HTTP server that stops within a second, and whose connections strangers cannot use up.
 
-Connections are counted as they are accepted, before a byte of TLS. One on which no client authenticates is closed with its first answer,
-and after some seconds in any case.
+Connections are counted as they are accepted, before a byte of TLS. A connection is closed with each refusal, so that the next request
+costs its address another one. One on which no client authenticates is closed with its first answer, and after some seconds in any case.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -22,12 +21,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from elastic_pytorch_operator.http.connections import Arrivals, Connections, Peer
-from elastic_pytorch_operator.http.protocols import READ_BYTES, Plain, Tls
+from elastic_pytorch_operator.http.protocols import Plain, Tls
 
 logger = logging.getLogger(__name__)
 
 BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
-REFUSED_SECONDS = 0.25  # that a known client waits for a refusal: so long its next request is not read
 SHUTDOWN_SECONDS = 0.5
 OWN_FILES = 256  # for what must go on when clients have the rest: connections to the API server, probes, metrics
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
@@ -104,11 +102,7 @@ async def serving(
     assert http is not None  # set up above
     try:
         with _listening_socket(host, port) as listening:
-            received = bytearray(READ_BYTES)
-            gate.listen(
-                listening,
-                lambda closed: Tls(http(), tls, closed, received, gate.take_step) if tls else Plain(http(), closed, received),
-            )
+            gate.listen(listening, lambda closed: Tls(http(), tls, closed, gate.take_step) if tls else Plain(http(), closed))
             try:
                 yield listening.getsockname()[1]
             finally:
@@ -224,27 +218,16 @@ class _Gate:
 
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: closes the connection with the answer if no worker has authenticated on it.
-
-        Requests may come one behind the other: each has a turn of the event loop of its own, and a refused one holds up the next.
-        """
-        await asyncio.sleep(0)
+        """A middleware: closes the connection with a refusal, and with any answer if no client has authenticated on it."""
+        await asyncio.sleep(0)  # requests may come one behind the other: each has a turn of the event loop of its own
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:
-            await self._dismiss(peer_of(request), refusal)
+            refusal.force_close()
             raise
-        await self._dismiss(peer_of(request), answer)
+        if self.client_of(peer_of(request)) is None:
+            answer.force_close()
         return answer
-
-    async def _dismiss(self, peer: Peer, answer: web.StreamResponse) -> None:
-        if self.client_of(peer) is not None and answer.status != HTTPStatus.UNAUTHORIZED:
-            if 400 <= answer.status < 500:
-                await asyncio.sleep(REFUSED_SECONDS)
-            return
-        answer.force_close()
-        if 400 <= answer.status < 500 and answer.status != HTTPStatus.TOO_MANY_REQUESTS:
-            self._connections.fail(peer, time.monotonic())
 
     def _accept(self) -> None:
         for _ in range(MAX_ACCEPTED_AT_ONCE):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 FLOOD = 1000
-REQUESTS = 300  # of one pod: it waits for each that is refused
+REQUESTS = 300  # of one pod: each that is refused costs a connection
 
 
 @dataclass

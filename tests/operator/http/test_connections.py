@@ -1,7 +1,6 @@
 """Which connections are let in, and which give way."""
 
 from elastic_pytorch_operator.http.connections import (
-    FAILURE_PRICE,
     MAX_PER_CLIENT,
     ConnectionLimits,
     Connections,
@@ -34,18 +33,6 @@ def test_an_address_may_open_so_many_in_a_second_whether_or_not_they_stay_open()
 
     assert [open_and_close(port, 100.0) for port in range(22)] == [None] * 20 + ["rate"] * 2
     assert [open_and_close(port, 101.0) for port in range(12)] == [None] * 10 + ["rate"] * 2
-
-
-def test_a_refused_request_costs_its_address_more_and_at_most_a_second() -> None:
-    connections = Connections(LIMITS)
-    for _ in range(int(20 / FAILURE_PRICE)):
-        connections.fail(("a", 1), 100.0)
-    assert connections.open(("a", 2), 100.0) == "rate"
-    for _ in range(100):
-        connections.fail(("a", 1), 100.0)
-    assert connections.open(("a", 2), 101.0) == "rate"
-    assert connections.open(("a", 2), 102.0) is None
-    assert connections.open(("b", 1), 100.0) is None
 
 
 def test_connections_leave_the_process_some_files() -> None:

@@ -65,8 +65,13 @@ async def is_closed(stream: Stream, seconds: float) -> bool:
 
 async def ask(stream: Stream, token: str) -> int:
     """The answer to a heartbeat that is sent on a request of its own."""
+    return await send(stream, stream_opening(token) + chunk(b""))
+
+
+async def send(stream: Stream, request: bytes) -> int:
+    """The status of the answer to a request, or to its heartbeat."""
     reader, writer = stream
-    writer.write(stream_opening(token) + chunk(b""))
+    writer.write(request)
     async with asyncio.timeout(10):
         answer = await reader.readuntil(b"\r\n\r\n")
         if not answer.startswith(b"HTTP/1.1 200"):
@@ -202,13 +207,18 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
         assert all(answer.startswith(b"HTTP/1.1 200") and b"heartbeat" in answer for answer in answers)
 
 
-async def test_agents_keep_their_connection_until_their_token_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    [(stream_opening("forged") + chunk(b""), 401), (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 404)],
+    ids=["a forged token", "another path"],
+)
+async def test_agents_keep_their_connection_until_a_request_is_refused(refused: bytes, status: int) -> None:
     async with serving_agents() as (server, _):
         stream = await connect(server, WORKERS[0], tls=True)
         assert [await ask(stream, server.tokens[0]) for _ in range(3)] == [200] * 3
-        while (status := await ask(stream, "forged")) == 200:
-            await asyncio.sleep(0.01)  # until it is reviewed
-        assert status == 401
+        while (found := await send(stream, refused)) == 200:
+            await asyncio.sleep(0.01)  # until the token is reviewed
+        assert found == status
         assert await is_closed(stream, 10)
         stream[1].close()
 
