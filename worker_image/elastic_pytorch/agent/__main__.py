@@ -32,6 +32,7 @@ from elastic_pytorch.processes.limits import limit_threads, raise_open_files
 from elastic_pytorch.processes.temporary_folder import TemporaryFolderError, candidates, choose_temporary_folder
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter
 
 CANNOT_RUN = 2
 
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
-    pod_server = PodServer()
+    pod_server = PodServer(CheckpointWriter(progress.note_written))
     if path := pod_server.prepare():
         os.environ[LOCAL_SOCKET] = path
     try:

@@ -136,7 +136,6 @@ def launch(
         start_method="forkserver",
         log_line_prefix_template=config.log_line_prefix_template,
     )
-    pod_server.on_written = lambda version, seconds: progress.note_written(version.step, seconds)
     signals.install()
     if timeouts.prepare_seconds is not None:
         client.tell(state="preparing")  # before the first heartbeat

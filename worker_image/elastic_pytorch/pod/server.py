@@ -57,22 +57,22 @@ def _worker_of(pid: int) -> int:
 class PodServer:
     """The server, for the agent: a socket in a directory of its own, and a thread.
 
+    Args:
+        checkpoint_writer: writes what workers request; None: one that reports nothing.
+
     Attributes:
         path: the socket's path, for the workers' environment; empty if there is none.
-        on_written: called with the version of each checkpoint that is written, and the seconds that it has taken.
         on_message: called in the server's thread with a worker's process id and its message, if that is not for the server itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint_writer: CheckpointWriter | None = None) -> None:
         self.path = ""
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
-        self.on_written: Callable[[StateVersion, float], None] = lambda _version, _seconds: None
         self._folder: SocketFolder | None = None
         self._held: dict[str, int] = {}
         self._connections: dict[int, _Connection] = {}
         self._broadcast: Message | None = None
-        self._checkpoint_writer = CheckpointWriter()
-        self._checkpoint_writer.on_written = self._note_written
+        self._checkpoint_writer = checkpoint_writer or CheckpointWriter()
         self._lock = threading.RLock()
         self._selector: selectors.BaseSelector | None = None
         self._bell: tuple[socket.socket, socket.socket] | None = None
@@ -323,9 +323,6 @@ class PodServer:
         with self._lock:
             self._post(connection, {"storage": "flushed", "name": name, "number": number, "stamp": version, "trouble": trouble})
         self._ring()
-
-    def _note_written(self, version: StateVersion, seconds: float) -> None:
-        self.on_written(version, seconds)
 
     def _refuse(self, connection: _Connection, message: Any, reason: str) -> None:
         if not connection.warned:

@@ -102,6 +102,11 @@ def report_saving(saving: bool) -> None:
     _send({"saving": saving})
 
 
+def has_agent() -> bool:
+    """Whether an agent takes the reports of this process: it is a worker of an operator's job."""
+    return bool(os.environ.get(REPORT_SOCKET))
+
+
 def _send(fields: dict[str, Any]) -> None:
     """Sends a report to the agent, if there is one. Never raises."""
     with contextlib.suppress(Exception):

@@ -19,7 +19,7 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.pod.planned_stop import script_end
-from elastic_pytorch.progress.report import REPORT_SOCKET, report_failed_saves, report_saving
+from elastic_pytorch.progress.report import has_agent, report_failed_saves, report_saving
 from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
@@ -204,7 +204,7 @@ def _wait_until_written() -> str:
             if agent is not None and agent.wanted():  # the next group saves what this one has
                 agent.stop_process(max(commit.version.step for commit in left.values()))
             trouble = next(filter(None, map(client.trouble, left)), "")
-            if time.monotonic() >= deadline and not os.environ.get(REPORT_SOCKET):
+            if time.monotonic() >= deadline and not has_agent():
                 return trouble or "it took too long"
             if trouble:
                 report_failed_saves(max(map(client.failed_flushes, left)), trouble)

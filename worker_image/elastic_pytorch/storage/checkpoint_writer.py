@@ -48,14 +48,16 @@ class CheckpointWriter:
     """The thread; it starts with the first request.
 
     Args:
+        on_written: called with the step of each version that is newly on the disk, and the seconds that writing it has taken.
         clock: seconds, from any zero.
-
-    Attributes:
-        on_written: called with each version that is newly on the disk, and the seconds that writing it has taken.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.on_written: Callable[[StateVersion, float], None] = lambda _version, _seconds: None
+    def __init__(
+        self,
+        on_written: Callable[[int, float], None] = lambda _step, _seconds: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._on_written = on_written
         self._clock = clock
         self._rested_at = clock()
         self._rests: defaultdict[str, Rest] = defaultdict(Rest)  # by snapshot
@@ -123,7 +125,7 @@ class CheckpointWriter:
                 seconds = rest.after_failure(ended - begun) if version is None else rest.after(ended - begun)
                 self._rested_at = max(self._rested_at, ended + seconds)
                 if version is not None:
-                    self.on_written(version, ended - begun)
+                    self._on_written(version.step, ended - begun)
             flush.answer(version, trouble)
 
     def _write(self, flush: Flush) -> StateVersion:

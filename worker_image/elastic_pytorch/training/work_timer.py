@@ -9,7 +9,6 @@ The callbacks take a tenth of a millisecond. So only ten steps a second are meas
 """
 
 import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from elastic_pytorch.progress.report import REPORT_SOCKET, report
+from elastic_pytorch.progress.report import has_agent, report
 
 REPORT_SECONDS = 0.1  # between two reports, and between the beginnings of two steps that are measured
 MAX_UNREAD = 64  # steps whose times a GPU has not measured yet
@@ -47,7 +46,7 @@ class WorkTimer:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._active = bool(os.environ.get(REPORT_SOCKET))
+        self._active = has_agent()
         self._device: torch.device | None = None  # whose stream does the work; None: this process itself
         self._watched = 2  # steps to come: of the first, only the end
         self._measured_at = float("-inf")  # when the last measured step began

@@ -1,6 +1,5 @@
 """The checkpoint of a step that nothing else has, at a stop or at the end of a training: tried again until it is there."""
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,7 +8,7 @@ from math import inf
 from typing import Any
 
 from elastic_pytorch.pod.agent_link import AgentLink
-from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.progress.report import has_agent
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, RETRY_SECONDS, saving
 from elastic_pytorch.state.sharded.shared_folder import first_does
 
@@ -37,7 +36,7 @@ def save_last(save: Callable[[], bool], group: Any, *, agent: AgentLink | None, 
     Raises:
         RuntimeError: a peer is lost.
     """
-    limit = STOP_SECONDS if stop else inf if REPORT_SOCKET in os.environ else LAST_FLUSH_SECONDS
+    limit = STOP_SECONDS if stop else inf if has_agent() else LAST_FLUSH_SECONDS
     deadline = time.monotonic() + limit
 
     def decide() -> int:
