@@ -25,7 +25,8 @@ from elastic_pytorch_operator.planning.reporting.events import News, record_even
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
-from elastic_pytorch_operator.reconcile.claim_writer import ClaimTakenError
+from elastic_pytorch_operator.reconcile.claim_writer import claim_taken
+from elastic_pytorch_operator.spec.volume_claims import Conflict
 
 from tests.operator.builders import (
     NOW,
@@ -152,7 +153,10 @@ ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3
     [
         (ClusterError(403, 'pods "w2" is forbidden: exceeded quota: small'), 'The API server refuses: pods "w2" is forbidden'),
         (ClusterError(500, "etcdserver: no leader"), "The API server fails: etcdserver: no leader."),
-        (ClaimTakenError("the claim data-lm-0 exists", passes=False), "The API server refuses: the claim data-lm-0 exists."),
+        (
+            claim_taken(Conflict("the claim data-lm-0 exists", passes=False)),
+            "The API server refuses: the claim data-lm-0 exists.",
+        ),
     ],
     ids=["refusal", "trouble", "claim"],
 )

@@ -21,26 +21,32 @@ class ClusterError(Exception):
         reason: of the Status object, such as `Invalid`.
         causes: of its details.
         retry_after_seconds: how long the API server asks to wait before the next request; 0: it does not say.
+        judgement: what it means for the object that was to be written. The code and the message say it, unless it is given.
     """
 
     def __init__(
-        self, code: int, message: str, *, reason: str = "", causes: Sequence[Cause] = (), retry_after_seconds: float = 0.0
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str = "",
+        causes: Sequence[Cause] = (),
+        retry_after_seconds: float = 0.0,
+        judgement: Judgement | None = None,
+        words: str = "",
     ) -> None:
         super().__init__(message.encode(errors="replace").decode())  # half a surrogate pair can be neither logged nor sent
         self.code = code
         self.reason = reason
         self.causes = causes
         self.retry_after_seconds = retry_after_seconds
-
-    @property
-    def judgement(self) -> Judgement:
-        """What it means for the object that was to be written."""
-        return judge(self.code, str(self), self.causes)
+        self.judgement = judgement or judge(code, str(self), causes)
+        self._words = words
 
     @property
     def words(self) -> str:
         """What a job's user is told about it, a clause."""
-        return f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
+        return self._words or f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
 
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:

@@ -7,27 +7,16 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.job import Job
-from elastic_pytorch_operator.spec.volumes import ClaimTemplate, find_conflict
+from elastic_pytorch_operator.spec.volumes import ClaimTemplate, Conflict, find_conflict
 
 CLAIM_GOES_SECONDS = 2.0  # a claim of a deleted job is deleted once the last pod that mounts it has ended
 
 
-class ClaimTakenError(ClusterError):
-    """The name of a job's claim is taken by another claim."""
-
-    def __init__(self, message: str, *, passes: bool) -> None:
-        super().__init__(409, message, retry_after_seconds=CLAIM_GOES_SECONDS)
-        self._passes = passes
-
-    @property
-    def judgement(self) -> Judgement:
-        """A claim that is being deleted is gone soon; any other one stays."""
-        return Judgement.TROUBLE if self._passes else Judgement.REFUSED
-
-    @property
-    def words(self) -> str:
-        """The API server refuses the name in both cases."""
-        return f"the API server refuses: {self}"
+def claim_taken(conflict: Conflict) -> ClusterError:
+    """The name of a job's claim is taken by another one: one that is being deleted is gone soon, any other one stays."""
+    judgement = Judgement.TROUBLE if conflict.passes else Judgement.REFUSED
+    words = f"the API server refuses: {conflict.message}"  # in both cases
+    return ClusterError(409, conflict.message, retry_after_seconds=CLAIM_GOES_SECONDS, judgement=judgement, words=words)
 
 
 class ClaimWriter:
@@ -83,4 +72,4 @@ class ClaimWriter:
             raise refusal if error.code == 404 else error from None
         conflict = find_conflict(claim, job.key.name, job.uid)
         if conflict is not None:
-            raise ClaimTakenError(conflict.message, passes=conflict.passes)
+            raise claim_taken(conflict)

@@ -55,24 +55,6 @@ DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits f
 SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
 
 
-class ServiceTakenError(ClusterError):
-    """The job's Service cannot be made: another one has its name."""
-
-    def __init__(self, job: Job, service: Mapping[str, Any]) -> None:
-        owners = service["metadata"].get("ownerReferences") or ()
-        self._predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
-        message = (
-            f"Service {job.key.name} exists and is not owned by this job, so its workers cannot be resolved by name: "
-            "delete that Service, or create the job under another name"
-        )
-        super().__init__(409, message, retry_after_seconds=SERVICE_GOES_SECONDS)
-
-    @property
-    def judgement(self) -> Judgement:
-        """The Service of a deleted job of the same name goes soon; any other one stays."""
-        return Judgement.TROUBLE if self._predecessor else Judgement.REFUSED
-
-
 class Executor:
     """Makes the writes that plans ask for.
 
@@ -223,7 +205,14 @@ class Executor:
             raise refusal if error.code == 404 else error from None
         owners = service["metadata"].get("ownerReferences") or ()
         if not any(owner.get("uid") == job.uid for owner in owners):
-            raise ServiceTakenError(job, service)
+            # The Service of a deleted job of the same name goes soon; any other one stays.
+            goes = any(owner.get("kind") == names.KIND and owner.get("name") == job.key.name for owner in owners)
+            problem = (
+                f"Service {job.key.name} exists and is not owned by this job, so its workers cannot be resolved by name: "
+                "delete that Service, or create the job under another name"
+            )
+            judgement = Judgement.TROUBLE if goes else Judgement.REFUSED
+            raise ClusterError(409, problem, retry_after_seconds=SERVICE_GOES_SECONDS, judgement=judgement)
 
     async def _try_pod(self, job: Job, on_success: Callable[[], None]) -> None:
         await self._claims.try_all(job)

@@ -56,20 +56,6 @@ ONE_FIRST = (WriteKind.CLAIMS, WriteKind.PODS)
 BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 
-class UnbuildableWriteError(ClusterError):
-    """A write whose object the operator itself cannot build."""
-
-    @property
-    def judgement(self) -> Judgement:
-        """No further try helps."""
-        return Judgement.MALFORMED
-
-    @property
-    def words(self) -> str:
-        """What a job's user is told."""
-        return str(self)
-
-
 @dataclass(frozen=True, slots=True)
 class JobWrite:
     """A write that a plan asks for.
@@ -269,7 +255,7 @@ class JobWriter:
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
             if isinstance(fault, UnbuildableError):
-                error = UnbuildableWriteError(422, str(fault))
+                error = ClusterError(422, str(fault), judgement=Judgement.MALFORMED, words=str(fault))
             else:
                 error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
         finally:

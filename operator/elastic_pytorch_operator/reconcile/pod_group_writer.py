@@ -18,13 +18,8 @@ class PodGroupError(ClusterError):
     """A job's PodGroup cannot be made: its user, or the administrator, has to do something about it, or an earlier one goes soon."""
 
     def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
-        super().__init__(code, message, retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0)
-        self._passes = passes
-
-    @property
-    def judgement(self) -> Judgement:
-        """A PodGroup that is being deleted, or whose job is, goes soon; else nothing passes by itself."""
-        return Judgement.TROUBLE if self._passes else Judgement.REFUSED
+        judgement = Judgement.TROUBLE if passes else Judgement.REFUSED
+        super().__init__(code, message, retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0, judgement=judgement)
 
 
 class PodGroupWriter:

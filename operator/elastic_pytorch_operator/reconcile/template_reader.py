@@ -26,15 +26,6 @@ WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 _Read = Callable[[Manifest, TemplateUnread], Awaitable[None]]
 
 
-class UnusableTemplateError(ClusterError):
-    """A job's template is missing, may not be read, or makes no valid job."""
-
-    @property
-    def judgement(self) -> Judgement:
-        """The platform's team may repair it."""
-        return Judgement.REFUSED
-
-
 class TemplateReader:
     """Reads the template of a job when the job is new or resumes, and once for each leader.
 
@@ -115,7 +106,7 @@ class TemplateReader:
         """Says what a job waits for.
 
         Raises:
-            UnusableTemplateError: always, to have the template read again.
+            ClusterError: always, to have the template read again: the platform's team may repair it.
         """
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
@@ -129,7 +120,7 @@ class TemplateReader:
             state = status["state"] if runs else names.SUSPENDED if suspend else "Pending"
             said = {"conditions": self._with(manifest, *conditions), "state": state, "observedGeneration": generation}
             await self._write_status(manifest, {**status, **said})
-        raise UnusableTemplateError(404, message)
+        raise ClusterError(404, message, judgement=Judgement.REFUSED)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
         """The conditions of a job, with these instead of those of their types."""

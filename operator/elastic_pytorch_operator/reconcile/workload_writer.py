@@ -24,23 +24,6 @@ from elastic_pytorch_operator.spec.job import Job
 logger = logging.getLogger(__name__)
 
 
-class PlacementConflictError(ClusterError):
-    """A pod cannot be made as both its job and its quota ask for it: the template or the queue has to change."""
-
-    def __init__(self, conflict: PlacementConflict) -> None:
-        super().__init__(409, str(conflict))
-
-    @property
-    def judgement(self) -> Judgement:
-        """No further try helps."""
-        return Judgement.REFUSED
-
-    @property
-    def words(self) -> str:
-        """What a job's user is told."""
-        return str(self)
-
-
 class WorkloadWriter:
     """Writes Workloads.
 
@@ -93,7 +76,8 @@ class WorkloadWriter:
         try:
             place_pod(pod, grant, flavors)
         except PlacementConflict as conflict:
-            raise PlacementConflictError(conflict) from None
+            # The template or the queue has to change.
+            raise ClusterError(409, str(conflict), judgement=Judgement.REFUSED, words=str(conflict)) from None
 
     async def _create(self, job: Job, action: CreateWorkload) -> Manifest:
         assert job.queue is not None
