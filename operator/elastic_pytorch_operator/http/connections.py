@@ -10,10 +10,10 @@ a pod cannot take another address than its own.
 """
 
 import sys
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
@@ -21,7 +21,6 @@ MAX_PER_CLIENT = 8  # an agent has one, and perhaps more whose end has not been 
 
 Peer = tuple[str, int]  # address and port
 Refusal = Literal["files", "rate", "address", "total"]
-Arrival = TypeVar("Arrival")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,35 +137,3 @@ class Connections:
             del self._known_of[client][peer]
             if not self._known_of[client]:
                 del self._known_of[client]
-
-
-class Arrivals(Generic[Arrival]):
-    """What has been accepted, and waits for its turn: the newest has it first, and not too many wait.
-
-    A client waits some seconds for its handshake, then gives the connection up and opens another. If more clients come together than can
-    be served in these seconds, then the oldest first would be the wrong order: each connection that has its turn has just been given up,
-    or is about to be. The server would work all the time and serve no client. That state would not end, as those that gave up come again.
-
-    Args:
-        capacity: how many may wait. About as many as can be served before their clients give up.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._waiting: deque[Arrival] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, arrival: Arrival) -> Arrival | None:
-        """Adds the newest; returns the oldest, which is to be closed, if too many wait."""
-        self._waiting.append(arrival)
-        return self._waiting.popleft() if len(self._waiting) > self._capacity else None
-
-    def take(self) -> Arrival:
-        """Returns the newest, which waits no more.
-
-        Raises:
-            IndexError: none waits.
-        """
-        return self._waiting.pop()

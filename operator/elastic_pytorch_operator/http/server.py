@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from elastic_pytorch_operator.http.connections import Arrivals, Connections, Peer
+from elastic_pytorch_operator.http.connections import Connections, Peer
 from elastic_pytorch_operator.http.protocols import Plain, Tls
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,10 @@ OWN_FILES = 256  # for what must go on when clients have the rest: connections t
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
 MAX_BEGUN_AT_ONCE = 8  # connections, or steps of handshakes, of a millisecond each: then others have their turn
-MAX_WAITING = 512  # for their turn: about as many as are served in the two seconds that agents wait
+# Connections that wait for their turn: about as many as are served in the two seconds that agents wait for their handshakes. The newest has
+# its turn first. If more clients come together than can be served in these seconds, each that had waited longest would just have given up
+# when its turn came, and come again: the server would work all the time and serve none.
+MAX_WAITING = 512
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
@@ -171,7 +174,7 @@ class _Gate:
         self._on_refusal = on_refusal
         self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
-        self._arrivals: Arrivals[tuple[socket.socket, Peer]] = Arrivals(MAX_WAITING)
+        self._arrivals: deque[tuple[socket.socket, Peer]] = deque()  # that wait for their turn, the oldest first
         self._steps: deque[Callable[[], None]] = deque()
         self._serving = False
         self._accepting: set[asyncio.Task[None]] = set()
@@ -195,7 +198,7 @@ class _Gate:
         if self._pause is not None:
             self._pause.cancel()
         while self._arrivals:
-            self._turn_away(*self._arrivals.take())
+            self._turn_away(*self._arrivals.pop())
         if self._accepting:
             await asyncio.wait(self._accepting)
 
@@ -245,7 +248,9 @@ class _Gate:
                 link.close()
                 self._on_refusal(refusal, peer[0])
                 continue
-            if oldest := self._arrivals.add((link, peer)):
+            self._arrivals.append((link, peer))
+            if len(self._arrivals) > MAX_WAITING:
+                oldest = self._arrivals.popleft()
                 self._turn_away(*oldest)
                 self._on_refusal("crowd", oldest[1][0])
         if not self._serving:
@@ -268,7 +273,7 @@ class _Gate:
             if self._steps:
                 self._steps.popleft()()
             else:
-                link, peer = self._arrivals.take()
+                link, peer = self._arrivals.pop()
                 if _was_given_up(link):
                     self._turn_away(link, peer)
                     continue

@@ -263,6 +263,27 @@ async def test_oldest_of_a_crowd_are_turned_away_and_counted(monkeypatch: pytest
             link.close()
 
 
+async def test_newest_of_a_crowd_have_their_turn_first() -> None:
+    few, begun = server_module.MAX_BEGUN_AT_ONCE, list[int]()
+
+    async def note(request: web.Request) -> web.Response:
+        begun.append(int(request.query["number"]))
+        return web.Response()
+
+    async with serving([web.get("/", note)], "127.0.0.1", 0) as port:
+        links = []
+        for number in range(3 * few):  # all at once for the server, whose event loop is this one
+            links.append(socket.create_connection(("127.0.0.1", port)))
+            links[-1].sendall(f"GET /?number={number} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            while len(begun) < len(links):
+                await asyncio.sleep(0.01)
+        for link in links:
+            link.close()
+    turns = [sorted(begun[first : first + few]) for first in range(0, 3 * few, few)]
+    assert turns == [list(range(first, first + few)) for first in (2 * few, few, 0)]
+
+
 @pytest.mark.parametrize(
     ("host", "url", "seen"),
     [
