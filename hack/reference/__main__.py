@@ -13,8 +13,8 @@ import field_table
 import metrics_page
 import packages
 import python_api
+import rule_tables
 import screens
-import silence_table
 import template_resources
 import yaml
 
@@ -36,9 +36,10 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),
         DOCS / "reference" / "metrics.md": metrics_page.page(),
-        DOCS / "internals" / "architecture.md": silence_table.page(
+        DOCS / "internals" / "architecture.md": rule_tables.silence(
             packages.page((DOCS / "internals" / "architecture.md").read_text())
         ),
+        DOCS / "internals" / "rounds.md": rule_tables.objections((DOCS / "internals" / "rounds.md").read_text()),
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 

@@ -50,7 +50,7 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
     memory, candidates = judged.memory, judged.workers.candidates
     frozen = judged.ending is not None or judged.restarting.asked
     decision = Decision() if frozen else _next_round(job, target, observed, judged)
-    leave_by = judged.workers.evacuation.leave_by(observed)
+    leave_by = judged.workers.evacuation.leave_by
     deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, leave_by)
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))

@@ -8,7 +8,6 @@ from elastic_pytorch_operator.model.failure import FailureRecord, dated
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
-from elastic_pytorch_operator.planning.failures.device_faults import judge_again
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, find_group_restart
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
@@ -20,6 +19,7 @@ from elastic_pytorch_operator.planning.failures.rulings import (
     rule_on_worker,
 )
 from elastic_pytorch_operator.planning.memory import Memory, notice_spec
+from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers
 from elastic_pytorch_operator.planning.rounds.growth import grown_before
 from elastic_pytorch_operator.planning.target import Target
@@ -66,14 +66,12 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
     memory = notice_spec(job, memory)
-    failure = judge_again(workers.faults, judge_round(observed, candidates))
+    failure = judge_round(observed, candidates, failed_again(workers.objections))
     leaving = leaving_members(observed, candidates, memory.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
     memory = replace(
         memory,
-        suspects=workers.suspects,
-        faults=workers.faults,
-        ending=workers.evacuation.ending,
+        nodes=workers.objections,
         schedule=workers.schedule,
         stall=stall,
         leaving=leaving,

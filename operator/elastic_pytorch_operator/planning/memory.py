@@ -10,8 +10,8 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import FailedWrites, forget_refused_pods, unreported
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.device_faults import NO_DEVICE_FAULTS, DeviceFaults
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
+from elastic_pytorch_operator.planning.nodes.objections import Objections
 from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.goodput import Account
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
@@ -27,9 +27,7 @@ class Memory:
     """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
 
     Attributes:
-        suspects: nodes that have probably died, and since when that is suspected.
-        faults: devices that have failed workers.
-        ending: nodes of the job's pods that announce a sure end, and when its workers have to have left, monotonic seconds.
+        nodes: what speaks against nodes.
         unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
         stall: the round that hangs, if it does.
         schedule: whether the job has given its places back, or is about to.
@@ -52,9 +50,7 @@ class Memory:
     """
 
     budget: Budget = field(default_factory=Budget)
-    suspects: Mapping[str, float] = field(default_factory=dict)
-    faults: DeviceFaults = NO_DEVICE_FAULTS
-    ending: Mapping[str, float] = field(default_factory=dict)
+    nodes: Objections = ()
     interruption: Interruption | None = None
     unled_step: int | None = None
     stall: Stall | None = None

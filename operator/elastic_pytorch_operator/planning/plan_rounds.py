@@ -9,7 +9,7 @@ from elastic_pytorch_operator.planning.decide_round import GroupChange, decide_r
 from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported
 from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
-from elastic_pytorch_operator.planning.plan_pods import missing_pods, pod_actions
+from elastic_pytorch_operator.planning.plan_workers import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.reporting.events import (
     record_announcements,
     record_events,
@@ -47,7 +47,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
     news = find_news(memory, change.memory, change.decision.round, judged.ending)
     events = [
-        *record_announcements(observed, findings.evacuation.announced),
+        *record_announcements(observed, memory.nodes, change.memory.nodes),
         *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
         *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
         *record_timeout(job, findings.schedule),

@@ -26,7 +26,8 @@ from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news, notice_spec
-from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.nodes.objections import find_objections
+from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
@@ -43,7 +44,7 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
-from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
@@ -81,14 +82,10 @@ class _View:
 def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do now for a job that trains, or is to train. The arguments are those of `plan_rounds`."""
     view, stock = _look(job, target, observed, memory)
-    replicas = plan_replicas(
-        _serving(view),
-        observed.nodes,
-        view.candidates,
-        view.observed.round,
-        target.size,
-        displaced=displaced_pods(job, observed, target.quota),
-    )
+    objections = find_objections(job, view.observed, view.candidates, view.starts, ())
+    going = Going(displaced=displaced_pods(job, observed, target.quota), doubted={each.node for each in objections})
+    serving = replace(view.observed, pods=tuple(_serving(view)))
+    replicas = plan_replicas(job, target, serving, view.candidates, going)
     stock = replace(stock, victims=stock.victims | replicas.victims)
     pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
     budget, stock, events = _understand(view, memory.budget, stock, pods)

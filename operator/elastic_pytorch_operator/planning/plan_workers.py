@@ -1,27 +1,32 @@
-"""What becomes of each worker of a group that the operator decides: which serve, which are to come, and which are to go."""
+"""What becomes of each worker of a group that the operator decides, and which pods come and go for that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.failures.device_faults import (
-    DeviceFaults,
-    displaced_by_faults,
-    doubtful_nodes,
-    find_device_faults,
-)
-from elastic_pytorch_operator.planning.failures.group_restart import outdated_pods
+from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, TryPod
+from elastic_pytorch_operator.model.observed import AgentState, Observed
+from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.planning.failed_writes import wants_dry_run
+from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts, outdated_pods
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory
-from elastic_pytorch_operator.planning.queueing.placement import displaced_pods
+from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_evacuation
+from elastic_pytorch_operator.planning.nodes.objections import (
+    SUSPECTED,
+    Objections,
+    displaced_workers,
+    find_objections,
+    nodes_of,
+)
+from elastic_pytorch_operator.planning.nodes.placement import misled_pods, nodes_to_avoid
+from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
 from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers, without_victims
+from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
-from elastic_pytorch_operator.planning.workers.suspect_nodes import suspect_nodes
-from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
-from elastic_pytorch_operator.spec.job import Job
+from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, free_indices, plan_replicas
+from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +35,19 @@ class WorkerPlan:
 
     Attributes:
         candidates: how each worker stands.
-        suspects: nodes that have probably died, and since when that is suspected.
+        objections: what speaks against nodes.
         starts: the pods that have failed to start.
         evacuation: who leaves a node that announces its end, or reports a fault.
         schedule: whether the job gives its places back for a while.
         replicas: which pods come and go.
-        faults: devices that have failed workers.
-        doubtful: nodes that new pods keep away from if others have room.
     """
 
     candidates: Sequence[Candidate]
-    suspects: Mapping[str, float]
+    objections: Objections
     starts: FailedStarts
     evacuation: Evacuation
     schedule: ScheduleWait
     replicas: Replicas
-    faults: DeviceFaults
-    doubtful: frozenset[str]
 
     @property
     def recheck_at(self) -> float | None:
@@ -63,32 +64,97 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
         observed: the moment.
         memory: of the job.
     """
-    candidates = assess_workers(observed, suspects=memory.suspects)
-    suspects = suspect_nodes(memory.suspects, observed, candidates)
+    suspected = nodes_of(memory.nodes, SUSPECTED)
+    candidates = assess_workers(observed, {name: each.since for name, each in suspected.items()})
     starts = find_failed_starts(observed)
-    faults = find_device_faults(memory.faults, observed)
-    avoided = {*suspects, *starts.avoid, *doubtful_nodes(faults, observed)}
-    outdated = outdated_pods(job, observed)
-    evacuation = plan_evacuation(job, target, observed, candidates, memory.ending)
+    objections = find_objections(job, observed, candidates, starts, memory.nodes)
+    evacuation = plan_evacuation(job, target, observed, candidates, objections)
     schedule = judge_schedule(job, target, observed, candidates, memory.schedule)
-    displaced = {*displaced_pods(job, observed, target.quota), *displaced_by_faults(faults, observed)}
-    replicas = give_back(
-        plan_replicas(
-            observed.pods,
-            observed.nodes,
-            candidates,
-            observed.round,
-            target.size,
-            avoided,
-            outdated,
-            displaced,
-            evacuation,
-            target.pods - target.size,
-            job.unit_replicas,
-        ),
-        schedule,
-        observed,
+    going = Going(
+        outdated=outdated_pods(job, observed),
+        displaced={*displaced_pods(job, observed, target.quota), *displaced_workers(objections, observed)},
+        misled=misled_pods(observed, objections),
+        staying=evacuation.staying,
+        leaving=evacuation.leaving,
+        doubted={each.node for each in objections},
     )
-    if replicas.victims:
-        candidates = assess_workers(observed, replicas.victims, suspects, evacuation.leaving)
-    return WorkerPlan(candidates, suspects, starts, evacuation, schedule, replicas, faults, frozenset(avoided))
+    replicas = give_back(plan_replicas(job, target, observed, candidates, going), schedule, observed)
+    candidates = without_victims(candidates, replicas.victims, evacuation.leaving)
+    return WorkerPlan(candidates, objections, starts, evacuation, schedule, replicas)
+
+
+def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+    """Pods for indices that have none: a new leader can create them before it has heard any agent.
+
+    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
+    """
+    ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
+    taken = {pod.index for pod in observed.pods if not pod.deleting}
+    gang = plan_pod_group(job, target, observed, memory.failed)
+    pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
+    if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
+        return gang.actions
+    missing = free_indices(taken, target.pods - len(taken), job.unit_replicas)
+    apart = missing[max(0, target.size - len(taken)) :]
+    restarts = group_restarts(job)
+    return (*gang.actions, *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing))
+
+
+def pod_actions(
+    job: Job,
+    target: Target,
+    observed: Observed,
+    workers: WorkerPlan,
+    round_: Round | None,
+    memory: Memory,
+    restarting: GroupRestart,
+) -> list[Action]:
+    """What is to be done about the pods of a job that has not ended.
+
+    Args:
+        job: whose pods they are.
+        target: how many workers it is to have.
+        observed: the moment.
+        workers: which of them come and go.
+        round_: the newest, which may be declared now. Its members are not deleted.
+        memory: of the job.
+        restarting: where a restart of the whole group stands.
+    """
+    replicas, starts = workers.replicas, workers.starts
+    gang = plan_pod_group(job, target, observed, memory.failed)
+    actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
+    backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
+    held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
+    if replicas.create and not held:
+        one_of_each = {job.is_extra(index): index for index in replicas.create}
+        avoided = {
+            extra: nodes_to_avoid(observed, job.template_of(index), workers.objections) for extra, index in one_of_each.items()
+        }
+        actions += [
+            CreatePod(
+                index,
+                avoided[job.is_extra(index)].never,
+                unwanted=avoided[job.is_extra(index)].unwanted,
+                failed_starts=starts.nodes.get(index, ()),
+                group_restarts=group_restarts(job),
+                apart=index in replicas.apart,
+            )
+            for index in replicas.create
+            if index not in backing_off
+        ]
+    if not replicas.create and wants_dry_run(job, target, observed, memory.tried_generation, memory.failed):
+        actions.append(TryPod())
+    members = round_.ranks if round_ else {}
+    for name in sorted(replicas.victims):
+        if name not in members:
+            actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))
+    # Kept until their replacements, which take over their counts, are made.
+    remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
+    for pod in replicas.discard:
+        if pod.name not in members and pod.name not in remembers:
+            actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
+    for pod in replicas.abandon:
+        if pod.name not in members:
+            force = observed.nodes[pod.node].removed
+            actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
+    return actions

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.manifests.workload import base_priority, workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.model.workload import Admission, Grant
-from elastic_pytorch_operator.planning.workers.placement import nodes_for
+from elastic_pytorch_operator.planning.nodes.placement import nodes_for
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, parse_job
 from hypothesis import given, settings

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
@@ -19,7 +19,7 @@ BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
 def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
     known = {name: fields.pop(name) for name in ("victims", "excused", "leaving") if name in fields}
-    candidates = assess_workers(seen, known.get("victims", frozenset()))
+    candidates = without_victims(assess_workers(seen), known.get("victims", ()), {})
     ended = a_job(**(job or {}))
     return decide_ending(ended, a_target(ended), seen, candidates, budget or Budget(), Departures(**known), **fields)[0]
 

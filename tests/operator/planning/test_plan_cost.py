@@ -12,8 +12,8 @@ import pytest
 from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import AgentState, Nodes, NodeView, Observed
 from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.nodes.placement import nodes_for
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.workers.placement import nodes_for
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
 

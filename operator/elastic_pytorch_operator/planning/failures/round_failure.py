@@ -9,7 +9,7 @@
   heartbeat of every member that was sent later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, record_of, root_cause
@@ -35,12 +35,14 @@ class RoundFailure:
     echoes_only: bool = False
 
 
-def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFailure:
+def judge_round(observed: Observed, candidates: Sequence[Candidate], again: Collection[str] = ()) -> RoundFailure:
     """Returns why the current round has failed.
 
     Args:
         observed: the round and its agents.
         candidates: the workers, assessed.
+        again: those that a device has failed where one had failed the job before. Such a failure counts: so a job ends that
+            has no other node, or whose script has the words of a broken device by mistake.
     """
     round_ = observed.round
     if round_ is None or round_.size == 0:
@@ -56,7 +58,8 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate]) -> RoundFai
     records = _records(observed, round_, [c.worker for c in present if c.failed])
     cause = root_cause(records)
     if cause is not None:
-        return RoundFailure(cause=cause)
+        counts = cause.worker in again and cause.fault is Fault.PLACE
+        return RoundFailure(cause=replace(cause, fault=Fault.CODE) if counts else cause)
     if never_formed(round_.number, present):
         return RoundFailure()
     if any(c.heard_at <= failed_since + ECHO_SECONDS for c in present if not c.gives_up):

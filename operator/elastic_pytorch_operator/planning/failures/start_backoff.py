@@ -1,4 +1,4 @@
-"""Pods that end before they join: the next pod of their index waits a while, and after two failures it avoids the node.
+"""Pods that end before they join: the next pod of their index waits a while, and the job may be given up.
 
 The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone.
 
@@ -6,7 +6,6 @@ As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is writ
 those before it have failed in a row, so that a change of leader forgets nothing.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,8 +19,6 @@ from elastic_pytorch_operator.model.failure import (
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
-FAILED_STARTS_TO_AVOID = 2  # of pods of one job on a node
-AVOID_SECONDS = 600.0  # after the newest of them
 MAX_FAILED_STARTS = 8  # that a pod remembers; the pause has long reached its longest by then
 ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
 
@@ -33,14 +30,12 @@ class FailedStarts:
     Attributes:
         nodes: by worker index: where its newest pods have failed, in a row, the oldest first.
         backoff_until: by worker index: when the next pod may be made, monotonic seconds.
-        avoid: the nodes that new pods should keep away from.
         newest: by worker index: the pod that has failed last.
         unprepared: the indexes of those whose script has failed in its set-up.
     """
 
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     backoff_until: Mapping[int, float] = field(default_factory=dict)
-    avoid: frozenset[str] = frozenset()
     newest: Mapping[int, PodView] = field(default_factory=dict)
     unprepared: frozenset[int] = frozenset()
 
@@ -61,12 +56,9 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
             newest[pod.index] = pod
     failed = {index: pod for index, pod in newest.items() if _failed_to_start(pod, observed, stock=stock)}
     nodes = {index: _failed_on(pod) for index, pod in failed.items()}
-    recent = (node for index, pod in failed.items() if observed.now < pod.ended_at + AVOID_SECONDS for node in nodes[index])
-    often = Counter(recent)
     return FailedStarts(
         nodes=nodes,
         backoff_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
-        avoid=frozenset(node for node, count in often.items() if node and count >= FAILED_STARTS_TO_AVOID),
         newest=failed,
         unprepared=frozenset(index for index, pod in failed.items() if failed_to_prepare(pod, observed)),
     )

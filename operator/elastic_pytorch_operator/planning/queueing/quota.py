@@ -216,6 +216,15 @@ def is_matched(pod: PodView, job: Job) -> bool:
     return pod.topology or job.extras_choose_flavors
 
 
+def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]:
+    """The pods that are matched with a Workload by which they may no longer run."""
+    if not quota.limited:
+        return frozenset()
+    usable = {workload.name for workload in (*quota.usable, *quota.staying)}
+    matched = (pod for pod in observed.pods if is_matched(pod, job))
+    return frozenset(pod.name for pod in matched if pod.workload not in usable and not pod.ended)
+
+
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
     """The worker pods whose requests count: those that may still run.
 

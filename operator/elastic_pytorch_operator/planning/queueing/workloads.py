@@ -1,15 +1,20 @@
-"""Which Workloads of a job are created, changed and deleted. Decided from what there is, never from what has happened.
+"""Which Workloads of a job are created, changed and deleted, and by which each new pod runs.
+
+All of that is decided from what there is, never from what has happened.
 
 Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another job at once.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.api.names import COMPLETE
 from elastic_pytorch_operator.model.actions import (
+    Action,
+    CreatePod,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -17,7 +22,7 @@ from elastic_pytorch_operator.model.actions import (
     WorkloadAction,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.model.workload import BASE, WorkloadView
+from elastic_pytorch_operator.model.workload import BASE, Grant, WorkloadView
 from elastic_pytorch_operator.planning.queueing.quota import (
     Quota,
     holding_pods,
@@ -68,6 +73,30 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
                 running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
             actions += report_readiness(quota.usable, ready, observed.time, running)
     return actions
+
+
+def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
+    """Gives each pod that is to be created a place in a Workload that has room: the base is filled first.
+
+    A pod whose creation is on its way keeps its place, and is not asked for again.
+    """
+    if not quota.limited:
+        return list(actions)
+    there = (pod.workload for pod in holding_pods(observed) if not pod.deleting)
+    used = Counter((*there, *workloads_of_unseen_pods(observed)))
+    places = [
+        Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
+        for workload in quota.usable
+        if workload.admission is not None
+        for _ in range(max(0, workload.granted - used[workload.name]))
+    ]
+    granted: list[Action] = []
+    for action in actions:
+        if not isinstance(action, CreatePod):
+            granted.append(action)
+        elif places and action.index not in observed.being_created:
+            granted.append(replace(action, grant=places.pop(0)))
+    return granted
 
 
 def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:

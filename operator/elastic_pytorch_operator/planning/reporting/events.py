@@ -1,6 +1,6 @@
 """The events of a job, as `kubectl describe` lists them: one for each change."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
@@ -11,13 +11,13 @@ from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
+from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_slow_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds, slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
 from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
 from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.evacuation import announcement
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
@@ -120,12 +120,12 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     return events
 
 
-def record_announcements(observed: Observed, announced: Iterable[str]) -> list[RecordEvent]:
+def record_announcements(observed: Observed, before: Objections, after: Objections) -> list[RecordEvent]:
     """Returns one event for each node that has just announced its end, or reported a fault."""
     events = []
-    for name in announced:
+    for name in sorted(nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()):
         workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
-        note = f"Node {name} {announcement(observed.nodes[name])}. On it: {workers}"
+        note = f"Node {name} {observed.nodes[name].end}. On it: {workers}"
         events.append(RecordEvent(names.NODE_ENDING, note))
     return events
 

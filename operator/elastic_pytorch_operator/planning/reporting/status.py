@@ -22,6 +22,7 @@ from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explai
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
+from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
 from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_change, count_interruptions
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
@@ -39,7 +40,6 @@ from elastic_pytorch_operator.planning.reporting.waits import (
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
 from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
+from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, WaitEnd, WaitEndReason
 from elastic_pytorch_operator.planning.rounds.next_round import describe_ready
-from elastic_pytorch_operator.planning.workers.evacuation import Evacuation
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
 

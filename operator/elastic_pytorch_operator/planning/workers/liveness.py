@@ -6,8 +6,8 @@ A node's verdict counts only if the agent on it is silent, too.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -86,20 +86,13 @@ class Candidate:
 
 
 def assess_workers(
-    observed: Observed,
-    victims: frozenset[str] = frozenset(),
-    suspects: Mapping[str, float] = MappingProxyType({}),
-    evacuated: Mapping[str, str] = MappingProxyType({}),
-    *,
-    stock: bool = False,
+    observed: Observed, suspected_since: Mapping[str, float] = MappingProxyType({}), *, stock: bool = False
 ) -> tuple[Candidate, ...]:
     """Assesses all worker pods of a job, and the members of its round whose pods no longer exist.
 
     Args:
         observed: the job's pods, nodes, agents and current round.
-        victims: pods that are about to be removed; they count as leaving.
-        suspects: nodes that have probably died, and since when that is suspected.
-        evacuated: workers that leave their nodes now, and why, to follow their names in a sentence.
+        suspected_since: nodes that have probably died, and since when that is suspected, monotonic seconds.
         stock: there are no agents to ask, so that a node that is not ready counts once its taint has evicted the pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
@@ -114,9 +107,7 @@ def assess_workers(
             agent,
             observed,
             silences,
-            suspected_since=suspects.get(pod.node) if pod else None,
-            evacuated=evacuated.get(name, ""),
-            victim=name in victims,
+            suspected_since=suspected_since.get(pod.node) if pod else None,
             outage=outage,
             stock=stock,
         )
@@ -128,7 +119,6 @@ def assess_workers(
                 address=pod.address if pod else "",
                 liveness=assessment.liveness,
                 why=assessment.why,
-                retired=assessment.retired,
                 port=agent.port if agent else 0,
                 heard_at=agent.heard_at if agent else 0.0,
                 disconnected=agent is not None and agent.disconnected_since is not None,
@@ -152,6 +142,26 @@ def assess_workers(
     return tuple(candidates)
 
 
+def without_victims(
+    candidates: Sequence[Candidate], victims: Collection[str], evacuated: Mapping[str, str]
+) -> tuple[Candidate, ...]:
+    """The workers once it is decided which of them go: those leave the group, unless they are lost or leave already.
+
+    Args:
+        candidates: the workers, assessed.
+        victims: pods that are about to be removed.
+        evacuated: those of them that leave their nodes, and why, to follow their names in a sentence.
+    """
+
+    def leaving(worker: Candidate) -> Candidate:
+        why = evacuated.get(worker.worker, "")
+        said, retired = why or "is no longer wanted", not why
+        return replace(worker, liveness=Liveness.LEAVING, why=said, retired=retired, recheck_at=None, unheard=False)
+
+    going = (Liveness.GONE, Liveness.LEAVING)
+    return tuple(c if c.worker not in victims or c.liveness in going else leaving(c) for c in candidates)
+
+
 def _last_line(agent: AgentView) -> str:
     failure = agent.failure
     if failure is None or fault_of_worker(failure) is Fault.ECHO:
@@ -166,7 +176,6 @@ class _Assessment(NamedTuple):
     liveness: Liveness
     why: str = ""
     recheck_at: float | None = None
-    retired: bool = False
     unheard: bool = False
 
 
@@ -177,12 +186,10 @@ def _assess(
     silences: Silences,
     *,
     suspected_since: float | None,
-    evacuated: str,
-    victim: bool,
     outage: bool,
     stock: bool,
 ) -> _Assessment:
-    """The liveness of one worker; the last five are what `assess_workers` has been given, or has found, for it."""
+    """The liveness of one worker; the last three are what `assess_workers` has been given, or has found, for it."""
     now = observed.now
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")
@@ -200,10 +207,6 @@ def _assess(
         return _Assessment(Liveness.LEAVING, "has received SIGTERM")
     if pod.disrupted:
         return _Assessment(Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)")
-    if evacuated:
-        return _Assessment(Liveness.LEAVING, evacuated)
-    if victim:
-        return _Assessment(Liveness.LEAVING, "is no longer wanted", retired=True)
     if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
         silence = silences.unheard(pod.name)

@@ -9,11 +9,10 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.model.observed import NodeView, PodView
-from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.evacuation import NO_EVACUATION, Evacuation
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.suspect_nodes import avoids_in_vain
+from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices
 
 
@@ -36,55 +35,72 @@ class Replicas:
     abandon: tuple[PodView, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Going:
+    """Workers that are there, and are to go.
+
+    Attributes:
+        outdated: once their group does without them; replaced when the last of them is being deleted, for their replacements may
+            need their places.
+        displaced: the same of those that may not stay where they are; replaced at once.
+        misled: those that wait for a place, away from a node that would take them after all; replaced at once.
+        staying: those that train until their replacements, which are made at once, are ready.
+        leaving: those of them that leave now.
+        doubted: nodes against which something speaks: of workers that serve alike, those there go first if there are too many.
+    """
+
+    outdated: Collection[str] = ()
+    displaced: Collection[str] = ()
+    misled: Collection[str] = ()
+    staying: Collection[str] = ()
+    leaving: Collection[str] = ()
+    doubted: Collection[str] = ()
+
+
+NONE_GOES = Going()
+
+
 def plan_replicas(
-    pods: Sequence[PodView],
-    nodes: Mapping[str, NodeView],
-    candidates: Collection[Candidate],
-    round_: Round | None,
-    wanted: int,
-    suspects: Collection[str] = (),
-    outdated: Collection[str] = (),
-    displaced: Collection[str] = (),
-    evacuation: Evacuation = NO_EVACUATION,
-    spares: int = 0,
-    unit: int = 1,
+    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], going: Going = NONE_GOES
 ) -> Replicas:
     """Compares the pods there are with the number wanted, and that of the spares beyond it.
 
-    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded, as
-    long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless it
-    lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
-    job that is suspended leaves nothing that its template was used for. One that waits for a place, away from a
-    node that would take it after all, is replaced. So are all that are outdated, once their group does without them: their replacements
-    are made when the last of them is being deleted, for they may need their places. Those that are displaced, as their quota is gone,
-    are removed, too. A worker on a node that ends counts no more: its replacement is created while it still trains.
+    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded,
+    as long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless
+    it lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so
+    that a job that is suspended leaves nothing that its template was used for.
+
+    Args:
+        job: how many workers are a unit.
+        target: how many it is to have.
+        observed: its pods, their nodes, and its round.
+        candidates: the workers, assessed.
+        going: those that are to go whatever their number.
     """
+    pods, nodes, wanted, spares = observed.pods, observed.nodes, target.size, target.pods - target.size
     liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
     abandon = tuple(
         pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
     )
     lost = {pod.name for pod in abandon}
-    evacuated = evacuation.workers
     serving = [
         pod
         for pod in pods
         if not (pod.ended or pod.deleting or pod.disrupted)
         and liveness_of.get(pod.name) is not Liveness.GONE
-        and pod.name not in evacuated
+        and pod.name not in going.staying
+        and pod.name not in going.leaving
     ]
-    replaced = {pod.name for pod in serving if pod.name in outdated}
-    removed = replaced | {pod.name for pod in serving if pod.name in displaced}
-    serving = [pod for pod in serving if pod.name not in removed]
-    misled = tuple(pod for pod in serving if avoids_in_vain(pod, suspects, nodes))
-    misplaced = {pod.name for pod in misled}
-    live = [pod for pod in serving if pod.name not in misplaced]
-    members = round_.ranks if round_ else {}
-    victims = _choose_victims(live, nodes, liveness_of, members, wanted, spares, unit)
+    replaced = {pod.name for pod in serving if pod.name in going.outdated}
+    removed = replaced | {pod.name for pod in serving if pod.name in going.displaced}
+    misled = tuple(pod for pod in serving if pod.name in going.misled and pod.name not in removed)
+    live = [pod for pod in serving if pod.name not in removed and pod.name not in going.misled]
+    victims = _choose_victims(live, going.doubted, liveness_of, observed.ranks, wanted, spares, job.unit_replicas)
     succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
-    done = {pod.name for pod in pods if pod.succeeded and pod.name in members and pod.name in succeeded}
+    done = {pod.name for pod in pods if pod.succeeded and pod.name in observed.ranks and pod.name in succeeded}
     kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
-    create = () if replaced else free_indices(taken, wanted + spares - len(kept), unit)
+    create = () if replaced else free_indices(taken, wanted + spares - len(kept), job.unit_replicas)
     silent = tuple(
         pod
         for pod in pods
@@ -93,7 +109,7 @@ def plan_replicas(
     return Replicas(
         create=create,
         apart=frozenset(create[max(0, wanted - len(kept)) :]),
-        victims=frozenset(victims | removed | evacuation.leaving.keys()),
+        victims=frozenset({*victims, *removed, *going.leaving}),
         discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
         abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
     )
@@ -115,7 +131,7 @@ def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int
 
 def _choose_victims(
     live: Sequence[PodView],
-    nodes: Mapping[str, NodeView],
+    doubted: Collection[str],
     liveness_of: Mapping[str, Liveness],
     members: Mapping[str, int],
     wanted: int,
@@ -125,13 +141,13 @@ def _choose_victims(
     """The pods to remove: duplicates of an index, units beyond the spares, and units of members beyond the wanted ones.
 
     A member that is no longer wanted becomes a spare where one is missing.
-    Units outside of the round go first, then those that serve least or whose nodes may end, then those of the highest indices.
+    Units outside of the round go first, then those that serve least or have a node against which something speaks, then those of
+    the highest indices.
     """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
-        node = nodes.get(pod.node)
         ready = liveness_of.get(pod.name) is Liveness.READY
-        return pod.name not in members, not pod.node, not ready, node is not None and node.end is not None
+        return pod.name not in members, not pod.node, not ready, pod.node in doubted
 
     def unit_worth(pods: Sequence[PodView]) -> tuple[int, ...]:
         return *(sum(flags) + unit - len(pods) for flags in zip(*map(worth, pods), strict=True)), pods[0].index // unit

@@ -7,7 +7,7 @@ import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
 from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
-from elastic_pytorch_operator.planning.workers.liveness import assess_workers
+from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
@@ -20,7 +20,7 @@ def judge(
     seen: Observed, rules: tuple[FailureRule, ...] = (), ours: frozenset[str] = frozenset()
 ) -> list[tuple[str, int | None]]:
     """Each pod that matters, and the rule that decides on it."""
-    found = judge_pods(seen, assess_workers(seen, ours), rules, ended_pods(seen), ours)
+    found = judge_pods(seen, without_victims(assess_workers(seen), ours, {}), rules, ended_pods(seen), ours)
     return [(record.worker, record.rule.index if record.rule else None) for record in found]
 
 

@@ -55,15 +55,6 @@ def test_pause_grows(before: int, pause_seconds: float) -> None:
     assert len(found.nodes[0]) <= 8
 
 
-def test_node_is_avoided_after_two_of_the_jobs_pods() -> None:
-    assert find_failed_starts(observed([failed(0)])).avoid == frozenset()
-    assert find_failed_starts(observed([failed(0), failed(1)])).avoid == {"node-0"}
-    assert find_failed_starts(observed([failed(0, failed_starts=("node-0",))])).avoid == {"node-0"}
-    assert find_failed_starts(observed([failed(0), failed(1, node="node-1")])).avoid == frozenset()
-    long_ago = {"ended_at": NOW - 601}
-    assert find_failed_starts(observed([failed(0, **long_ago), failed(1, **long_ago)])).avoid == frozenset()
-
-
 def test_stock_worker_has_failed_to_start_if_the_kubelet_says_so() -> None:
     pods = [failed(0), failed(1, **START_ERROR), failed(2, exit_code=1, exit_reason="Error")]
     assert set(find_failed_starts(observed(pods), stock=True).nodes) == {0, 1}

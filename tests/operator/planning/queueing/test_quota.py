@@ -9,6 +9,7 @@ from elastic_pytorch_operator.planning.queueing.quota import (
     EVICTION_SETTLE_SECONDS,
     NO_LIMIT,
     QuotaLack,
+    displaced_pods,
     extra_counts,
     find_quota,
     holding_pods,
@@ -192,3 +193,22 @@ def test_extras_of_spares_follow_the_steps_between_allowed_sizes() -> None:
     found = find_quota(job, 4, replace(observed(), workloads=(a_workload(), a_workload(2))))
     assert (found.counts, found.size, found.pods) == ((2, 1), 2, 3)
     assert Target(4, found, 1).pods == 3
+
+
+def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None:
+    pods = (
+        a_pod(0, topology=True, workload="lm-base"),
+        a_pod(1, topology=True, workload="lm-extra-1"),
+        a_pod(2, workload="lm-extra-1"),
+    )
+    there = replace(observed(pods), workloads=(a_workload(), a_workload(1, "evicted")))
+    assert displaced_pods(a_queued_job(), there, find_quota(a_queued_job(), 4, there)) == {"w1"}
+    assert displaced_pods(a_queued_job(), there, NO_LIMIT) == frozenset()
+
+
+def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> None:
+    job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"), a_pod(2, workload="lm-extra-2"))
+    extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
+    there = replace(observed(pods), workloads=(a_workload(), *extras))
+    assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}

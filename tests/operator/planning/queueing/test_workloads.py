@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import (
     CreatePod,
+    CreateService,
     CreateWorkload,
     DeleteWorkload,
     PatchWorkload,
@@ -15,8 +16,13 @@ from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.queueing.quota import find_quota
-from elastic_pytorch_operator.planning.queueing.workloads import MAX_PENDING_EXTRAS, finish_workloads, plan_workloads
+from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, find_quota
+from elastic_pytorch_operator.planning.queueing.workloads import (
+    MAX_PENDING_EXTRAS,
+    finish_workloads,
+    grant_pods,
+    plan_workloads,
+)
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
 from hypothesis import given
@@ -287,3 +293,32 @@ def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_c
     there = [a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"), a_pod(2, workload="lm-extra-2", deleting=True)]
     assert "delete lm-extra-2" not in told(job, *workloads, there=there)
     assert "delete lm-extra-2" in told(job, *workloads, there=there[:2])
+
+
+def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -> None:
+    there = replace(observed([a_pod(0, workload="lm-base")]), workloads=(a_workload(), a_workload(1)))
+    asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
+    service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
+    assert service == CreateService()
+    assert [(pod.index, pod.grant.workload, pod.grant.extra) for pod in pods if isinstance(pod, CreatePod) and pod.grant] == [
+        (1, "lm-base", False),
+        (2, "lm-extra-1", True),
+    ]
+    assert len(pods) == 2
+    assert grant_pods(there, NO_LIMIT, asked) == asked
+
+
+def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"))
+    there = replace(observed(pods), workloads=(a_workload(), a_workload(1), a_workload(2)), being_created={2: "lm-extra-2"})
+    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)])
+    assert isinstance(created, CreatePod) and created.grant is not None
+    assert (created.index, created.grant.workload) == (3, "lm-extra-1")
+
+
+def test_replacement_takes_the_place_of_a_pod_that_is_being_deleted() -> None:
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True))
+    there = replace(observed(pods), workloads=(a_workload(),))
+    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])
+    assert isinstance(created, CreatePod)
+    assert created.grant is not None

@@ -1,6 +1,7 @@
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
+from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation
 from elastic_pytorch_operator.planning.reporting.waits import (
     explain_deferral,
     explain_evacuation,
@@ -10,7 +11,6 @@ from elastic_pytorch_operator.planning.reporting.waits import (
     explain_wait_end,
 )
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, WaitEnd, WaitEndReason
-from elastic_pytorch_operator.planning.workers.evacuation import Evacuation
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 

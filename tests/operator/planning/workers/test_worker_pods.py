@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
-from elastic_pytorch_operator.planning.workers.worker_pods import Replicas, plan_replicas
+from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_replicas
 
-from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 
 
-def decide(seen: Observed, wanted: int, spares: int = 0) -> Replicas:
-    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, wanted, spares=spares)
+def decide(seen: Observed, wanted: int, spares: int = 0, **going: Any) -> Replicas:
+    return plan_replicas(a_job(), Target(wanted, spares=spares), seen, assess_workers(seen), Going(**going))
 
 
 def running(*indices: int, **fields: Any) -> Observed:
@@ -70,9 +70,8 @@ def test_victims_serve_least() -> None:
     assert decide(pending, 2).victims == {"w0"}
     unready = observed([a_pod(0), a_pod(1), a_pod(2)], [an_agent("w1"), an_agent("w2")], round=a_round(1, 2))
     assert decide(unready, 2).victims == {"w0"}
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=AnnouncedEnd("spec.unschedulable", Certainty.SOFT))}
-    cordoned = observed([a_pod(0, node="node-1"), a_pod(1), a_pod(2)], [an_agent(f"w{i}") for i in range(3)], nodes=nodes)
-    assert decide(cordoned, 2).victims == {"w0"}
+    elsewhere = observed([a_pod(0, node="node-1"), a_pod(1), a_pod(2)], [an_agent(f"w{i}") for i in range(3)])
+    assert decide(elsewhere, 2, doubted=["node-1"]).victims == {"w0"}
 
 
 def test_twin_of_an_index_goes() -> None:
@@ -114,19 +113,24 @@ def test_silent_pod_is_replaced_and_removed() -> None:
     assert decide(seen, 2) == Replicas(create=(1,), discard=(silent,))
 
 
-def replace_outdated(seen: Observed, *outdated: str) -> Replicas:
-    return plan_replicas(seen.pods, seen.nodes, assess_workers(seen), seen.round, 2, outdated=outdated)
-
-
 def test_outdated_pods_are_victims_and_are_replaced_once_all_of_them_go() -> None:
-    todo = replace_outdated(running(0, 1), "w0", "w1")
+    outdated = ["w0", "w1"]
+    todo = decide(running(0, 1), 2, outdated=outdated)
     assert (todo.create, todo.victims) == ((), {"w0", "w1"})
     first_goes = observed([a_pod(0, deleting=True), a_pod(1)], [an_agent("w1")])
-    assert replace_outdated(first_goes, "w0", "w1") == Replicas(victims=frozenset({"w1"}))
+    assert decide(first_goes, 2, outdated=outdated) == Replicas(victims=frozenset({"w1"}))
     all_go = observed([a_pod(0, deleting=True), a_pod(1, deleting=True)])
-    assert replace_outdated(all_go, "w0", "w1") == Replicas(create=(0, 1))
+    assert decide(all_go, 2, outdated=outdated) == Replicas(create=(0, 1))
     replaced = observed([a_pod(0, deleting=True), a_pod(1, deleting=True), a_pod(0, name="w0-b"), a_pod(1, name="w1-b")])
-    assert replace_outdated(replaced, "w0", "w1") == Replicas()
+    assert decide(replaced, 2, outdated=outdated) == Replicas()
+
+
+def test_workers_that_are_to_go_are_replaced_at_once_and_stay_as_long_as_they_may() -> None:
+    assert decide(running(0, 1), 2, displaced=["w1"]) == Replicas(create=(1,), victims=frozenset({"w1"}))
+    assert decide(running(0, 1), 2, leaving=["w1"]) == Replicas(create=(1,), victims=frozenset({"w1"}))
+    assert decide(running(0, 1), 2, staying=["w1"]) == Replicas(create=(1,))
+    assert decide(running(0, 1), 2, misled=["w1"]) == Replicas(create=(1,), discard=(a_pod(1),))
+    assert decide(running(0, 1), 2, misled=["w1"], displaced=["w1"]) == Replicas(create=(1,), victims=frozenset({"w1"}))
 
 
 def with_spares(members: tuple[int, ...], spares: tuple[int, ...], **fields: Any) -> Observed:
@@ -170,8 +174,6 @@ def test_victims_are_spares_only_if_there_are_too_many(
     assert decide(with_spares(members, others), wanted, spares).victims == victims
 
 
-def test_spare_goes_before_a_member_whose_node_may_end() -> None:
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=AnnouncedEnd("spec.unschedulable", Certainty.SOFT))}
-    seen = with_spares((0, 1), (2,), nodes=nodes)
-    seen = replace(seen, pods=(a_pod(0, node="node-1"), *seen.pods[1:]))
-    assert decide(seen, 2, 0).victims == {"w2"}
+def test_spare_goes_before_a_member_on_a_doubted_node() -> None:
+    seen = with_spares((0, 1), (2,))
+    assert decide(replace(seen, pods=(a_pod(0, node="node-1"), *seen.pods[1:])), 2, doubted=["node-1"]).victims == {"w2"}

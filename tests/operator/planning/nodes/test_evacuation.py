@@ -1,21 +1,21 @@
 """Workers leave nodes that announce their end: after their replacements are ready, or in time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty, Taint
-from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.evacuation import Evacuation, plan_evacuation
+from elastic_pytorch_operator.model.observed import NodeView, Observed
+from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
+from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_evacuation
+from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objection, find_objections
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation, running
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
@@ -25,12 +25,19 @@ SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 WHY = "leaves node node-1, which announces its end by taint spot"
 
 
+def evacuate(seen: Observed, leave_by: Mapping[str, float], **fields: Any) -> Evacuation:
+    """Decides with what the plan before has known of nodes that end."""
+    known = tuple(Objection(node, ENDS, NOW - 60, until) for node, until in leave_by.items())
+    job, candidates = a_job(**fields), assess_workers(seen)
+    return plan_evacuation(job, a_target(job), seen, candidates, find_objections(job, seen, candidates, NONE_FAILED, known))
+
+
 def decide(
     end: AnnouncedEnd | None,
     *,
     ready: Sequence[int] = (),
     doomed: Sequence[int] = (1,),
-    known: dict[str, float] | None = None,
+    leave_by: float = math.inf,
     members: Sequence[int] = (0, 1, 2),
     **job: Any,
 ) -> Evacuation:
@@ -39,26 +46,14 @@ def decide(
     pods += [a_pod(i, name=f"w{i}-b") for i in ready]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=end)}
     seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(*members))
-    return plan_evacuation(a_job(**job), a_target(a_job(**job)), seen, assess_workers(seen), known or {})
+    return evacuate(seen, {"node-1": leave_by}, **job)
 
 
 def test_worker_waits_for_its_replacement_but_not_beyond_the_notice() -> None:
-    assert decide(SURE) == Evacuation({"node-1": NOW + 90}, ["node-1"], {"w1": WHY}, {}, NOW + 90)
-    assert decide(SURE, ready=[1]).leaving == {"w1": WHY}
-    assert decide(SURE, known={"node-1": NOW + 1}).staying == {"w1": WHY}
-    late = decide(SURE, known={"node-1": NOW})
-    assert (late.announced, late.leaving) == ([], {"w1": WHY})
-
-
-@pytest.mark.parametrize(
-    ("notice_seconds", "grace_seconds", "leave_in_seconds"), [(120, 30, 90), (120, 600, 60), (30, 30, 15), (0, 30, 0)]
-)
-def test_worker_leaves_with_its_grace_period_or_half_of_the_notice_left(
-    notice_seconds: float, grace_seconds: int, leave_in_seconds: float
-) -> None:
-    template = {"spec": {"terminationGracePeriodSeconds": grace_seconds, "containers": [{"name": "pytorch"}]}}
-    decision = decide(replace(SURE, notice_seconds=notice_seconds), template=template)
-    assert decision.ending == {"node-1": NOW + leave_in_seconds}
+    assert decide(SURE) == Evacuation({"w1": WHY}, recheck_at=NOW + 90)
+    assert decide(SURE, ready=[1]) == Evacuation(leaving={"w1": WHY}, leave_by=NOW + 90)
+    assert decide(SURE, leave_by=NOW + 1).staying == {"w1": WHY}
+    assert decide(SURE, leave_by=NOW).leaving == {"w1": WHY}
 
 
 def test_workers_of_several_nodes_leave_together() -> None:
@@ -71,9 +66,7 @@ def test_worker_whose_node_ends_later_stays_when_the_first_has_to_leave(later_se
     pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE), "node-2": NodeView("node-2", end=SURE)}
     seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(0, 1, 2))
-    decision = plan_evacuation(
-        a_job(), a_target(a_job()), seen, assess_workers(seen), {"node-1": NOW, "node-2": NOW + later_seconds}
-    )
+    decision = evacuate(seen, {"node-1": NOW, "node-2": NOW + later_seconds})
     assert decision.leaving.keys() == leaving
     assert decision.staying.keys() == {"w1", "w2"} - leaving
     assert decision.recheck_at == (None if len(leaving) == 2 else NOW + later_seconds)
@@ -95,35 +88,19 @@ def test_worker_that_is_in_no_group_leaves_at_once() -> None:
     pods = [a_pod(0), a_pod(1, node="node-1")]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
     seen = observed(pods, [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0))
-    assert plan_evacuation(a_job(), a_target(a_job()), seen, assess_workers(seen), {}).leaving == {"w1": WHY}
+    assert evacuate(seen, {}).leaving == {"w1": WHY}
 
 
-@pytest.mark.parametrize(
-    ("end", "seconds", "leave_by", "recheck_at"),
-    [
-        (Certainty.SOFT, 0, None, None),
-        (Certainty.DATED, 3600, None, NOW + 3000),
-        (Certainty.DATED, 600, NOW + 570, NOW + 570),
-        (Certainty.DATED, 40, NOW + 20, NOW + 20),
-        (Certainty.DATED, -60, NOW, None),
-        (Certainty.DATED, -7200, None, None),
-    ],
-)
-def test_end_that_is_soft_or_far_away_makes_nobody_leave(
-    end: Certainty, seconds: int, leave_by: float | None, recheck_at: float | None
-) -> None:
-    at = (datetime.fromisoformat(TIME) + timedelta(seconds=seconds)).astimezone(UTC).isoformat()
-    decision = decide(AnnouncedEnd("label", end, at=at))
-    assert decision.ending == ({} if leave_by is None else {"node-1": leave_by})
-    assert decision.recheck_at == recheck_at
+def test_end_that_is_soft_or_far_away_makes_nobody_leave() -> None:
+    assert decide(replace(SURE, certainty=Certainty.SOFT)) == Evacuation()
+    assert decide(AnnouncedEnd("label", Certainty.DATED, at="2026-01-01T01:00:00Z")) == Evacuation(recheck_at=NOW + 3000)
 
 
 def test_worker_on_a_faulty_node_waits_for_its_replacement_however_long_that_takes() -> None:
     fault = AnnouncedEnd("condition GpuMemWatch=True", Certainty.SURE, math.inf, fault=True)
     why = {"w1": "leaves node node-1, which reports a fault by condition GpuMemWatch=True"}
-    assert decide(fault) == Evacuation({"node-1": math.inf}, ["node-1"], why, {}, None)
-    assert decide(fault, ready=[1]).leaving == why
-    assert decide(replace(fault, certainty=Certainty.SOFT)) == Evacuation()
+    assert decide(fault) == Evacuation(why)
+    assert decide(fault, ready=[1]) == Evacuation(leaving=why)
 
 
 # In the course of a job.
@@ -215,7 +192,7 @@ def test_withdrawn_announcement_is_forgotten(seconds: float) -> None:
     simulation.settle(200)
     assert (simulation.members, len(simulation.declared)) == (before, 1)
     assert set(simulation.pods) == set(before)
-    assert simulation.memory.ending == {}
+    assert simulation.memory.nodes == ()
 
 
 def test_soft_announcement_changes_nothing_until_the_job_shrinks() -> None:
@@ -329,5 +306,4 @@ def test_pending_replacement_avoids_the_node() -> None:
     seen = observed(
         [a_pod(0), a_pod(1, node="node-1"), pending], [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0, 1)
     )
-    decision = plan_evacuation(a_job(), Target(2), seen, assess_workers(seen), {})
-    assert decision.staying == {"w1": WHY}
+    assert evacuate(seen, {}, replicas=2).staying == {"w1": WHY}

@@ -1,0 +1,226 @@
+"""What speaks against a node? One table: each cause, what it is counted from, when it is over, and what follows for pods.
+
+Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, as the fewest pods
+run there. An agent says once that a device has failed, and a process that starts again in the same container has the same
+device. A new leader does not know of it before the device fails another worker.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from elastic_pytorch_operator.api.times import seconds_between
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
+from elastic_pytorch_operator.model.failure import has_device_fault
+from elastic_pytorch_operator.model.observed import AgentState, Observed, PodView
+from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.spec.job import Job
+
+FAILED_STARTS_TO_AVOID = 2  # of pods of one job on a node
+REPLACE_AHEAD_SECONDS = 600.0  # of an end at a known time: a new node and its images take minutes
+PAST_SECONDS = 3600.0  # after a known time it is over, whatever the label says
+
+
+class Weight(IntEnum):
+    """How strongly something speaks against a node. Of workers that serve alike, those there always go first."""
+
+    ANY = 0  # new pods go there as to any other node
+    LAST = 1  # they go there only if no other node takes them
+    DOUBTFUL = 2  # they keep away while another node has room; then as above
+    NEVER = 3  # they keep away even if they have to wait
+
+
+class Cause(NamedTuple):
+    """What may speak against a node: a row of the table.
+
+    Attributes:
+        known: what is known of the node.
+        since: what the seconds count from.
+        ends: what ends it before.
+        at_most_seconds: it is over after; inf: only what ends it does.
+        weight: what follows for new pods.
+        workers: what follows for those there.
+    """
+
+    known: str
+    since: str
+    ends: str
+    at_most_seconds: float
+    weight: Weight
+    workers: str = "stay"
+
+
+SUSPECTED = Cause(
+    "a worker there is lost, but the node is reported as ready",
+    "the loss",
+    "an agent of the job reports from there, the kubelet tells of the end of its pods, or the node is not ready",
+    90.0,  # by then the cluster has found out by itself
+    Weight.DOUBTFUL,
+)
+STARTS_FAILED = Cause("two pods of the job have failed to start there", "the newer failure", "", 600.0, Weight.DOUBTFUL)
+DEVICE_FAILED = Cause(
+    "a device there has failed a worker, by its own last words",
+    "the failure",
+    "",
+    1800.0,  # who repairs a device takes minutes to hours
+    Weight.DOUBTFUL,
+    "the one that failed is replaced",
+)
+DEVICE_UNHEALTHY = Cause(
+    "a device of a pod there is unhealthy, as its kubelet says",
+    "",
+    "the device is well, or the pod has ended",
+    math.inf,
+    Weight.DOUBTFUL,
+    "the pod's leaves when others can take its place",
+)
+WITHDRAWN = "that is withdrawn"
+MAY_END = Cause("it may end, or reports a slight fault", "", WITHDRAWN, math.inf, Weight.LAST)
+ENDS_LATER = Cause("it ends at a known time, in more than ten minutes", "", "ten minutes are left", math.inf, Weight.ANY)
+ENDS = Cause(
+    "it ends for certain, or reports a fault",
+    "",
+    f"{WITHDRAWN}, or its time is over by an hour",
+    math.inf,
+    Weight.NEVER,
+    "leave when others can take their places, and in time before the end",
+)
+TABLE = (SUSPECTED, STARTS_FAILED, DEVICE_FAILED, DEVICE_UNHEALTHY, MAY_END, ENDS_LATER, ENDS)
+
+
+class Objection(NamedTuple):
+    """Something that speaks against a node where the job is or has been.
+
+    Attributes:
+        node: its name.
+        cause: the row of the table.
+        since: when it was found, monotonic seconds.
+        until: it is over, or has to be looked at again; of ENDS: the workers have to have left.
+        worker: the one whose device it is.
+    """
+
+    node: str
+    cause: Cause
+    since: float
+    until: float
+    worker: str = ""
+
+
+Objections = tuple[Objection, ...]
+
+
+def find_objections(
+    job: Job, observed: Observed, candidates: Iterable[Candidate], starts: FailedStarts, known: Objections
+) -> Objections:
+    """Returns what speaks against nodes now.
+
+    Args:
+        job: says how long its workers take to stop.
+        observed: its pods, nodes and agents.
+        candidates: the workers, assessed.
+        starts: the pods that have failed to start.
+        known: what spoke against nodes at the plan before.
+    """
+    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
+    return (
+        *_suspicions(observed, gone, known),
+        *_failed_starts(observed, starts),
+        *_devices(observed, known),
+        *_ends(job, observed, known),
+    )
+
+
+def nodes_of(objections: Objections, cause: Cause) -> dict[str, Objection]:
+    """What speaks against nodes for one cause, by the node's name."""
+    return {each.node: each for each in objections if each.cause is cause}
+
+
+def doubtful_nodes(objections: Objections) -> set[str]:
+    """The nodes that new pods keep away from if others have room."""
+    return {each.node for each in objections if each.cause.weight is Weight.DOUBTFUL}
+
+
+def displaced_workers(objections: Objections, observed: Observed) -> set[str]:
+    """The workers that their devices have failed. A member is not among them: the failure of its round comes first."""
+    return {each.worker for each in objections if each.cause is DEVICE_FAILED} - observed.ranks.keys()
+
+
+def failed_again(objections: Objections) -> set[str]:
+    """The workers that a device has failed on a node where one had failed another worker before."""
+    failed = [each for each in objections if each.cause is DEVICE_FAILED]
+    return {each.worker for each in failed if any(o.node == each.node and o.since < each.since for o in failed)}
+
+
+def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
+    """How strongly a node's announcement speaks against it at a time of day, RFC 3339."""
+    cause, _ = _read_end(end, time)
+    return cause.weight if cause else Weight.ANY
+
+
+def _read_end(end: AnnouncedEnd | None, time: str) -> tuple[Cause | None, float]:
+    """The row for a node's announcement, and for how many seconds it holds; of ENDS, how long the node is there for certain."""
+    if end is None or end.certainty is Certainty.SOFT:
+        return MAY_END if end else None, math.inf
+    if end.certainty is Certainty.SURE:
+        return ENDS, end.notice_seconds
+    left = seconds_between(time, end.at)
+    if left > REPLACE_AHEAD_SECONDS:
+        return ENDS_LATER, left - REPLACE_AHEAD_SECONDS
+    return ENDS if seconds_between(end.at, time) <= PAST_SECONDS else None, left
+
+
+def _suspicions(observed: Observed, gone: Collection[str], known: Objections) -> Iterator[Objection]:
+    suspected = nodes_of(known, SUSPECTED)
+    claimed: dict[str, list[PodView]] = {}
+    for pod in observed.pods:
+        if pod.node and not pod.ended and ((node := observed.nodes.get(pod.node)) is None or node.ready):
+            claimed.setdefault(pod.node, []).append(pod)
+    for name, pods in claimed.items():
+        lost = any(pod.name in gone and pod.started for pod in pods)
+        found = suspected.get(name) or (_begin(name, SUSPECTED, observed.now) if lost else None)
+        heard_at = max((agent.heard_at for pod in pods if (agent := observed.agents.get(pod.name))), default=0.0)
+        if found and observed.now <= found.until and heard_at <= found.since:
+            yield found
+
+
+def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objection]:
+    at_least_at = observed.now - STARTS_FAILED.at_most_seconds
+    recent = {index: pod.ended_at for index, pod in starts.newest.items() if pod.ended_at > at_least_at}
+    often = Counter(node for index in recent for node in starts.nodes[index])
+    for name, count in often.items():
+        if name and count >= FAILED_STARTS_TO_AVOID:
+            newest_at = max(ended_at for index, ended_at in recent.items() if name in starts.nodes[index])
+            yield _begin(name, STARTS_FAILED, newest_at)
+
+
+def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:
+    failed = [each for each in known if each.cause is DEVICE_FAILED and observed.now <= each.until]
+    told = {each.worker for each in failed}
+    yield from failed
+    for agent in observed.agents.values():
+        pod = observed.pods_by_name.get(agent.worker)
+        if pod and pod.node and pod.name not in told and agent.state is AgentState.FAILED and has_device_fault(agent):
+            yield _begin(pod.node, DEVICE_FAILED, observed.now, pod.name)
+    for pod in observed.pods:
+        if pod.unhealthy and not pod.ended:
+            yield _begin(pod.node, DEVICE_UNHEALTHY, observed.now, pod.name)
+
+
+def _ends(job: Job, observed: Observed, known: Objections) -> Iterator[Objection]:
+    now, ending = observed.now, nodes_of(known, ENDS)
+    for name in dict.fromkeys(pod.node for pod in observed.pods if not pod.ended):
+        node = observed.nodes.get(name)
+        cause, seconds = _read_end(node.end if node else None, observed.time)
+        if cause is ENDS:
+            before = ending.get(name, Objection(name, ENDS, now, math.inf))
+            leave_by = now + max(seconds - job.grace_seconds, seconds / 2)
+            yield before._replace(until=min(before.until, leave_by))
+        elif cause:
+            yield Objection(name, cause, now, now + seconds)
+
+
+def _begin(node: str, cause: Cause, since: float, worker: str = "") -> Objection:
+    return Objection(node, cause, since, since + cause.at_most_seconds, worker)

@@ -1,0 +1,204 @@
+"""Which nodes new pods keep away from, and which nodes could take a pod.
+
+The latter looks at each node and the pod's spec alone; only the scheduler knows which other pods are there. Its rules are those
+of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
+
+However large the cluster is, a pod names few nodes. Its affinity and its annotations name each one, and the API server refuses
+a pod whose annotations are larger than 256 KiB. What does not fit is left to the scheduler, and to the evacuation of the pods
+that it places there.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.numbers import parse_quantity
+from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.nodes.objections import Objections, Weight, doubtful_nodes, weigh_end
+from elastic_pytorch_operator.spec.resources import Amounts, pod_requests
+
+MAX_AVOIDED = 200
+MAX_UNWANTED = 50
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
+
+
+class AvoidedNodes(NamedTuple):
+    """Nodes that are not for new pods.
+
+    Attributes:
+        never: no pod goes there, even if it has to wait.
+        unwanted: a pod goes there only if no other node takes it.
+    """
+
+    never: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+
+
+def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objections) -> AvoidedNodes:
+    """Which nodes new pods keep away from.
+
+    A node that ends for certain is worse than none. A doubtful one is not, but worse than any other. One that may end is as
+    good as any while it is there: if a pod waited, an autoscaler might buy another node.
+
+    Args:
+        observed: all nodes, and the job's pods.
+        template: of the new pods.
+        objections: what speaks against nodes where the job is or has been.
+    """
+    doubtful = doubtful_nodes(objections)
+    marked = (node for node in observed.nodes.values() if node.end)
+    ends = {node.name: node.end for node in nodes_for(marked, template["spec"]) if node.end}
+    weights = {name: weigh_end(end, observed.time) for name, end in ends.items()}
+    sure = {name for name, weight in weights.items() if weight is Weight.NEVER}
+    soft = {name for name, weight in weights.items() if weight is Weight.LAST and not _repels(ends[name], template)}
+    never = sure
+    if doubtful and _others_have_room({*sure, *doubtful}, observed, template):
+        never = {*sure, *doubtful}
+    own = {pod.node for pod in observed.pods}
+    unwanted = {*doubtful, *soft} - never
+    return AvoidedNodes(_first(never, MAX_AVOIDED, doubtful, own), _first(unwanted, MAX_UNWANTED, doubtful, own))
+
+
+def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
+    """The pods that wait for a node while they avoid one that lives on, or is the only one left.
+
+    Args:
+        observed: the job's pods, and all nodes.
+        objections: what speaks against nodes where the job is or has been.
+    """
+    doubtful = doubtful_nodes(objections)
+
+    def takes(name: str, pod: PodView) -> bool:
+        node = observed.nodes.get(name)
+        if node is None or not node.ready or node.unschedulable:
+            return False
+        weight = max(weigh_end(node.end, observed.time), Weight.DOUBTFUL if name in doubtful else Weight.ANY)
+        return weight is Weight.ANY or (pod.unschedulable and weight is not Weight.NEVER)
+
+    waiting = (pod for pod in observed.pods if pod.avoids and not pod.node)
+    return frozenset(pod.name for pod in waiting if any(takes(name, pod) for name in pod.avoids))
+
+
+def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:
+    """Whether another node will probably take a new pod. If the scheduler has found none for one that avoids some, all are full."""
+    if any(pod.unschedulable and pod.avoids for pod in observed.pods):
+        return False
+    others = (node for node in observed.nodes.values() if node.name not in avoided)
+    return any(nodes_for(others, template["spec"]))
+
+
+def _repels(end: AnnouncedEnd, template: Manifest) -> bool:
+    """Whether the scheduler itself prefers other nodes for a pod: a taint announces it that the pod does not tolerate."""
+    taint = end.taint
+    return taint is not None and taint.effect == "PreferNoSchedule" and not tolerates(template["spec"], taint)
+
+
+def _first(nodes: Iterable[str], limit: int, known: Collection[str], own: Collection[str]) -> tuple[str, ...]:
+    """As many nodes as a pod may name: those known to be bad come first, then those where the job has been."""
+    ranked = sorted(nodes, key=lambda name: (name not in known, name not in own, name))
+    return tuple(sorted(ranked[:limit]))
+
+
+class Requirement:
+    """A NodeSelectorRequirement, whose values are a set: there may be thousands of them, for thousands of nodes.
+
+    Args:
+        manifest: of the requirement.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.key: str = manifest.get("key") or ""
+        self._operator = manifest.get("operator")
+        values = [value for value in manifest.get("values") or () if isinstance(value, str)]
+        self._values = frozenset(values)
+        self._bound = int(values[0]) if len(values) == 1 and _WHOLE.fullmatch(values[0]) else None
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a label's value, None where there is none, meets the requirement."""
+        match self._operator:
+            case "In":
+                return value in self._values
+            case "NotIn":
+                return value not in self._values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt" as operator if self._bound is not None and value is not None and _WHOLE.fullmatch(value):
+                return int(value) > self._bound if operator == "Gt" else int(value) < self._bound
+        return False
+
+
+class Term(NamedTuple):
+    """A NodeSelectorTerm: a node has to meet all of it, and an empty one matches nothing."""
+
+    expressions: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, node: NodeView) -> bool:
+        """Whether a node meets the term."""
+        if not (self.expressions or self.fields):
+            return False
+        return all(e.holds(node.labels.get(e.key)) for e in self.expressions) and all(f.holds(node.name) for f in self.fields)
+
+
+def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
+    """Those of some nodes that could take a pod, were they empty.
+
+    Args:
+        nodes: as the API server last reported them.
+        spec: of the pod.
+    """
+    # Once for all nodes: a template may be as large as an object can be.
+    requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
+    tolerated = cache(partial(tolerates, spec))
+    terms = _required_terms(spec)
+    return (node for node in nodes if _could_take(node, spec, terms, requests, tolerated))
+
+
+def _could_take(
+    node: NodeView, spec: Manifest, terms: Sequence[Term] | None, requests: Amounts, tolerated: Callable[[Taint], bool]
+) -> bool:
+    selector: Manifest = spec.get("nodeSelector") or {}
+    return (
+        node.ready
+        and not node.unschedulable
+        and all(node.labels.get(key) == value for key, value in selector.items())
+        and (terms is None or any(term.matches(node) for term in terms))
+        and all(map(tolerated, node.taints))
+        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in requests.items())
+    )
+
+
+def tolerates(spec: Manifest, taint: Taint) -> bool:
+    """Whether a pod tolerates a taint.
+
+    Args:
+        spec: of the pod.
+        taint: of a node.
+    """
+    return any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ())
+
+
+def _required_terms(spec: Manifest) -> list[Term] | None:
+    """The terms of which a node has to match one; None: it has to match nothing."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return None
+    return [
+        Term(*(tuple(map(Requirement, term.get(kind) or ())) for kind in ("matchExpressions", "matchFields")))
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+
+
+def _tolerates(toleration: Manifest, taint: Taint) -> bool:
+    key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
+    return (
+        (not effect or effect == taint.effect)
+        and (key == taint.key or (exists and not key))
+        and (exists or (toleration.get("value") or "") == taint.value)
+    )

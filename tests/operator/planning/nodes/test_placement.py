@@ -1,0 +1,310 @@
+"""Which nodes new pods keep away from, that a pod stays small however many there are, and which nodes could take a pod."""
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.informer.pod_views import view_node, view_pod
+from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
+from elastic_pytorch_operator.model.actions import CreatePod
+from elastic_pytorch_operator.model.announced_ends import MAINTENANCE_TIME, MARKS, Certainty, Taint, parse_marks
+from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.nodes.objections import SUSPECTED, Objection, Objections
+from elastic_pytorch_operator.planning.nodes.placement import (
+    MAX_AVOIDED,
+    MAX_UNWANTED,
+    AvoidedNodes,
+    misled_pods,
+    nodes_for,
+    nodes_to_avoid,
+)
+from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.reconcile.execute import Executor
+
+from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_round, a_worker_pod, an_agent, observed
+
+MAX_POD_BYTES = 40_000
+CANDIDATE = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1700000000", "effect": "PreferNoSchedule"}
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
+TOLERANT = {"spec": {**TEMPLATE["spec"], "tolerations": [{"operator": "Exists"}]}}
+NAME = "ip-10-{}-{}-17.eu-central-1.compute.internal"
+MAY_END = {"labels": {"acme.io/may-end": "yes"}}
+ENDS = {"labels": {"acme.io/ends": "yes"}}
+
+
+def a_node(name: str, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None) -> NodeView:
+    own = (*parse_marks(["acme.io/may-end"], Certainty.SOFT), *parse_marks(["acme.io/ends"], Certainty.SURE))
+    found = {"metadata": {"name": name, "labels": labels or {}}, "spec": {"taints": list(taints)}}
+    return view_node(found, (*MARKS, *own))
+
+
+def suspicions(*names: str) -> Objections:
+    return tuple(Objection(name, SUSPECTED, NOW, NOW + 90) for name in names)
+
+
+def named(*nodes: NodeView) -> dict[str, NodeView]:
+    return {node.name: node for node in nodes}
+
+
+FREE = a_node("free")
+SOFT, SURE, IDLE = a_node("soft", **MAY_END), a_node("sure", **ENDS), a_node("idle", CANDIDATE)
+FAR, PAST = (a_node(name, labels={MAINTENANCE_TIME: at}) for name, at in (("far", "4000000000"), ("past", "1700000000")))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "doubtful", "never", "unwanted"),
+    [
+        pytest.param([FREE, FAR, PAST], [], [], [], id="nothing ends soon"),
+        pytest.param([FREE, SOFT], [], [], ["soft"], id="one may end"),
+        pytest.param([SOFT], [], [], ["soft"], id="the only one may end"),
+        pytest.param([FREE, SURE], [], ["sure"], [], id="one ends"),
+        pytest.param([SURE], [], ["sure"], [], id="the only one ends"),
+        pytest.param([FREE, IDLE], [], [], [], id="the scheduler itself prefers others"),
+        pytest.param([FREE, SOFT, SURE, a_node("dead")], ["dead"], ["dead", "sure"], ["soft"], id="one is doubtful"),
+        pytest.param([SOFT, a_node("dead")], ["dead"], ["dead"], ["soft"], id="one that may end is better than a dead one"),
+        pytest.param([SURE, a_node("dead")], ["dead"], ["sure"], ["dead"], id="a doubtful one is better than none"),
+        pytest.param([a_node("dead")], ["dead"], [], ["dead"], id="the only one is doubtful"),
+        pytest.param([FREE, SOFT], ["soft"], ["soft"], [], id="doubtful, and may end"),
+        pytest.param(
+            [FREE, a_node("full", {**CANDIDATE, "key": "any", "effect": "NoSchedule"}, **MAY_END)], [], [], [], id="takes none"
+        ),
+    ],
+)
+def test_nodes_are_avoided_as_far_as_they_are_worse(
+    nodes: list[NodeView], doubtful: list[str], never: list[str], unwanted: list[str]
+) -> None:
+    found = nodes_to_avoid(observed(nodes=named(*nodes)), TEMPLATE, suspicions(*doubtful))
+    assert found == AvoidedNodes(tuple(never), tuple(unwanted))
+
+
+def test_taint_that_a_pod_tolerates_makes_the_scheduler_avoid_nothing() -> None:
+    assert nodes_to_avoid(observed(nodes=named(FREE, IDLE)), TOLERANT, ()).unwanted == ("idle",)
+    repelling = a_node("n", {"key": "acme.io/may-end", "value": "", "effect": "PreferNoSchedule"})
+    assert nodes_to_avoid(observed(nodes=named(FREE, repelling)), TEMPLATE, ()).unwanted == ()
+
+
+GPU = {"labels": {"gpu": "yes"}}
+GPU_TEMPLATE = {"spec": {"nodeSelector": {"gpu": "yes"}, "containers": [{"name": "pytorch"}]}}
+DEAD, ALIVE = NodeView("dead", **GPU), NodeView("alive", **GPU)
+
+
+@pytest.mark.parametrize(
+    ("alive", "pod", "room"),
+    [
+        pytest.param(ALIVE, {}, True, id="another fits"),
+        pytest.param(replace(ALIVE, unschedulable=True), {}, False, id="that is cordoned"),
+        pytest.param(replace(ALIVE, ready=False), {}, False, id="that is not ready"),
+        pytest.param(replace(ALIVE, labels={}), {}, False, id="that does not fit"),
+        pytest.param(ALIVE, {"avoids": frozenset({"dead"})}, True, id="a pod that avoids some is on its way"),
+        pytest.param(ALIVE, {"unschedulable": True}, True, id="a pod that avoids none has found no node"),
+        pytest.param(ALIVE, {"unschedulable": True, "avoids": frozenset({"dead"})}, False, id="one that avoids some has not"),
+    ],
+)
+def test_doubtful_node_is_the_last_resort_where_no_other_takes_a_pod(alive: NodeView, pod: dict[str, Any], room: bool) -> None:
+    pods = [a_pending_pod(0, **pod)] if pod else []
+    found = nodes_to_avoid(observed(pods, nodes=named(FREE, DEAD, alive)), GPU_TEMPLATE, suspicions("dead"))
+    assert found == (AvoidedNodes(("dead",), ()) if room else AvoidedNodes((), ("dead",)))
+
+
+@pytest.mark.parametrize(
+    ("node", "suspected", "misled", "misled_without_room"),
+    [
+        pytest.param(ALIVE, False, True, True, id="the node lives"),
+        pytest.param(ALIVE, True, False, True, id="it is suspected"),
+        pytest.param(SOFT, False, False, True, id="it may end"),
+        pytest.param(FAR, False, True, True, id="it ends in years"),
+        pytest.param(PAST, False, True, True, id="the time of its end is long over"),
+        pytest.param(SURE, False, False, False, id="it ends"),
+        pytest.param(SURE, True, False, False, id="it ends, and is suspected"),
+        pytest.param(replace(ALIVE, ready=False), False, False, False, id="it is not ready"),
+        pytest.param(replace(ALIVE, unschedulable=True), False, False, False, id="it is cordoned"),
+    ],
+)
+def test_pod_waits_in_vain_once_the_node_that_it_avoids_would_take_it(
+    node: NodeView, suspected: bool, misled: bool, misled_without_room: bool
+) -> None:
+    objections = suspicions(node.name) if suspected else ()
+    for unschedulable, expected in ((False, misled), (True, misled_without_room)):
+        pods = [a_pending_pod(0, avoids=frozenset({node.name, "unknown"}), unschedulable=unschedulable)]
+        assert misled_pods(observed(pods, nodes=named(node)), objections) == ({"w0"} if expected else set())
+
+
+def test_pod_that_has_a_node_or_avoids_none_does_not_wait_in_vain() -> None:
+    pods = [a_pod(0, avoids=frozenset({"alive"})), a_pending_pod(1, unschedulable=True)]
+    assert misled_pods(observed(pods, nodes=named(ALIVE)), ()) == set()
+
+
+def test_suspicion_does_not_exclude_the_only_node_that_fits() -> None:
+    nodes = {name: NodeView(name, labels={"gpu": "yes"} if name == "node-1" else {}) for name in ("node-0", "node-1")}
+    pods, agents = [a_pod(0), a_pod(1, node="node-1")], [an_agent("w0"), an_agent("w1", heard_at=NOW - 10)]
+    todo = plan(a_job(replicas=2, template=GPU_TEMPLATE), observed(pods, agents, round=a_round(0, 1), nodes=nodes), Memory())
+    assert [action for action in todo.actions if isinstance(action, CreatePod)] == [CreatePod(1, unwanted=("node-1",))]
+
+
+async def test_replacement_is_made_as_it_was_decided() -> None:
+    cluster = FakeCluster()
+    executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
+    (write,) = executor.writes(a_job(), [CreatePod(0, ("node-1",), unwanted=("node-2",))])
+    await write.send()
+    view = view_pod(cluster.pods()[0], seen_at=NOW)
+    assert (view.avoids, view.prefers_others_to) == ({"node-1"}, {"node-2"})
+
+
+def many(count: int, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None) -> dict[str, NodeView]:
+    node = a_node("any", *taints, labels=labels)
+    names = (NAME.format(number // 250, number % 250) for number in range(count))
+    return {"free": FREE, **{name: replace(node, name=name) for name in names}}
+
+
+def test_of_many_nodes_those_are_named_where_the_job_has_been() -> None:
+    nodes = many(500, **MAY_END)
+    own = [NAME.format(1, number) for number in range(200, 220)]
+    pods = [a_pod(index, node=name) for index, name in enumerate(own)]
+    found = nodes_to_avoid(observed(pods, nodes=nodes), TEMPLATE, ()).unwanted
+    assert len(found) == MAX_UNWANTED
+    assert {*own} <= {*found}
+    doubtful = [NAME.format(1, 249)]
+    found = nodes_to_avoid(observed(pods, nodes={**many(500, **ENDS), **nodes}), TEMPLATE, suspicions(*doubtful)).never
+    assert {*found} == {*doubtful}
+
+
+def test_of_many_nodes_that_end_the_known_bad_ones_are_named_first() -> None:
+    nodes = many(500, **ENDS)
+    dead = NAME.format(1, 249)
+    found = nodes_to_avoid(observed(nodes=nodes), TEMPLATE, suspicions(dead)).never
+    assert len(found) == MAX_AVOIDED
+    assert dead in found
+
+
+def test_each_kind_of_worker_keeps_away_from_nodes_of_its_own() -> None:
+    nodes = named(*(a_node(name, labels={**ENDS["labels"], "capacity": name}) for name in ("on-demand", "spot")))
+    template = {"spec": {**TEMPLATE["spec"], "nodeSelector": {"capacity": "on-demand"}}}
+    job = a_job(minimum=1, template=template, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+    created = [action for action in plan(job, observed(nodes=nodes), Memory()).actions if isinstance(action, CreatePod)]
+    assert [(pod.index, pod.avoid) for pod in created] == [(0, ("on-demand",)), (1, ("spot",)), (2, ("spot",))]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [many(5000, CANDIDATE), many(5000, **MAY_END), many(5000, **ENDS), {**many(5000, **ENDS), "soft": SOFT}],
+    ids=["idle", "may end", "end", "both"],
+)
+def test_size_of_a_pod_does_not_grow_with_the_cluster(nodes: dict[str, NodeView]) -> None:
+    def created(nodes: Collection[NodeView]) -> CreatePod:
+        todo = plan(a_job(), observed(nodes={node.name: node for node in nodes}), Memory())
+        return next(action for action in todo.actions if isinstance(action, CreatePod))
+
+    pod = created(nodes.values())
+    bare = len(json.dumps(a_worker_pod()))
+    assert len(json.dumps(a_worker_pod(None, 0, pod.avoid, unwanted=pod.unwanted))) < bare + MAX_POD_BYTES
+
+
+@pytest.mark.parametrize("doubtful", [[], ["dead"]])
+def test_requests_of_a_large_template_are_counted_once_for_all_nodes(doubtful: list[str]) -> None:
+    nodes = named(*(a_node(NAME.format(n // 250, n % 250), **MAY_END) for n in range(500)), a_node("dead"))
+    limits = {f"acme.io/device-{n}": "1" for n in range(10_000)}
+    template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
+    began = time.thread_time()
+    nodes_to_avoid(replace(observed([]), nodes=nodes), template, suspicions(*doubtful))
+    assert time.thread_time() - began < 2.0, "five hundred times take ten"
+
+
+# Which nodes could take a pod.
+
+NODE = NodeView(
+    "gpu-0",
+    labels={"zone": "a", "generation": "9"},
+    taints=(Taint("gpu", "yes", "NoSchedule"),),
+    allocatable={"cpu": "7910m", "memory": "32Gi", "nvidia.com/gpu": "8"},
+)
+TOLERATION = {"key": "gpu", "operator": "Exists"}
+
+
+def required(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+
+
+def label(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return required({"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]})
+
+
+def name(operator: str, value: str) -> dict[str, Any]:
+    return required({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [value]}]})
+
+
+def asks(**quantities: str) -> dict[str, Any]:
+    return {"containers": [{"name": "pytorch", "resources": {"requests": quantities}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"zone": "a"}}, True),
+        ({"nodeSelector": {"zone": "b"}}, False),
+        ({"nodeSelector": {"pool": "a"}}, False),
+        (label("zone", "In", "a", "b"), True),
+        (label("zone", "In", "b"), False),
+        (label("zone", "NotIn", "b"), True),
+        (label("pool", "NotIn", "b"), True),
+        (label("zone", "NotIn", "a"), False),
+        (label("zone", "Exists"), True),
+        (label("pool", "Exists"), False),
+        (label("pool", "DoesNotExist"), True),
+        (label("generation", "Gt", "8"), True),
+        (label("generation", "Gt", "9"), False),
+        (label("generation", "Lt", "10"), True),
+        (label("zone", "Lt", "10"), False),
+        (label("generation", "Gt", "²"), False),
+        (label("generation", "Gt", "-1"), True),
+        (label("generation", "Lt", "9" * 19), False),
+        (label("zone", "Like", "a"), False),
+        (name("In", "gpu-0"), True),
+        (name("NotIn", "gpu-0"), False),
+        (required(), False),
+        (required({}), False),
+        (required({}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}), True),
+        ({"affinity": {"podAffinity": {}}}, True),
+        (asks(cpu="7.91"), True),
+        (asks(cpu="8"), False),
+        (asks(memory="33554432Ki"), True),
+        (asks(memory="34G"), True),
+        (asks(memory="35G"), False),
+        (asks(**{"nvidia.com/gpu": "8"}), True),
+        (asks(**{"nvidia.com/gpu": "9"}), False),
+        (asks(**{"amd.com/gpu": "1"}), False),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}, True),
+        ({"containers": [{"resources": {"limits": {"cpu": "9"}, "requests": {"cpu": "1"}}}]}, True),
+        ({"containers": [*asks(cpu="4")["containers"], *asks(cpu="4")["containers"]]}, False),
+    ],
+)
+def test_what_a_pod_asks_for(spec: dict[str, Any], fits: bool) -> None:
+    assert list(nodes_for([NODE], {"tolerations": [TOLERATION], **spec})) == ([NODE] if fits else [])
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({}, False),
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "gpu", "value": "yes"}, True),
+        ({"key": "gpu", "operator": "Equal", "value": "no"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_taints(toleration: dict[str, str], tolerated: bool) -> None:
+    assert any(nodes_for([NODE], {"tolerations": [{"key": "another"}, toleration]})) is tolerated
+
+
+@pytest.mark.parametrize("node", [NodeView("n", ready=False), NodeView("n", unschedulable=True)])
+def test_node_that_takes_no_pods(node: NodeView) -> None:
+    assert not any(nodes_for([node], {}))
