@@ -1,7 +1,8 @@
 """Short ways to say what a test needs to have said."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
@@ -11,7 +12,9 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failu
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, next_round
 from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
 from elastic_pytorch_operator.spec.queue import Queue
 
@@ -174,3 +177,18 @@ def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> J
     """A job in the queue `team`."""
     maximum = replicas if minimum else None
     return replace(a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team"))
+
+
+def decide_next(
+    current: Round | None,
+    candidates: Sequence[Candidate],
+    wanted: int = 3,
+    *,
+    last_number: int = 0,
+    agents: Sequence[AgentView] = (),
+    job: Mapping[str, Any] = MappingProxyType({}),
+    **state: Any,
+) -> Decision:
+    """What comes after a round of which an earlier status tells, for a job with these fields."""
+    told = a_job(**{"status": {"round": last_number}, **job})
+    return next_round(told, Target(wanted), observed(agents=agents, round=current), candidates, GroupState(**state))

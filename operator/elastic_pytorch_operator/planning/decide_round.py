@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.failure import has_succeeded
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.judge_group import Judgement
 from elastic_pytorch_operator.planning.memory import Memory
@@ -14,8 +13,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS
 from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
-from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, group_policy, next_round
-from elastic_pytorch_operator.planning.rounds.rank_order import domains_of
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, next_round
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.spec.job import Job
@@ -77,22 +75,18 @@ def decide_round(job: Job, target: Target, observed: Observed, judged: Judgement
 
 
 def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement) -> Decision:
-    memory, current = judged.memory, observed.round
+    memory = judged.memory
     state = GroupState(
-        last_number=max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0),
+        stop=_why_stopped(target),
         backoff_until=memory.budget.backoff_until,
         failure_open=judged.failure.open,
-        finishing=current is not None and any(has_succeeded(name, observed) for name in current.ranks),
-        saving=observed.saving_since is not None,
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
         grow_at=may_grow_at(job, memory.grown_at),
         restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
-        domains=domains_of(job, observed),
     )
-    policy = group_policy(job, target, _why_stopped(target))
-    return next_round(current, judged.workers.candidates, policy, state, observed.now)
+    return next_round(job, target, observed, judged.workers.candidates, state)
 
 
 def _why_stopped(target: Target) -> Cause | None:

@@ -16,16 +16,18 @@ The rules (docs/internals/rounds.md describes them in full):
 Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (rank_order.py).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.model.failure import has_succeeded
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.rounds.membership import choose_group
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
-from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks
+from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks, domains_of
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
@@ -57,88 +59,43 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPolicy:
-    """What a job's spec says of its group.
-
-    Attributes:
-        wanted: how many workers a round should have.
-        minimum: how many it must have.
-        allowed: the sizes that a group may have; none: any.
-        settle_seconds: how long to wait for more newcomers after the last that came.
-        port: where a round's store is served if its first member has named no port.
-        stop: why no worker is to train; None: they are.
-        prepares: new processes set themselves up before they join.
-        unit: how many workers, of consecutive indices, are in a group all or not at all.
-    """
-
-    wanted: int
-    minimum: int
-    allowed: Sequence[int] = ()
-    settle_seconds: float = 0.0
-    port: int = 0
-    stop: Cause | None = None
-    prepares: bool = False
-    unit: int = 1
-
-
-def group_policy(job: Job, target: Target, stop: Cause | None) -> GroupPolicy:
-    """Returns the policy that a job's spec states, for as many workers as it is to have."""
-    return GroupPolicy(
-        target.size,
-        job.minimum,
-        job.allowed,
-        job.settle_seconds,
-        job.store_port,
-        stop,
-        job.prepare_seconds > 0,
-        job.unit_replicas,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class GroupState:
     """What has been decided about a group, or is remembered of it.
 
     Attributes:
-        last_number: the highest round number known from elsewhere (status, agents).
+        stop: why no worker is to train; None: they are.
         backoff_until: do not restart a failed group before (back-off of a crash loop).
         failure_open: why a member has failed is not known yet: all are to report first.
-        finishing: a member has finished its work: a whole group is not disturbed any more.
-        saving: the training is done but for its last checkpoint, which is in the members' memory: the same.
         stall: why the group hangs and is to be restarted; None: it does not.
         settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
         grow_at: newcomers make no round of their own before, monotonic seconds.
         restart: why all workers are replaced, so that the group stops; None: they are not.
         eviction: why it has less quota, if some is taken back; None: none is.
-        domains: by worker, the domain of its node (rank_order.py).
     """
 
-    last_number: int = 0
+    stop: Cause | None = None
     backoff_until: float = 0.0
     failure_open: bool = False
-    finishing: bool = False
-    saving: bool = False
     stall: Cause | None = None
     settled: bool = False
     grow_at: float = 0.0
     restart: Cause | None = None
     eviction: Cause | None = None
-    domains: Mapping[str, str] = field(default_factory=dict)
 
 
-def next_round(
-    current: Round | None, candidates: Sequence[Candidate], policy: GroupPolicy, state: GroupState, now: float
-) -> Decision:
+def next_round(job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], state: GroupState) -> Decision:
     """Decides on the next round.
 
     Args:
-        current: the newest declared round, None if there was none.
+        job: what its spec says of groups, and which rounds its status knows.
+        target: how many workers a round should have.
+        observed: the newest declared round, and its agents.
         candidates: all workers of the job; at most one READY one of each index is chosen.
-        policy: the job's.
         state: of the group.
-        now: monotonic seconds.
     """
-    members = current.ranks if current else {}
+    now, current, members, wanted = observed.now, observed.round, observed.ranks, target.size
+    # A member has finished its work: a whole group is not disturbed any more.
+    finishing = any(has_succeeded(name, observed) for name in members)
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
     present = [by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY]
@@ -151,13 +108,16 @@ def next_round(
         if candidate.worker not in members and reached and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
-    chosen = choose_group(stay, joiners, policy.wanted, policy.allowed, policy.unit)
-    number = max(current.number if current else 0, state.last_number) + 1
+    chosen = choose_group(stay, joiners, wanted, job.allowed, job.unit_replicas)
+    last_number = max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0)
+    number = max(current.number if current else 0, last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
-        ranked = assign_ranks(members, group, current.store_port if current else 0, policy.unit, state.domains)
-        port = (ranked[0].port if ranked else 0) or policy.port
-        order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or state.finishing)
+        ranked = assign_ranks(
+            members, group, current.store_port if current else 0, job.unit_replicas, domains_of(job, observed)
+        )
+        port = (ranked[0].port if ranked else 0) or job.store_port
+        order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or finishing)
         return Decision(
             Round(
                 number,
@@ -173,19 +133,19 @@ def next_round(
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
-    if policy.stop is not None:
-        return declare(*policy.stop) if current and current.size else Decision()
+    if state.stop is not None:
+        return declare(*state.stop) if current and current.size else Decision()
     if state.restart is not None and current and current.size:
         return declare(*state.restart)
-    if _may_train_unheard(current, candidates, state, present):
+    if _may_train_unheard(current, candidates, last_number, present):
         return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
-        if len(chosen) < policy.minimum:
+        if len(chosen) < job.minimum:
             return Decision(recheck_at=recheck)
-        wait_until = settled_at(chosen, candidates, policy.wanted, policy.settle_seconds, now)
+        wait_until = settled_at(chosen, candidates, wanted, job.settle_seconds, now)
         if now < wait_until:
             return Decision(recheck_at=earliest(wait_until, recheck))
-        return declare(names.FIRST_ROUND, f"{len(chosen)} of {policy.wanted} wanted workers are ready", chosen)
+        return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
 
     failed = [candidate for candidate in present if candidate.failed]
     if len(present) < current.size or failed:
@@ -193,30 +153,30 @@ def next_round(
             return Decision(nudge=True, recheck_at=recheck)
         if failed and now < state.backoff_until:
             return Decision(recheck_at=earliest(state.backoff_until, recheck))
-        chosen = _without_set_up(stay, joiners, policy) or chosen
+        chosen = _without_set_up(stay, joiners, job, wanted) or chosen
         reason, cause = _explain_loss(current, by_name, failed)
         if reason == names.SCALED_DOWN and state.eviction is not None:
             reason, cause = state.eviction
-        if len(chosen) < policy.minimum:
-            shortage = f"workers left: {len(chosen)}, the minimum is {policy.minimum}"
+        if len(chosen) < job.minimum:
+            shortage = f"workers left: {len(chosen)}, the minimum is {job.minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
     if state.stall is not None:
-        return declare(*state.stall, chosen if len(chosen) >= policy.minimum else ())
-    if state.finishing or state.saving:
+        return declare(*state.stall, chosen if len(chosen) >= job.minimum else ())
+    if finishing or observed.saving_since is not None:  # the last checkpoint is in the members' memory
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
         cause = (
             f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
         )
-        if len(chosen) < policy.minimum:
+        if len(chosen) < job.minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
-    if len(stay) > policy.wanted:  # the pods that go are spares
-        return declare(names.SCALED_DOWN, f"{policy.wanted} workers are wanted", chosen)
+    if len(stay) > wanted:  # the pods that go are spares
+        return declare(names.SCALED_DOWN, f"{wanted} workers are wanted", chosen)
     if not (newcomers := [candidate for candidate in chosen if candidate.worker not in members]):
         return Decision(recheck_at=recheck)
-    settled = settled_at(newcomers, candidates, policy.wanted - len(stay), policy.settle_seconds, now)
+    settled = settled_at(newcomers, candidates, wanted - len(stay), job.settle_seconds, now)
     arrived = tuple(candidate.worker for candidate in newcomers)
     if now < settled and not state.settled:
         return Decision(recheck_at=earliest(settled, recheck))
@@ -225,7 +185,7 @@ def next_round(
     return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
 
-def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], policy: GroupPolicy) -> list[Candidate]:
+def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], job: Job, wanted: int) -> list[Candidate]:
     """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
 
     Where another member needs new processes as well, the group waits for them anyway. Where no member goes on, all have failed alike.
@@ -233,22 +193,23 @@ def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], pol
     Args:
         stay: the members that are there.
         joiners: workers that are ready, and in no group.
-        policy: the job's.
+        job: whether new processes set themselves up before they join, and the sizes that a group may have.
+        wanted: how many workers a round should have.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
-    if not (policy.prepares and going_on) or not all(candidate.keeps_processes for candidate in going_on):
+    if not (job.prepare_seconds and going_on) or not all(candidate.keeps_processes for candidate in going_on):
         return []
-    group = choose_group(going_on, joiners, policy.wanted, policy.allowed, policy.unit)
-    return group if len(group) >= policy.minimum else []
+    group = choose_group(going_on, joiners, wanted, job.allowed, job.unit_replicas)
+    return group if len(group) >= job.minimum else []
 
 
 def _may_train_unheard(
-    current: Round | None, candidates: Sequence[Candidate], state: GroupState, present: Sequence[Candidate]
+    current: Round | None, candidates: Sequence[Candidate], last_number: int, present: Sequence[Candidate]
 ) -> bool:
     """Whether all that is missing of a group are workers that a new leader has not heard, while nothing says that the group has broken."""
     unheard = sum(candidate.unheard for candidate in candidates)
     if current is None:
-        return bool(state.last_number and unheard)
+        return bool(last_number and unheard)
     missing = current.size - len(present)
     return 0 < missing == current.size - len(current.members) <= unheard and not any(c.failed for c in present)
 

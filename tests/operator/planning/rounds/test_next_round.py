@@ -3,17 +3,12 @@
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.observed import AgentView
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import (
-    Cause,
-    Decision,
-    GroupPolicy,
-    GroupState,
-    next_round,
-)
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
-from tests.operator.builders import NOW, a_round
+from tests.operator.builders import NOW, a_round, an_agent, decide_next
 
 LONG_AGO = NOW - 100
 
@@ -27,11 +22,6 @@ def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
 
 def ready(*indices: int, **fields: Any) -> list[Candidate]:
     return [candidate(index, **fields) for index in indices]
-
-
-def decide(current: Round | None, candidates: list[Candidate], wanted: int = 3, minimum: int = 1, **fields: Any) -> Decision:
-    policy = GroupPolicy(wanted, minimum, settle_seconds=1.0, port=29500)
-    return next_round(current, candidates, policy, GroupState(**fields), NOW)
 
 
 def workers(decision: Decision) -> list[str] | None:
@@ -74,14 +64,14 @@ STARTING = {"container_runs": True}
 def test_first_round(
     current: Round | None, situation: str, candidates: list[Candidate], wanted: int, minimum: int, expected: list[str] | None
 ) -> None:
-    decision = decide(current, candidates, wanted, minimum)
+    decision = decide_next(current, candidates, wanted, job={"minimum": minimum})
     assert workers(decision) == expected, situation
     if decision.round:
         assert decision.round.number == (current.number if current else 0) + 1
 
 
 def test_first_round_waiting_says_when_to_look_again() -> None:
-    decision = decide(None, ready(0, 1, ready_since=NOW - 0.2), 3, 2)
+    decision = decide_next(None, ready(0, 1, ready_since=NOW - 0.2), job={"minimum": 2})
     assert decision.recheck_at == pytest.approx(NOW + 0.8)
 
 
@@ -133,7 +123,7 @@ def failed(index: int, **fields: Any) -> Candidate:
 def test_change_of_a_running_group(
     situation: str, candidates: list[Candidate], expected: list[str] | None, reason: str
 ) -> None:
-    decision = decide(GROUP, candidates)
+    decision = decide_next(GROUP, candidates)
     assert workers(decision) == expected, situation
     if decision.round:
         assert (decision.round.number, decision.round.reason) == (8, reason)
@@ -141,43 +131,46 @@ def test_change_of_a_running_group(
 
 def test_failure_whose_cause_is_not_known_yet_nudges_and_waits() -> None:
     group = [failed(0), candidate(1), candidate(2, heard_at=NOW - 0.5, recheck_at=NOW + 0.2)]
-    decision = decide(GROUP, group, failure_open=True)
+    decision = decide_next(GROUP, group, failure_open=True)
     assert (decision.round, decision.nudge, decision.recheck_at) == (None, True, NOW + 0.2)
 
 
 def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
-    held = decide(GROUP, [failed(0), *ready(1, 2)], backoff_until=NOW + 4)
+    held = decide_next(GROUP, [failed(0), *ready(1, 2)], backoff_until=NOW + 4)
     assert held.round is None
     assert held.recheck_at == NOW + 4
-    assert decide(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round is not None
+    assert decide_next(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round is not None
 
 
 def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
     group = a_round(0, 1, number=3)
     both = [*ready(0, 1), *ready(2, 3, ready_since=NOW)]
-    assert workers(decide(group, both, wanted=4)) == ["w0", "w1", "w2", "w3"]
+    assert workers(decide_next(group, both, wanted=4)) == ["w0", "w1", "w2", "w3"]
     one = [*ready(0, 1), candidate(2, ready_since=NOW), candidate(3, "starting", **STARTING)]
-    assert workers(decide(group, one, wanted=4)) is None
+    assert workers(decide_next(group, one, wanted=4)) is None
     settled = [*ready(0, 1), candidate(2, ready_since=NOW - 1.1), candidate(3, "starting")]
-    assert workers(decide(group, settled, wanted=4)) == ["w0", "w1", "w2"]
+    assert workers(decide_next(group, settled, wanted=4)) == ["w0", "w1", "w2"]
 
 
 def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     group, lost = a_round(0, 1, 2, number=3), candidate(2, "gone", worker="w2")
     spare, away = candidate(3), candidate(3, disconnected=True)
-    assert workers(decide(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
-    assert workers(decide(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], "it may have been on the same node"
-    assert workers(decide(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, "a member may be back in a moment"
+    assert workers(decide_next(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
+    assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], "it may have been on the same node"
+    assert workers(decide_next(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, (
+        "a member may be back in a moment"
+    )
 
 
-@pytest.mark.parametrize("how", ["finishing", "saving"])
-def test_newcomers_do_not_disturb_a_group_that_finishes(how: str) -> None:
-    assert decide(a_round(0, 1), ready(0, 1, 2), **{how: True}).round is None
-    assert decide(a_round(0, 1), [candidate(0), candidate(1, "gone"), candidate(2)], **{how: True}).round is not None
+@pytest.mark.parametrize("agent", [an_agent("w0", "succeeded"), an_agent("w0", saving_since=NOW)], ids=["finishing", "saving"])
+def test_newcomers_do_not_disturb_a_group_that_finishes(agent: AgentView) -> None:
+    group, agents = a_round(0, 1), [agent]
+    assert decide_next(group, ready(0, 1, 2), agents=agents).round is None
+    assert decide_next(group, [candidate(0), candidate(1, "gone"), candidate(2)], agents=agents).round is not None
 
 
 def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
-    assert workers(decide(a_round(0, 1, size=3), ready(0, 1))) == ["w0", "w1"]
+    assert workers(decide_next(a_round(0, 1, size=3), ready(0, 1))) == ["w0", "w1"]
 
 
 def unheard(index: int) -> Candidate:
@@ -201,27 +194,27 @@ def unheard(index: int) -> Candidate:
 def test_group_stands_while_its_missing_members_may_train(
     situation: str, current: Round | None, candidates: list[Candidate], expected: list[str] | None
 ) -> None:
-    decision = decide(current, candidates, last_number=1)
+    decision = decide_next(current, candidates, last_number=1)
     assert workers(decision) == expected, situation
     if expected is None:
         assert decision.recheck_at == NOW + 5
 
 
 def test_group_that_has_never_been_does_not_wait_for_an_unheard_worker() -> None:
-    assert workers(decide(None, [*ready(0, 1), unheard(2)])) == ["w0", "w1"]
+    assert workers(decide_next(None, [*ready(0, 1), unheard(2)])) == ["w0", "w1"]
 
 
 def test_round_number_is_above_all_that_is_known() -> None:
-    decision = decide(a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12)
+    decision = decide_next(a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12)
     assert decision.round is not None
     assert decision.round.number == 13
 
 
 def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
-    first = decide(None, ready(0, 1, 2)).round
+    first = decide_next(None, ready(0, 1, 2)).round
     assert first is not None
     assert first.store_port == 29510
-    silent = decide(None, [candidate(0, port=0), candidate(1), candidate(2)]).round
+    silent = decide_next(None, [candidate(0, port=0), candidate(1), candidate(2)]).round
     assert silent is not None
     assert silent.store_port == 29500
 
@@ -229,30 +222,30 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
     failed = {"failed": True, "failed_since": NOW}
     group = [candidate(0, **failed), candidate(1, **failed, failure="ValueError: boom"), candidate(2, heard_at=NOW + 1)]
-    decision = decide(a_round(0, 1, 2), group)
+    decision = decide_next(a_round(0, 1, 2), group)
     assert decision.round is not None
     assert (decision.round.reason, decision.round.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
 
 
 def test_newcomers_wait_until_the_group_may_grow() -> None:
     group, seen = a_round(0, 1), ready(0, 1, 2)
-    held = decide(group, seen, grow_at=NOW + 4)
+    held = decide_next(group, seen, grow_at=NOW + 4)
     assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, ("w2",))
-    assert decide(group, seen, grow_at=NOW).round is not None
-    assert decide(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
+    assert decide_next(group, seen, grow_at=NOW).round is not None
+    assert decide_next(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
-    assert workers(decide(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
+    assert workers(decide_next(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
     shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
-    assert workers(decide(a_round(0, 1, 2), shrinks, wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+    assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:
-    decision = decide(GROUP, ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so"))
+    decision = decide_next(GROUP, ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so"))
     assert decision.round is not None
     assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
-    assert decide(a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")).round is not None, (
-        "and forms again"
-    )
+    assert (
+        decide_next(a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")).round is not None
+    ), "and forms again"
 
 
 @pytest.mark.parametrize(
@@ -262,12 +255,12 @@ def test_group_whose_workers_are_replaced_stops() -> None:
 )
 def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
     """A new process would reach the store of a process that is about to end."""
-    decision = decide(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
+    decision = decide_next(GROUP, [candidate(0, port=port), candidate(1), candidate(2, "gone")])
     assert decision.round is not None
     assert (list(decision.round.workers), decision.round.store_port) == expected
 
 
 def test_only_worker_serves_its_own_store() -> None:
-    decision = decide(GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")])
+    decision = decide_next(GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")])
     assert decision.round is not None
     assert decision.round.store_port == GROUP.store_port

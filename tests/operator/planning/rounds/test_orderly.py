@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupPolicy, GroupState, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Cause
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.reconcile.observe import recover_round
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent
+from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, decide_next
 from tests.operator.simulation import Simulation
 
 SUSPENDED = Cause("JobSuspended", "the job is suspended")
@@ -24,24 +24,6 @@ def ready(*indices: int) -> list[Candidate]:
     return [candidate(index) for index in indices]
 
 
-def decide(
-    current: Round | None,
-    candidates: list[Candidate],
-    wanted: int = 3,
-    minimum: int = 1,
-    suspended: bool = False,
-    **fields: Any,
-) -> Decision:
-    policy = GroupPolicy(
-        wanted,
-        minimum,
-        settle_seconds=1.0,
-        port=29500,
-        stop=SUSPENDED if suspended else None,
-    )
-    return next_round(current, candidates, policy, GroupState(**fields), NOW)
-
-
 FAILED = {"failed": True, "failed_since": NOW - 0.1}
 
 
@@ -53,7 +35,7 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
         ("too few are left by those who leave", [candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
         ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
         ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, "WorkerLeaving", 5),
-        ("suspended", ready(0, 1, 2), {"suspended": True, "wanted": 0}, "JobSuspended", 5),
+        ("suspended", ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, "JobSuspended", 5),
         ("a pod is gone", [*ready(0, 1), candidate(2, "gone")], {}, "WorkerLost", NEW),
         ("a pod is no longer known", ready(0, 1), {}, "WorkerLost", NEW),
         ("one is gone and one leaves", [*ready(0), candidate(1, "leaving"), candidate(2, "gone")], {}, "WorkerLost", NEW),
@@ -67,16 +49,22 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
         ),
         ("a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {}, "WorkerFailed", NEW),
         ("one who leaves has failed", [*ready(0, 1), candidate(2, "leaving", **FAILED)], {}, "WorkerLeaving", NEW),
-        ("too few are left by a loss", [candidate(0), candidate(1, "gone")], {"minimum": 2}, "BelowMinimum", NEW),
-        ("suspended while a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {"suspended": True}, "", NEW),
-        ("suspended while a pod is gone", [*ready(0, 1), candidate(2, "gone")], {"suspended": True}, "", NEW),
+        ("too few are left by a loss", [candidate(0), candidate(1, "gone")], {"job": {"minimum": 2}}, "BelowMinimum", NEW),
+        ("suspended while a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {"stop": SUSPENDED}, "", NEW),
+        ("suspended while a pod is gone", [*ready(0, 1), candidate(2, "gone")], {"stop": SUSPENDED}, "", NEW),
         ("the group hangs", ready(0, 1, 2), {"stall": Cause("ProgressStalled", "no step for 60 s")}, "ProgressStalled", NEW),
-        ("a member has finished, another leaves", [*ready(0, 1), candidate(2, "leaving")], {"finishing": True}, "", NEW),
+        (
+            "a member has finished, another leaves",
+            [*ready(0, 1), candidate(2, "leaving")],
+            {"agents": [an_agent("w0", "succeeded", HERE)]},
+            "",
+            NEW,
+        ),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
 )
 def test_change_of_a_group(change: str, candidates: list[Candidate], how: dict[str, Any], reason: str, since: int) -> None:
-    declared = decide(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
+    declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
     assert declared is not None, change
     assert (declared.number, declared.orderly_since) == (NEW, since), change
     assert reason in ("", declared.reason), change
@@ -101,7 +89,7 @@ NEWCOMER = {"restarts": 0}
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
 )  # fmt: skip
 def test_trouble_in_a_group_that_has_not_formed(situation: str, candidates: list[Candidate], since: int) -> None:
-    declared = decide(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
+    declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
     assert declared is not None, situation
     assert declared.orderly_since == since, situation
 
@@ -134,16 +122,16 @@ def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
 
 @pytest.mark.parametrize("before", [None, a_round(number=HERE, orderly_since=5)], ids=["first", "after-an-empty-one"])
 def test_round_that_follows_nobody(before: Round | None) -> None:
-    declared = decide(before, ready(0, 1, 2), last_number=HERE).round
+    declared = decide_next(before, ready(0, 1, 2), last_number=HERE).round
     assert declared is not None
     assert (declared.number, declared.orderly_since) == (NEW, NEW)
 
 
 def test_number_that_others_knew_of_is_no_gap() -> None:
-    declared = decide(a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11).round
+    declared = decide_next(a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11).round
     assert declared is not None
     assert (declared.number, declared.orderly_since) == (12, 12), "w2 is no longer known"
-    declared = decide(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11).round
+    declared = decide_next(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11).round
     assert declared is not None
     assert (declared.number, declared.orderly_since) == (12, HERE)
 
@@ -154,13 +142,13 @@ def test_round_that_a_restarted_operator_puts_together_is_where_it_begins() -> N
     rebuilt = recover_round(pods, agents, NOW)
     assert rebuilt is not None
     assert rebuilt.orderly_since == HERE
-    declared = decide(rebuilt, ready(0, 1, 2, 3), wanted=4).round
+    declared = decide_next(rebuilt, ready(0, 1, 2, 3), wanted=4).round
     assert declared is not None
     assert declared.orderly_since == HERE
     del agents["w1"]
     partly = recover_round(pods, agents, NOW)
     assert partly is not None
-    declared = decide(partly, ready(0, 1, 2)).round
+    declared = decide_next(partly, ready(0, 1, 2)).round
     assert declared is not None
     assert declared.orderly_since == NEW, "w1 has not been heard of"
 
@@ -195,16 +183,16 @@ def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
         ("a member has failed, and stays", [*ready(0, 1), candidate(2, **FAILED)], {}, 6),
         ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, NEW),
         ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, NEW),
-        ("suspended", ready(0, 1, 2), {"suspended": True, "wanted": 0}, NEW),
+        ("suspended", ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, NEW),
     ],
 )
 def test_since_when_nobody_has_had_to_leave(change: str, candidates: list[Candidate], how: dict[str, Any], since: int) -> None:
-    decision = decide(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
+    decision = decide_next(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
     assert decision.round is not None
     assert decision.round.keeps_all_since == since, change
 
 
 def test_group_that_is_not_known_as_a_whole_is_not_known_to_be_kept() -> None:
-    decision = decide(a_round(0, 1, number=HERE, size=3), ready(0, 1, 2))
+    decision = decide_next(a_round(0, 1, number=HERE, size=3), ready(0, 1, 2))
     assert decision.round is not None
     assert decision.round.keeps_all_since == NEW

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.rounds.next_round import GroupPolicy, GroupState, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
-from tests.operator.builders import NOW, a_round
+from tests.operator.builders import NOW, a_round, decide_next
 
 
 def candidate(index: int, **fields: Any) -> Candidate:
@@ -19,7 +18,7 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
 
 
 @pytest.mark.parametrize(
-    ("situation", "candidates", "policy", "expected"),
+    ("situation", "candidates", "job", "expected"),
     [
         ("the others keep theirs", [candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)], {}, ["w0", "w1"]),
         (
@@ -35,7 +34,12 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
             {"minimum": 3},
             ["w0", "w1", "w3"],
         ),
-        ("a size that is not allowed", [candidate(0), candidate(1), candidate(2, **KILLED)], {"allowed": (1, 3)}, ["w0"]),
+        (
+            "a size that is not allowed",
+            [candidate(0), candidate(1), candidate(2, **KILLED)],
+            {"maximum": 3, "resizePolicy": {"allowedReplicas": [1, 3]}},
+            ["w0"],
+        ),
         ("two have failed", [candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
         ("all have failed", [candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
         (
@@ -45,12 +49,11 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
             ["w0", "w1", "w2"],
         ),
         ("nothing but echoes", [candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
-        ("new processes do not prepare", [candidate(0), candidate(1), candidate(2, **KILLED)], {"prepares": False}, None),
+        ("new processes do not prepare", [candidate(0), candidate(1), candidate(2, **KILLED)], {"prepare": None}, None),
     ],
 )
-def test_who_goes_on(situation: str, candidates: list[Candidate], policy: dict[str, Any], expected: list[str] | None) -> None:
-    rules = GroupPolicy(**{"wanted": 3, "minimum": 1, "prepares": True, **policy})
-    decision = next_round(a_round(0, 1, 2), candidates, rules, GroupState(), NOW)
+def test_who_goes_on(situation: str, candidates: list[Candidate], job: dict[str, Any], expected: list[str] | None) -> None:
+    decision = decide_next(a_round(0, 1, 2), candidates, job={"prepare": {}, **job})
     assert decision.round is not None
     assert list(decision.round.workers) == (expected or ["w0", "w1", "w2"]), situation
     assert decision.round.reason == "WorkerFailed"

@@ -3,11 +3,10 @@
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.rounds.next_round import GroupPolicy, GroupState, next_round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round
+from tests.operator.builders import NOW, a_job, a_pod, a_round, decide_next
 from tests.operator.simulation import Simulation
 
 
@@ -71,8 +70,7 @@ def test_rounds(
     situation: str, members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
 ) -> None:
     current = a_round(*members) if members else None
-    policy = GroupPolicy(wanted, minimum, settle_seconds=1, port=29500)
-    declared = next_round(current, candidates(*processes), policy, GroupState(), NOW).round
+    declared = decide_next(current, candidates(*processes), wanted, job={"minimum": minimum}).round
     assert (declared.reason if declared else None) == reason, situation
     assert sorted(declared.workers if declared else ()) == sorted(workers), situation
 
