@@ -20,6 +20,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.failed_writes import describe
 from elastic_pytorch_operator.planning.memory import Memory, Plan
@@ -232,21 +233,18 @@ class Controller:
             self._plan_again(key, writer)
             return "success"
         self._count_end(job)
-        observed = observe(
-            job,
-            self._cache,
-            self._registry,
-            now=self._clock(),
-            time=write_time(self._time_of_day()),
+        writer = self._writer(key, job.uid)
+        known = Observed(
+            self._clock(),
+            write_time(self._time_of_day()),
             listening_since=self._listening_since,
             lost_leader_node=self.lost_leader_node,
             service_exists=self._executor.has_service(job.uid),
             pod_group_minimum=self._executor.pod_group_minimum(job),
             reporting_jobs=len(self._reporting),
-            being_deleted=self._writer(key, job.uid).pods_being_deleted,
-            being_created=self._writer(key, job.uid).pods_being_created,
-            kueue=self._kueue,
+            being_created=writer.pods_being_created,
         )
+        observed = observe(job, self._cache, self._registry, known, writer.pods_being_deleted, kueue=self._kueue)
         if observed.reports_progress and not has_ended(job.status):
             self._reporting.add(job.uid)
         else:

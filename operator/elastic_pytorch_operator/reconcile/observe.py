@@ -15,49 +15,41 @@ def observe(
     job: Job,
     cache: Cache,
     registry: AgentRegistry,
-    *,
-    now: float,
-    time: str,
-    listening_since: float,
-    service_exists: bool,
-    pod_group_minimum: int | None = None,
-    reporting_jobs: int = 1,
-    lost_leader_node: str = "",
+    known: Observed,
     being_deleted: Collection[str] = (),
-    being_created: Mapping[int, str] | None = None,
+    *,
     kueue: bool = False,
 ) -> Observed:
     """A job at this moment, for a plan.
 
-    A pod is deleted from the moment when a plan asks for that. `being_deleted` has the UIDs of those whose deletion the API server has not
-    confirmed yet: without it, the next plan would take the agent of a lost worker for that of a newcomer. `being_created` has the Workloads
-    of the pods that have been sent, by index: without it, the next plan would give their places away again.
+    A pod is deleted from the moment when a plan asks for that: else, the next plan would take the agent of a lost worker for
+    that of a newcomer.
+
+    Args:
+        job: with its status.
+        cache: has its objects.
+        registry: has its agents.
+        known: the moment, with what neither of them has.
+        being_deleted: UIDs of pods whose deletion the API server has not confirmed yet.
+        kueue: whether the operator asks Kueue for quota.
     """
-    pods = _mark_deleting(cache.pods_of(job.uid), being_deleted)
+    pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
     agents = registry.agents(job.uid, {pod.name for pod in pods})
-    declared = registry.job(job.uid).round
-    return Observed(
-        now=now,
-        time=time,
+    return replace(
+        known,
         pods=pods,
         stores=_mark_deleting(cache.stores_of(job.uid), being_deleted),
         nodes=cache.nodes,
         agents=agents,
-        round=declared or recover_round(pods, agents, listening_since),
-        listening_since=listening_since,
+        round=registry.job(job.uid).round or recover_round(pods, agents, known.listening_since),
         last_heard_at=registry.last_heard_at,
         arrived_at=registry.arrived_at,
         on_time_since=registry.hearing.on_time_since(now),
         lets_in_since=registry.hearing.lets_in_since(now),
         heartbeat_seconds=registry.longest_heartbeat_seconds(now),
         heard_before=frozenset() if job.stock else heard_before(job, pods),
-        lost_leader_node=lost_leader_node,
-        service_exists=service_exists,
-        pod_group_minimum=pod_group_minimum,
         reports_progress=any(agent.progress.step is not None for agent in agents.values()),
-        reporting_jobs=reporting_jobs,
         workloads=cache.workloads_of(job.uid) if kueue else None,
-        being_created=being_created or {},
         unreadable=cache.unreadable_of(job.uid),
     )
 

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.observe import observe
@@ -100,7 +101,7 @@ class TwoJobs:
             job = self.cache.job(key)
             assert job is not None
             assert not isinstance(job, ValueError)
-            seen = observe(job, self.cache, self.registry, now=1e6, time=TIME, listening_since=0.0, service_exists=True)
+            seen = observe(job, self.cache, self.registry, Observed(1e6, TIME, service_exists=True))
             for action in plan(job, seen, Memory()).actions:
                 json.dumps(str(action)).encode()
                 if hasattr(action, "status"):

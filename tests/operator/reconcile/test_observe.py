@@ -2,6 +2,7 @@
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.reconcile.observe import observe, recover_round
 
 from tests.operator.builders import NOW, a_job, a_manifest, a_pod, a_worker_pod, an_agent
@@ -35,14 +36,5 @@ def test_pod_whose_deletion_was_asked_for_is_deleted_before_the_api_server_says_
     for index, pod in enumerate(pods):
         pod["metadata"] |= {"uid": f"uid-{index}", "resourceVersion": "1"}
     cache.replace_all([a_manifest()], pods, [], 1.0)
-    found = observe(
-        JOB,
-        cache,
-        AgentRegistry(),
-        now=NOW,
-        time="",
-        listening_since=0.0,
-        service_exists=True,
-        being_deleted={"uid-1"},
-    )
+    found = observe(JOB, cache, AgentRegistry(), Observed(NOW, ""), {"uid-1"})
     assert [pod.deleting for pod in found.pods] == [False, True]
