@@ -15,7 +15,7 @@ from elastic_pytorch_operator.model.actions import CreatePod, CreateService, Del
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite, FailedWrites
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
@@ -121,14 +121,13 @@ class Simulation:
                 self.failing_writes -= 1
                 continue
             match action:
-                case CreatePod() if PODS in self.memory.failed and self.now < self.memory.failed[PODS].retry_at:
+                case CreatePod() if PODS in self.memory.answers.failed and self.now < self.memory.answers.failed[PODS].retry_at:
                     pass
                 case CreatePod() if self.refusing:
-                    refused = FailedWrite("denied by a policy", self.now + REFUSED_SECONDS, lasting=True)
-                    self.memory = replace(self.memory, failed={PODS: refused})
+                    self._answer({PODS: FailedWrite("denied by a policy", self.now + REFUSED_SECONDS, lasting=True)})
                 case CreatePod():
                     self._create_pod(action)
-                    self.memory = replace(self.memory, failed={})
+                    self._answer({})
                 case DeletePod(name, _, _, force):
                     self.delete_pod(name, force=force)
                 case PatchStatus(status):
@@ -141,6 +140,9 @@ class Simulation:
             most = self.job.maximum + self.job.spares
             assert len(wanted) <= most, "more pods than maxReplicas and spares, beside replacements of workers that still train"
         return todo
+
+    def _answer(self, failed: FailedWrites) -> None:
+        self.memory = replace(self.memory, answers=replace(self.memory.answers, failed=failed))
 
     def settle(self, seconds: float = 60.0) -> None:
         """Lets time pass; more than a minute of it in steps of a second, which take a quarter of the plans."""

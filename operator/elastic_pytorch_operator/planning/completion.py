@@ -1,6 +1,6 @@
 """How a job ends: complete, when the workers of a round agree that they are done; failed, when a limit is reached or none can start."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
@@ -37,9 +37,9 @@ class Departures:
         leaving: those that have left the group since they were told to stop.
     """
 
-    victims: Collection[str] = ()
-    excused: Collection[str] = ()
-    leaving: Collection[str] = ()
+    victims: frozenset[str] = frozenset()
+    excused: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
 
 
 NO_DEPARTURES = Departures()

@@ -1,12 +1,12 @@
-"""Writes that the API server has not accepted: when each is tried again, and what the job's user is told about them. Pure."""
+"""What the API server has not accepted: when each write is tried again, and what the job's user is told about it. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
@@ -42,6 +42,36 @@ class FailedWrite:
 FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the API server has said of a job's objects.
+
+    Attributes:
+        failed: the writes that it has not accepted.
+        invalid: why it can make no pod from the template; None: it has not said so.
+        generation: of the spec that the last plan was made for.
+        tried_generation: of the spec whose pods it has been asked about by a dry run.
+        unreadable: the objects that could not be read at the last plan.
+    """
+
+    failed: FailedWrites = field(default_factory=dict)
+    invalid: str | None = None
+    generation: int | None = None
+    tried_generation: int = 0
+    unreadable: tuple[UnreadableObject, ...] = ()
+
+    def about(self, generation: int) -> "Answers":
+        """The same for a job's present spec: what another one's pods were refused says nothing about this one's."""
+        if self.generation in (None, generation):
+            return replace(self, generation=generation)
+        failed = {key: write for key, write in self.failed.items() if key not in (DRY_RUN, POD_GROUP, PODS)}
+        return replace(self, generation=generation, failed=failed)
+
+    def reported(self) -> "Answers":
+        """The same after events have reported the writes."""
+        return replace(self, failed=mark_reported(self.failed))
+
+
 def note_failure(
     before: FailedWrite | None,
     judgement: Judgement,
@@ -73,11 +103,6 @@ def note_failure(
     )
 
 
-def forget_refused_pods(failed: FailedWrites) -> dict[str, FailedWrite]:
-    """The failed writes without those of pods, for a spec that makes other pods: they are asked for at once."""
-    return {key: write for key, write in failed.items() if key not in (DRY_RUN, POD_GROUP, PODS)}
-
-
 def lasting(failed: FailedWrites) -> tuple[str, ...]:
     """What came of a job's writes that the API server does not take for some time, each once."""
     return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting))
@@ -104,7 +129,7 @@ def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
     return {key: replace(write, reported=write.reported or write.lasting) for key, write in failed.items()}
 
 
-def wants_dry_run(job: Job, target: Target, observed: Observed, asked_generation: int, failed: FailedWrites) -> bool:
+def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:
     """Whether a dry run asks the API server about a job's worker pods before the first is created.
 
     It asks until there is an answer, once for each valid generation of a job that has never begun, or has no pod while it is stopped.
@@ -115,12 +140,11 @@ def wants_dry_run(job: Job, target: Target, observed: Observed, asked_generation
         job: with its status.
         target: whether any worker may run.
         observed: its pods and its round.
-        asked_generation: the generation that this operator has asked about and that was not refused; 0: none.
-        failed: the writes that have failed.
+        answers: what the API server has said, also to a dry run.
     """
     begun = observed.round is not None or job.status.get("round")
-    if job.problem or observed.pods or (begun and not target.stopped) or asked_generation == job.generation:
+    if job.problem or observed.pods or (begun and not target.stopped) or answers.tried_generation == job.generation:
         return False
-    if DRY_RUN in failed or job.status.get("observedGeneration") != job.generation:
+    if DRY_RUN in answers.failed or job.status.get("observedGeneration") != job.generation:
         return True
     return (find_condition(job.status, names.SUSPENDED) or {}).get("reason") == names.REFUSED

@@ -18,7 +18,7 @@ from elastic_pytorch_operator.planning.failures.rulings import (
     leaving_members,
     rule_on_worker,
 )
-from elastic_pytorch_operator.planning.memory import Memory, notice_spec
+from elastic_pytorch_operator.planning.memory import Memory, Moments
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers
 from elastic_pytorch_operator.planning.rounds.growth import grown_before
@@ -65,19 +65,21 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     restart = stall if stall is not None and observed.now >= stall.restart_at else None
     workers = plan_workers(job, target, observed, memory)
     candidates, victims = workers.candidates, workers.replicas.victims
-    memory = notice_spec(job, memory)
     failure = judge_round(observed, candidates, failed_again(workers.objections))
-    leaving = leaving_members(observed, candidates, memory.leaving, victims)
+    leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
+    excused = excused_members(observed, memory.departures.excused, pods, leaving)
     memory = replace(
         memory,
+        answers=memory.answers.about(job.generation),
         nodes=workers.objections,
         schedule=workers.schedule,
         stall=stall,
-        leaving=leaving,
-        excused=excused_members(observed, memory.excused, pods, leaving),
-        grown_at=grown_before(job, observed, memory.grown_at),
-        active_since=active_since(job, target, observed, memory.active_since),
+        departures=Departures(victims, excused, leaving),
+        moments=Moments(
+            active_since(job, target, observed, memory.moments.active_since),
+            grown_before(job, observed, memory.moments.grown_at),
+        ),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
@@ -86,9 +88,9 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         observed,
         candidates,
         memory.budget,
-        Departures(victims, memory.excused, memory.leaving),
-        invalid=memory.invalid,
-        deadline_at=deadline_at(job, memory.active_since),
+        memory.departures,
+        invalid=memory.answers.invalid,
+        deadline_at=deadline_at(job, memory.moments.active_since),
         starts=workers.starts,
     )
     restarting = find_group_restart(job, observed, memory.budget)

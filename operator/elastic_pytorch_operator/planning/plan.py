@@ -7,7 +7,7 @@ from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.cleanup import clean_up
-from elastic_pytorch_operator.planning.failed_writes import mark_reported, unreported
+from elastic_pytorch_operator.planning.failed_writes import unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
@@ -33,10 +33,11 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         ended = _plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
     todo = _plan_stock(job, observed, memory) if job.stock else _plan_rounds(job, observed, memory)
-    if observed.unreadable == memory.unreadable:
+    if observed.unreadable == memory.answers.unreadable:
         return todo
-    events = record_unreadable(observed.unreadable, memory.unreadable)
-    return replace(todo, actions=(*todo.actions, *events), memory=replace(todo.memory, unreadable=observed.unreadable))
+    events = record_unreadable(observed.unreadable, memory.answers.unreadable)
+    answers = replace(todo.memory.answers, unreadable=observed.unreadable)
+    return replace(todo, actions=(*todo.actions, *events), memory=replace(todo.memory, answers=answers))
 
 
 def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -64,11 +65,12 @@ def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Pla
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     """What is left to do for a job that has ended."""
-    ended_at = observed.now if memory.ended_at is None else memory.ended_at
+    ended_at = observed.now if memory.moments.ended_at is None else memory.moments.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"
-    actions += record_refusals(unreported(memory.failed))
-    actions += plan_pod_group(job, None, observed, memory.failed).actions
+    actions += record_refusals(unreported(memory.answers.failed))
+    actions += plan_pod_group(job, None, observed, memory.answers.failed).actions
     actions += delete_stores(observed, keep=0, why="the job has ended")
-    memory = replace(memory, ended_at=ended_at, failed=mark_reported(memory.failed))
+    moments = replace(memory.moments, ended_at=ended_at)
+    memory = replace(memory, moments=moments, answers=memory.answers.reported())
     return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)

@@ -2,26 +2,36 @@
 
 from dataclasses import replace
 
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.decide_round import GroupChange, decide_round
-from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported
+from elastic_pytorch_operator.planning.failed_writes import lasting
 from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_workers import missing_pods, pod_actions
-from elastic_pytorch_operator.planning.reporting.events import (
-    record_announcements,
-    record_events,
-    record_timeout,
-)
+from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_timeout
 from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
-from elastic_pytorch_operator.planning.reporting.interruption import set_up_seconds
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    advance_interruption,
+    begin_interruption,
+    set_up_seconds,
+)
+from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_eviction, explain_lack
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
-from elastic_pytorch_operator.planning.reporting.stragglers import record_stragglers
+from elastic_pytorch_operator.planning.reporting.stragglers import (
+    NO_STRAGGLERS,
+    advance_stragglers,
+    record_stragglers,
+)
+from elastic_pytorch_operator.planning.reporting.waits import explain_restart
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
+from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, next_round
 from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
@@ -38,60 +48,110 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)
-    change = decide_round(job, target, observed, judged)
-    findings = _find(job, target, judged, change)
-    round_ = change.decision.round or observed.round
-    status = describe_job(job, observed, judged.workers.candidates, round_, findings)
-    account = keep_account(job, status, observed, round_, memory.account, (memory.interruption, change.memory.interruption))
-    status[GOODPUT] = account.as_status(observed.time)
-    write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
-    news = find_news(memory, change.memory, change.decision.round, judged.ending)
-    events = [
-        *record_announcements(observed, memory.nodes, change.memory.nodes),
-        *record_events(job, target, observed, replace(news, waited=change.deferral.over)),
-        *(record_stragglers(memory.stragglers, findings.stragglers) if judged.ending is None else ()),
-        *record_timeout(job, findings.schedule),
-    ]
-    pods: list[Action] = []
-    rechecks = [judged.recheck_at, change.decision.recheck_at, write_at]
-    if judged.ending is None:
-        pods = pod_actions(job, target, observed, judged.workers, round_, change.memory, judged.restarting)
-        rechecks += _pauses(observed, judged)
-    if observed.reports_progress:
-        rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
-    interrupted = findings.interruption is not None and findings.interruption.seconds is None  # it has a phase for the set-up
-    return Plan(
-        replace(change.memory, failed=mark_reported(change.memory.failed), account=account),
-        change.decision.round,
-        nudge=change.decision.nudge,
-        dump_stacks=judged.dump_stacks,
-        set_up_seconds=None if interrupted else set_up_seconds(change.decision.round, observed),
-        verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
-        actions=(*pods, *events, *write),
-        recheck_at=earliest(*rechecks),
-        urgent_at=change.decision.recheck_at,
-    )
-
-
-def _find(job: Job, target: Target, judged: Judgement, change: GroupChange) -> Findings:
-    """What the status says beyond what is observed."""
-    memory, workers = change.memory, judged.workers
-    return Findings(
-        budget=memory.budget,
+    decision, deferral, after = _decide(job, target, observed, judged)
+    workers = judged.workers
+    findings = Findings(
+        budget=after.budget,
         target=target,
-        interruption=memory.interruption,
+        interruption=after.interruption,
         ending=judged.ending,
-        refusals=lasting(memory.failed),
-        deferral=change.deferral,
-        cooling=change.decision.cooling,
+        refusals=lasting(after.answers.failed),
+        deferral=deferral,
+        cooling=decision.cooling,
         restarting=judged.restarting,
-        grown=change.grown,
+        grown=grows(observed.round, decision.round),
         starts=workers.starts,
         evacuation=workers.evacuation,
         schedule=workers.schedule,
-        stragglers=memory.stragglers,
+        stragglers=after.stragglers,
         torn=torn_workers(workers.candidates, job.unit_replicas),
     )
+    round_ = decision.round or observed.round
+    status = describe_job(job, observed, workers.candidates, round_, findings)
+    account = keep_account(job, status, observed, round_, memory.account, (memory.interruption, after.interruption))
+    status[GOODPUT] = account.as_status(observed.time)
+    write, write_at = status_write(job, status, observed, memory.written)
+    news = find_news(memory, after, decision.round, judged.ending)
+    events = [
+        *record_announcements(observed, memory.nodes, after.nodes),
+        *record_events(job, target, observed, replace(news, waited=deferral.over)),
+        *(record_stragglers(memory.stragglers, after.stragglers) if judged.ending is None else ()),
+        *record_timeout(job, workers.schedule),
+    ]
+    pods: list[Action] = []
+    rechecks = [judged.recheck_at, decision.recheck_at, write_at]
+    if judged.ending is None:
+        pods = pod_actions(job, target, observed, workers, round_, after, judged.restarting)
+        rechecks += _pauses(observed, judged)
+    if observed.reports_progress:
+        rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
+    interrupted = after.interruption is not None and after.interruption.seconds is None  # it has a phase for the set-up
+    return Plan(
+        replace(after, answers=after.answers.reported(), account=account),
+        decision.round,
+        nudge=decision.nudge,
+        dump_stacks=judged.dump_stacks,
+        set_up_seconds=None if interrupted else set_up_seconds(decision.round, observed),
+        verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
+        actions=(*pods, *events, *write),
+        recheck_at=earliest(*rechecks),
+        urgent_at=decision.recheck_at,
+    )
+
+
+def _decide(job: Job, target: Target, observed: Observed, judged: Judgement) -> tuple[Decision, Deferral, Memory]:
+    """Which round the group has next, whether that waits for a checkpoint, and the memory with what follows.
+
+    While the job ends, or its whole group is to be replaced, there is no further round.
+    """
+    memory, candidates = judged.memory, judged.workers.candidates
+    frozen = judged.ending is not None or judged.restarting.asked
+    decision = Decision() if frozen else _next_round(job, target, observed, judged)
+    leave_by = judged.workers.evacuation.leave_by
+    deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, leave_by)
+    if deferral.until is not None:
+        decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
+    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
+    interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time, gone)
+    if decision.round is not None:
+        told_step = (job.status.get("progress") or {}).get("step")
+        interruption = begin_interruption(
+            observed.round, decision.round, observed, interruption, told_step=told_step, unled_step=memory.unled_step
+        )
+    grown = grows(observed.round, decision.round)
+    memory = replace(
+        memory,
+        interruption=interruption,
+        unled_step=memory.unled_step if observed.round is None and decision.round is None else None,
+        checkpoint_wait=deferral.wait,
+        moments=replace(memory.moments, grown_at=observed.now) if grown else memory.moments,
+        stragglers=NO_STRAGGLERS
+        if judged.ending
+        else advance_stragglers(memory.stragglers, decision.round or observed.round, observed),
+    )
+    return decision, deferral, memory
+
+
+def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement) -> Decision:
+    memory = judged.memory
+    state = GroupState(
+        stop=_why_stopped(target),
+        backoff_until=memory.budget.backoff_until,
+        failure_open=judged.failure.open,
+        stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
+        settled=memory.checkpoint_wait is not None,
+        grow_at=may_grow_at(job, memory.moments.grown_at),
+        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
+        eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
+    )
+    return next_round(job, target, observed, judged.workers.candidates, state)
+
+
+def _why_stopped(target: Target) -> Cause | None:
+    """Why no worker is to train; None: they are."""
+    if target.held:
+        return Cause(names.EVICTED, f"the job {explain_lack(target.quota)}")
+    return Cause(names.JOB_SUSPENDED, "the job is suspended") if target.stopped else None
 
 
 def _pauses(observed: Observed, judged: Judgement) -> list[float]:

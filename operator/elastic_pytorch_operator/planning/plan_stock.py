@@ -21,11 +21,11 @@ from elastic_pytorch_operator.model.actions import (
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated, fault_of_pod, name_end
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
-from elastic_pytorch_operator.planning.failed_writes import lasting, mark_reported, wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
 from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
-from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news, notice_spec
+from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
@@ -94,16 +94,18 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
-    before = memory
+    before, moments = memory, memory.moments
+    excused = excused_members(view.observed, memory.departures.excused, pods)
     memory = replace(
-        notice_spec(job, memory),
+        memory,
+        answers=memory.answers.about(job.generation),
         budget=budget,
         stock=stock,
-        excused=excused_members(view.observed, memory.excused, pods),
-        active_since=active_since(job, target, observed, memory.active_since),
+        departures=Departures(stock.victims, excused),
+        moments=replace(moments, active_since=active_since(job, target, observed, moments.active_since)),
     )
-    ending, ending_recheck = _decide_ending(view, stock, memory, replicas)
-    findings = Findings(budget, target, ending=ending, refusals=lasting(memory.failed), starts=view.starts)
+    ending, ending_recheck = _decide_ending(view, stock, memory)
+    findings = Findings(budget, target, ending=ending, refusals=lasting(memory.answers.failed), starts=view.starts)
     status = describe_job(job, observed, view.candidates, group.round, findings)
     account = keep_account(job, status, observed, group.round, memory.account)
     status[GOODPUT] = account.as_status(observed.time)
@@ -116,8 +118,8 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         rechecks += [t for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses) if t > observed.now]
     declared = changed if changed and changed.reason else None
     actions += record_events(job, target, view.observed, find_news(before, memory, declared, ending))
-    write, write_at = status_write(job, status, observed, memory.written, memory.written_at)
-    memory = replace(memory, failed=mark_reported(memory.failed), account=account)
+    write, write_at = status_write(job, status, observed, memory.written)
+    memory = replace(memory, answers=memory.answers.reported(), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
 
@@ -185,7 +187,7 @@ def _exits_collected(view: _View, stock: StockMemory) -> bool:
     return not any(pod.started for pod in view.alive(view.observed.pods) if pod.rendezvous == view.rendezvous.number)
 
 
-def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Replicas) -> tuple[Ending | None, float | None]:
+def _decide_ending(view: _View, stock: StockMemory, memory: Memory) -> tuple[Ending | None, float | None]:
     if view.rendezvous.phase is Phase.DONE:
         done = len(view.running)
         return Ending(True, names.WORKERS_SUCCEEDED, f"{done} worker{'s have' if done > 1 else ' has'} succeeded"), None
@@ -197,9 +199,9 @@ def _decide_ending(view: _View, stock: StockMemory, memory: Memory, replicas: Re
         view.observed,
         view.candidates,
         memory.budget,
-        Departures(stock.victims | replicas.victims, memory.excused),
-        invalid=memory.invalid,
-        deadline_at=deadline_at(view.job, memory.active_since),
+        memory.departures,
+        invalid=memory.answers.invalid,
+        deadline_at=deadline_at(view.job, memory.moments.active_since),
         starts=view.starts,
     )
 
@@ -221,7 +223,7 @@ def _judged(end: End) -> FailureRecord:
 
 def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
-    gang = plan_pod_group(job, view.target, observed, memory.failed)
+    gang = plan_pod_group(job, view.target, observed, memory.answers.failed)
     backing_off = observed.now < max(memory.budget.backoff_until, stock.backoff_until)
     may_create = not view.target.stopped and not backing_off and not gang.holds_pods
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
@@ -244,7 +246,7 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
             over = view.alive(observed.pods) if not view.target.stopped else observed.pods
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
     made = any(isinstance(action, CreatePod) for action in actions)
-    if not made and wants_dry_run(job, view.target, observed, memory.tried_generation, memory.failed):
+    if not made and wants_dry_run(job, view.target, observed, memory.answers):
         actions.append(TryPod())
     discarded = {pod.name for pod in replicas.discard}
     actions += delete_stores(observed, keep=keep, why="it is no longer needed")

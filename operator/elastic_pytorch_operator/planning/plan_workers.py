@@ -90,7 +90,7 @@ def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -
     """
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
-    gang = plan_pod_group(job, target, observed, memory.failed)
+    gang = plan_pod_group(job, target, observed, memory.answers.failed)
     pauses = observed.now < max(memory.budget.backoff_until, memory.schedule.retry_at)
     if ending or job.on_pod_loss == FAIL_JOB or pauses or gang.holds_pods:
         return gang.actions
@@ -121,7 +121,7 @@ def pod_actions(
         restarting: where a restart of the whole group stands.
     """
     replicas, starts = workers.replicas, workers.starts
-    gang = plan_pod_group(job, target, observed, memory.failed)
+    gang = plan_pod_group(job, target, observed, memory.answers.failed)
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
@@ -142,7 +142,7 @@ def pod_actions(
             for index in replicas.create
             if index not in backing_off
         ]
-    if not replicas.create and wants_dry_run(job, target, observed, memory.tried_generation, memory.failed):
+    if not replicas.create and wants_dry_run(job, target, observed, memory.answers):
         actions.append(TryPod())
     members = round_.ranks if round_ else {}
     for name in sorted(replicas.victims):

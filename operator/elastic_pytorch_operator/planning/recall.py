@@ -8,6 +8,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget, backoff_se
 from elastic_pytorch_operator.planning.failures.group_restart import group_restarts
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.reporting.interruption import recall_interruption
+from elastic_pytorch_operator.planning.reporting.status_writes import Written
 from elastic_pytorch_operator.planning.reporting.stragglers import read_stragglers
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, pause_seconds
 from elastic_pytorch_operator.spec.job import Job
@@ -48,5 +49,5 @@ def recall(job: Job, now: float, time: str) -> Memory:
         interruption=recall_interruption(state.interruption, now, time),
         unled_step=step if step and job.status.get("worldSize") else None,
         stragglers=read_stragglers(job.status),
-        written_at=now,  # by another leader, perhaps: its progress need not be written at once
+        written=Written(at=now),  # by another leader, perhaps: its progress need not be written at once
     )

@@ -26,6 +26,7 @@ from elastic_pytorch_operator.planning.failed_writes import describe
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.planning.reporting.status_writes import Written
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, WriteKind
 from elastic_pytorch_operator.reconcile.listing import Listing, can_list_any, list_cluster
@@ -303,11 +304,11 @@ class Controller:
         writer = self._writer(job.key, job.uid)
         note_tried = partial(self._remember, job.uid, tried_generation=job.generation)
         writes = self._executor.writes(job, todo.actions, partial(self._note_status, job, todo, writer), note_tried)
-        writer.ask(writes, todo.memory.failed)
+        writer.ask(writes, todo.memory.answers.failed)
         self._remember(job.uid, failed=dict(writer.failed))
         if todo.verdict is not None and not any(isinstance(action, PatchStatus) for action in todo.actions):
             self._registry.conclude(job.uid, todo.verdict)
-        if todo.round or describe(writer.failed) != describe(todo.memory.failed):
+        if todo.round or describe(writer.failed) != describe(todo.memory.answers.failed):
             self._queue.add(job.key)
         self._plan_again(job.key, writer, todo)
 
@@ -327,7 +328,8 @@ class Controller:
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         """The status that a plan asked for is written: what waits for that is done."""
         status = next(action.status for action in todo.actions if isinstance(action, PatchStatus))
-        self._remember(job.uid, written=status, written_at=self._clock())
+        if memory := self._memories.get(job.uid):
+            self._memories[job.uid] = replace(memory, written=Written(status, self._clock()))
         if todo.verdict is not None and self._cache.has_job(job.key, job.uid):
             self._registry.conclude(job.uid, todo.verdict)
         for action in todo.actions:
@@ -348,11 +350,11 @@ class Controller:
             self._metrics.write_failed()
         told = False
         if before is not None and ended.changed:
-            memory = replace(before, failed=dict(writer.failed))
+            answers = replace(before.answers, failed=dict(writer.failed))
             if error is not None and error.judgement is Judgement.MALFORMED and not self._has_begun(writer):
-                memory = replace(memory, invalid=str(error))
-            told = describe(memory.failed) != describe(before.failed) or memory.invalid != before.invalid
-            self._memories[writer.uid] = memory
+                answers = replace(answers, invalid=str(error))
+            told = describe(answers.failed) != describe(before.answers.failed) or answers.invalid != before.answers.invalid
+            self._memories[writer.uid] = replace(before, answers=answers)
         if told or (error is None and ended.rest):
             self._queue.add(writer.key, urgent=self._has_begun(writer))
         if ended.changed:
@@ -363,9 +365,10 @@ class Controller:
         begun = isinstance(job, Job) and bool(job.status.get("round"))
         return begun or self._registry.job(writer.uid).round is not None
 
-    def _remember(self, uid: str, **changes: Any) -> None:
-        if uid in self._memories:
-            self._memories[uid] = replace(self._memories[uid], **changes)
+    def _remember(self, uid: str, **answers: Any) -> None:
+        """Remembers what the API server has said."""
+        if memory := self._memories.get(uid):
+            self._memories[uid] = replace(memory, answers=replace(memory.answers, **answers))
 
     def _writer(self, key: JobKey, uid: str) -> JobWriter:
         if uid not in self._writers:

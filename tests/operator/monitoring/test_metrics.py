@@ -16,7 +16,7 @@ from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, Metrics
-from elastic_pytorch_operator.planning import decide_round
+from elastic_pytorch_operator.planning import plan_rounds
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
 from elastic_pytorch_operator.planning.rounds import next_round
@@ -52,7 +52,7 @@ def test_names_are_prometheus_own() -> None:
 
 
 def test_every_reason_of_a_round_has_its_series() -> None:
-    used = re.findall(r"\bnames\.([A-Z_]+)", inspect.getsource(next_round) + inspect.getsource(decide_round))
+    used = re.findall(r"\bnames\.([A-Z_]+)", inspect.getsource(next_round) + inspect.getsource(plan_rounds))
     assert {getattr(names, name) for name in used} == set(ROUND_REASONS)
 
 

@@ -6,9 +6,9 @@ import pytest
 from elastic_pytorch_operator.api.conditions import find_condition, is_true
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
-from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Moments, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
@@ -227,7 +227,7 @@ def test_pod_lost_while_the_others_have_finished_is_done_again() -> None:
 def test_what_is_left_of_an_ended_job_is_cleaned_by_its_policy(policy: str, deleted: set[str]) -> None:
     status = {"conditions": [{"type": "Complete", "status": "True"}]}
     pods = [a_dead_pod(0, exit_code=0, name="done"), a_pod(1, name="stuck"), a_pending_pod(2, name="pending")]
-    todo = plan(a_job(cleanPodPolicy=policy, status=status), observed(pods), Memory(ended_at=NOW - 60))
+    todo = plan(a_job(cleanPodPolicy=policy, status=status), observed(pods), Memory(moments=Moments(ended_at=NOW - 60)))
     assert {a.name for a in todo.actions if isinstance(a, DeletePod)} == deleted
     assert todo.verdict == "complete"
 
@@ -239,7 +239,9 @@ def test_ended_job_gives_its_agents_time_to_exit() -> None:
 
 
 def test_template_that_the_api_server_refuses_fails_the_job() -> None:
-    todo = plan(a_job(), observed(), Memory(invalid='Pod "x" is invalid: spec.containers[0].image: Required value'))
+    todo = plan(
+        a_job(), observed(), Memory(answers=Answers(invalid='Pod "x" is invalid: spec.containers[0].image: Required value'))
+    )
     failed = find_condition(status_of(todo), "Failed")
     assert failed is not None
     assert failed["reason"] == "InvalidTemplate"
@@ -249,7 +251,7 @@ def test_template_that_the_api_server_refuses_fails_the_job() -> None:
 
 def test_quota_is_named() -> None:
     words = 'the API server refuses: pods "x" is forbidden: exceeded quota: pods'
-    todo = plan(a_job(), observed(), Memory(failed={"pods": FailedWrite(words, NOW + 5, lasting=True)}))
+    todo = plan(a_job(), observed(), Memory(answers=Answers(failed={"pods": FailedWrite(words, NOW + 5, lasting=True)})))
     waiting = find_condition(status_of(todo), "Running")
     assert waiting is not None
     assert "exceeded quota" in waiting["message"]

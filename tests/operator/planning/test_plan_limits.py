@@ -5,7 +5,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.conditions import find_condition, is_true
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
-from elastic_pytorch_operator.planning.failed_writes import FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 
@@ -85,7 +85,7 @@ def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None
 def test_active_deadline_outlives_the_operator() -> None:
     job = a_job(activeDeadlineSeconds=60, status={"startTime": "2025-12-31T23:59:10Z"})
     todo = plan(job, observed(), Memory())
-    assert todo.memory.active_since == NOW - 50
+    assert todo.memory.moments.active_since == NOW - 50
     assert todo.recheck_at == NOW + 10
 
 
@@ -125,7 +125,9 @@ def test_gang_may_be_scaled_down() -> None:
 
 
 def test_refusal_of_pods_is_told_once() -> None:
-    memory = Memory(failed={"pods": FailedWrite("the API server refuses: exceeded quota", NOW + 5, lasting=True)})
+    memory = Memory(
+        answers=Answers(failed={"pods": FailedWrite("the API server refuses: exceeded quota", NOW + 5, lasting=True)})
+    )
     todo = plan(a_job(), observed(), memory)
     assert [(a.reason, a.note) for a in todo.actions if isinstance(a, RecordEvent)] == [
         ("RefusedByApiServer", "The API server refuses: exceeded quota")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
-from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 
@@ -128,10 +128,10 @@ def test_api_server_is_asked_about_the_template_of_a_suspended_job_that_has_trai
 def test_refusal_of_pods_of_an_older_spec_does_not_hold_those_of_the_newest() -> None:
     refused = {key: FailedWrite("refused", NOW + 60, lasting=True) for key in (DRY_RUN, PODS, STATUS)}
     job = a_job(suspend=True)
-    kept = plan(job, observed(), Memory(failed=refused, generation=1)).memory
-    assert set(kept.failed) == {DRY_RUN, PODS, STATUS}
+    kept = plan(job, observed(), Memory(answers=Answers(failed=refused, generation=1))).memory
+    assert set(kept.answers.failed) == {DRY_RUN, PODS, STATUS}
     kept = plan(replace(job, generation=2), observed(), kept).memory
-    assert (set(kept.failed), kept.generation) == ({STATUS}, 2)
+    assert (set(kept.answers.failed), kept.answers.generation) == ({STATUS}, 2)
 
 
 def test_one_pod_that_is_left_is_said_to_be_one() -> None:

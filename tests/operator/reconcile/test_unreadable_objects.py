@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.model.observed import UnreadableObject
+from elastic_pytorch_operator.planning.failed_writes import Answers
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 
@@ -41,7 +42,7 @@ def test_one_event_names_those_that_are_new(
     before: tuple[UnreadableObject, ...], now: tuple[UnreadableObject, ...], note: str | None, backend: str
 ) -> None:
     job = a_job(rendezvous={"backend": backend}) if backend else a_job()
-    todo = plan(job, observed([a_pod(0)], unreadable=now), Memory(unreadable=before))
+    todo = plan(job, observed([a_pod(0)], unreadable=now), Memory(answers=Answers(unreadable=before)))
     notes = [action.note for action in todo.actions if getattr(action, "reason", "") == "UnreadableObject"]
     assert [words.split(": ", 1)[1] for words in notes] == ([note] if note else [])
-    assert todo.memory.unreadable == now
+    assert todo.memory.answers.unreadable == now

@@ -1,7 +1,7 @@
 """When a job's status is written: what differs a little, or often, may wait."""
 
 from collections.abc import Container, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from elastic_pytorch_operator.model.actions import PatchStatus
@@ -94,8 +94,15 @@ def write_status_at(
     return min(times, default=None)
 
 
+class Written(NamedTuple):
+    """The status that was last written; None: nothing yet. And when that was, monotonic seconds."""
+
+    status: Mapping[str, Any] | None = None
+    at: float = 0.0
+
+
 def status_write(
-    job: Job, status: dict[str, Any], observed: Observed, written: Mapping[str, Any] | None, written_at: float
+    job: Job, status: dict[str, Any], observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
     """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need).
 
@@ -103,11 +110,10 @@ def status_write(
         job: with the status there is.
         status: the one there should be.
         observed: the moment.
-        written: as of `write_status_at`.
-        written_at: when that was.
+        written: the last one, as of `write_status_at`.
     """
-    progress_at = next_progress_write(job.uid, written_at, observed.reporting_jobs)
-    due = write_status_at(job.status, status, written, written_at, observed.now, progress_at)
+    progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
+    due = write_status_at(job.status, status, *written, observed.now, progress_at)
     if due is None or due > observed.now:
         return [], due
     progress = status.get("progress") or {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateStore, DeletePodGroup, PutPodGroup
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
@@ -57,20 +57,20 @@ def test_no_pod_is_made_as_long_as_the_pod_group_cannot_be(backend: str, first: 
     endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
     job = a_gang(rendezvous={"backend": backend, **endpoint})
     assert creates(job, observed(), Memory()) == [PutPodGroup, *first], "the writes keep this order"
-    assert creates(job, observed(), Memory(failed=FAILED)) == [PutPodGroup]
+    assert creates(job, observed(), Memory(answers=Answers(failed=FAILED))) == [PutPodGroup]
     assert creates(job, observed(pod_group_minimum=2), Memory()) == first
 
 
 def test_pod_group_that_cannot_be_written_keeps_no_replacement_waiting() -> None:
     members = [a_pod(0), a_pod(1)]
     moment = observed(members, [an_agent("w0"), an_agent("w1")], round=a_round(0, 1, 2))
-    assert creates(a_gang(), moment, Memory(failed=FAILED)) == [PutPodGroup, CreatePod]
+    assert creates(a_gang(), moment, Memory(answers=Answers(failed=FAILED))) == [PutPodGroup, CreatePod]
 
 
 def test_new_leader_looks_for_the_pod_group_before_it_makes_missing_pods() -> None:
     moment = replace(observed([a_pod(0)], heard_before=frozenset({"w0"})), listening_since=NOW - 0.1)
     assert creates(a_gang(), moment, Memory()) == [PutPodGroup, CreatePod, CreatePod]
-    assert creates(a_gang(), moment, Memory(failed=FAILED)) == [PutPodGroup]
+    assert creates(a_gang(), moment, Memory(answers=Answers(failed=FAILED))) == [PutPodGroup]
 
 
 def test_pod_group_of_a_job_that_has_ended_is_deleted_once() -> None:
