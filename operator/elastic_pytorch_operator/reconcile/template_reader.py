@@ -26,6 +26,10 @@ WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 _Read = Callable[[Manifest, TemplateUnread], Awaitable[None]]
 
 
+class TemplateGoneError(Exception):
+    """The template with which a job began does not exist any more."""
+
+
 class TemplateReader:
     """Reads the template of a job when the job is new or resumes, and once for each leader.
 
@@ -58,8 +62,8 @@ class TemplateReader:
         title = titled(unread.name)
         try:
             await read(manifest, unread)
-        except UnusableTemplateError as gone:
-            message = str(gone)
+        except TemplateGoneError:
+            message = GONE.format(title)
         except ClusterError as error:
             if error.judgement is Judgement.TROUBLE and error.code != 404:
                 raise
@@ -100,7 +104,7 @@ class TemplateReader:
             return
         self._cache.note_template(unread.template_uid, None)
         if isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):
-            raise UnusableTemplateError(404, GONE.format(titled(unread.name)))
+            raise TemplateGoneError
 
     async def _report(self, manifest: Manifest, message: str) -> None:
         """Says what a job waits for.

@@ -19,9 +19,7 @@ from elastic_pytorch_operator.spec.volumes import ClaimTemplate
 
 from tests.operator.builders import a_queued_job, a_target, a_worker_pod, observed
 
-BROKEN = replace(
-    a_queued_job(), template={"spec": {"containers": 7}}, claims=(ClaimTemplate("data", {}, labels={}, annotations=7),)
-)
+BROKEN = replace(a_queued_job(), template={"spec": {"containers": 7}}, claims=(ClaimTemplate("data", 7),))
 
 
 @pytest.mark.parametrize(

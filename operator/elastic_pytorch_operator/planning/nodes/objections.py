@@ -56,7 +56,7 @@ class Cause(NamedTuple):
 SUSPECTED = Cause(
     "a worker there is lost, but the node is reported as ready",
     "the loss",
-    "an agent of the job reports from there, the kubelet tells of the end of its pods, or the node is not ready",
+    "an agent of the job reports from there, the kubelet reports the end of its pods, or the node is not ready",
     90.0,  # by then the cluster has found out by itself
     Weight.DOUBTFUL,
 )
