@@ -4,14 +4,13 @@ Objects are merged field by field, and the job's value wins. Lists of a pod's sp
 the template's items keep their places, and new ones follow. Tolerations, which have no key, are appended. Any other list is
 replaced as a whole.
 A null in the job's spec removes what the template has there, as in any patch. The API server lets nulls through only in the pod's spec.
-The client shows jobs by this module, too: it imports nothing of the operator.
 Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Manifest = Mapping[str, Any]
+from elastic_pytorch_operator.api.manifest import Manifest
 
 # By the path below the job's spec, `[]` for the items of a list: the fields that tell two items apart.
 _CONTAINER: Mapping[str, tuple[str, ...]] = {
