@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.engine import Target, alone
 from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
@@ -117,15 +116,16 @@ class BenchStage:
         With `leader`, the operator that leads is on that node, while another stands by; None: it may be.
         """
         for _ in range(TRIES):
-            nodes = await self._leaders_node(stands_by=bool(leader))
+            leads = await self._leaders_node(stands_by=bool(leader))
             ranked = self.members()
             node_of = {pod: self.node_of(pod) for pod in ranked}
-            victims = [pod for pod in lone_victims(node_of, ranked) if leader in (None, node_of[pod] == nodes)]
+            lone = alone(node_of)
+            victims = [pod for pod in ranked[1:] if pod in lone and leader in (None, node_of[pod] == leads)]
             if victims:
-                return victims[0]
-            if moved := crowded(node_of, ranked):
-                self._moved.add(moved)
-                await self.driver.delete_pod(moved, force=False)
+                return victims[-1]
+            if crowded := [pod for pod in ranked if pod not in lone]:
+                self._moved.add(crowded[-1])
+                await self.driver.delete_pod(crowded[-1], force=False)
                 await asyncio.sleep(1)
             elif leader:  # another is to lead, where a victim is
                 await self.end_leader(force=False)
@@ -155,18 +155,6 @@ class BenchStage:
                 if not stands_by or len(ready) >= 2:
                     return str(leader["spec"]["nodeName"])
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
-
-
-def lone_victims(node_of: dict[str, str], ranked: list[str]) -> list[str]:
-    """Returns the members other than rank 0 that are alone on their node, the highest rank first."""
-    crowd = Counter(node_of.values())
-    return [pod for pod in reversed(ranked[1:]) if crowd[node_of[pod]] == 1]
-
-
-def crowded(node_of: dict[str, str], ranked: list[str]) -> str | None:
-    """Returns a member that shares its node with another one, the highest rank first; None if none does."""
-    crowd = Counter(node_of.values())
-    return next((pod for pod in reversed(ranked) if crowd[node_of[pod]] > 1), None)
 
 
 def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """Which worker an event of the trace is made to. Pure."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from elastic_pytorch_local.faults.engine import alone
 
 
 def choose(pods: Sequence[Mapping[str, Any]], trained: Collection[str], pick: int) -> Mapping[str, Any] | None:
@@ -15,9 +16,9 @@ def choose(pods: Sequence[Mapping[str, Any]], trained: Collection[str], pick: in
     """
     running = sorted((pod for pod in pods if _runs(pod)), key=lambda pod: str(pod["metadata"]["name"]))
     training = [pod for pod in running if pod["metadata"]["name"] in trained] or running
-    crowd = Counter(pod["spec"]["nodeName"] for pod in training)
-    alone = [pod for pod in training if crowd[pod["spec"]["nodeName"]] == 1] or training
-    return alone[pick % len(alone)] if alone else None
+    lone = alone({pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in training})
+    found = [pod for pod in training if pod["metadata"]["name"] in lone] or training
+    return found[pick % len(found)] if found else None
 
 
 def on_node(pods: Sequence[Mapping[str, Any]], node: str) -> list[Mapping[str, Any]]:

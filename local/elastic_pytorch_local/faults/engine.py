@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -92,6 +93,12 @@ def pick(number: int, candidates: Sequence[T], what: str) -> T:
     if not candidates:
         raise NoTarget(f"there is no {what}")
     return candidates[number % len(candidates)]
+
+
+def alone(node_of: Mapping[str, str]) -> set[str]:
+    """The pods that share their node with no other one: a fault of that node is one of theirs alone."""
+    crowd = Counter(node_of.values())
+    return {pod for pod, node in node_of.items() if crowd[node] == 1}
 
 
 def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> Target:
