@@ -89,11 +89,6 @@ class ClusterDriver(Driver):
         except ValueError:
             raise DriverError(f"kubectl exec {name}: {told!r}") from None
 
-    async def restarts(self, job: str) -> int:
-        """How often the kubelet has started a container of a job again: it starts the next time only after a growing pause."""
-        states = [state for pod in await self.pods_of(job) for state in pod.get("status", {}).get("containerStatuses") or ()]
-        return sum(state.get("restartCount", 0) for state in states)
-
     def watch_jobs(self, name: str) -> AsyncIterator[Change]:
         return self.api.watch(self._jobs, f"fieldSelector=metadata.name%3D{name}")
 

@@ -10,20 +10,33 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / ".cluster"
 KUBECONFIG, KUBECTL = FILES / "kubeconfig", FILES / "bin" / "kubectl"
 REPORTS = FILES / "logs" / "e2e"
+SHARED = "/shared"  # on each node
 CONTROL_PLANE = "elastic-pytorch-control-plane"
 OPERATOR_NAMESPACE = "elastic-pytorch-system"
 OPERATORS = "app.kubernetes.io/name=elastic-pytorch-operator"
 MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
 
 
+def read_example(file: Path, folder: str = "") -> dict[str, Any]:
+    """Returns the job of an example, as this cluster can run it: with a folder that all nodes have for a volume that its workers share.
+
+    Args:
+        file: of the example.
+        folder: below /shared.
+    """
+    manifest: dict[str, Any] = yaml.safe_load(file.read_text())
+    spec = manifest["spec"]
+    names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
+    spec.pop("sharedVolumeClaimRetentionPolicy", None)
+    pod, shared = spec["template"]["spec"], {"path": str(Path(SHARED, folder))}
+    pod["volumes"] = [*({"name": name, "hostPath": shared} for name in names), *pod.get("volumes", ())]
+    return manifest
+
+
 def example(file: Path, *, steps: int) -> dict[str, Any]:
     """Returns the manifest of an example that trains for a number of steps."""
-    manifest: dict[str, Any] = yaml.safe_load(file.read_text())
-    pod = manifest["spec"]["template"]["spec"]
-    # The cluster has a folder that all nodes share, and no storage class for a volume that they share.
-    del manifest["spec"]["sharedVolumeClaims"]
-    pod["volumes"].append({"name": "checkpoints", "hostPath": {"path": "/shared"}})
-    arguments: list[str] = pod["containers"][0]["args"]
+    manifest = read_example(file)
+    arguments: list[str] = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
     arguments[arguments.index("--steps") + 1] = str(steps)
     return manifest
 

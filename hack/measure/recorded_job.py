@@ -6,14 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.steps import Step
 
 from measure.commands import Commands
-from measure.kind_cluster import CONTROL_PLANE, ROOT
+from measure.kind_cluster import CONTROL_PLANE, ROOT, SHARED, read_example
 
-SHARED = "/shared"  # on each node
 _MOUNTS = f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}{{{{.Source}}}}{{{{end}}}}{{{{end}}}}'
 
 
@@ -96,15 +94,11 @@ def recorded_job(name: str, folder: str, arguments: Sequence[str], *, stock: boo
         stock: the example is that of stock torchrun.
     """
     example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
-    job: dict[str, Any] = yaml.safe_load((ROOT / "examples" / example).read_text())
+    job = read_example(ROOT / "examples" / example, folder)
     job["metadata"] = {"name": name}
-    del job["spec"]["sharedVolumeClaims"], job["spec"]["sharedVolumeClaimRetentionPolicy"]
     pod = job["spec"]["template"]["spec"]
     pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"][names.LABEL_JOB_NAME] = name
-    pod["volumes"] += [
-        {"name": "checkpoints", "hostPath": {"path": f"{SHARED}/{folder}"}},
-        {"name": "scripts", "configMap": {"name": "scripts"}},
-    ]
+    pod["volumes"].append({"name": "scripts", "configMap": {"name": "scripts"}})
     container = pod["containers"][0]
     container["args"] = list(arguments)
     container["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from measure.kind_cluster import OPERATOR_NAMESPACE, report
+from measure.kind_cluster import OPERATOR_NAMESPACE, read_example, report
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.paths import ROOT
 
 SETTLE_SECONDS = 30

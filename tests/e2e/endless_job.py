@@ -2,7 +2,9 @@
 
 import json
 
-from tests.e2e.job_under_test import JobUnderTest, read_example, run_kubectl
+from measure.kind_cluster import read_example
+
+from tests.e2e.job_under_test import JobUnderTest, run_kubectl
 from tests.paths import ROOT
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]

@@ -5,7 +5,6 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -38,17 +37,6 @@ def until_established(definition: str) -> None:
     """Waits until the API server knows a kind. `kubectl wait` fails at once if the definition has no conditions yet."""
     path = "{.status.conditions[?(@.type=='Established')].status}"
     until(lambda: run_kubectl("get", "crd", definition, "-o", f"jsonpath={path}").stdout == "True", f"the kind of {definition}")
-
-
-def read_example(path: Path) -> dict[str, Any]:
-    """The job of an example, as the test cluster can run it: with /shared, which all nodes have, for the volume that its workers share."""
-    manifest: dict[str, Any] = yaml.safe_load(path.read_text())
-    spec = manifest["spec"]
-    names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
-    spec.pop("sharedVolumeClaimRetentionPolicy", None)
-    pod = spec["template"]["spec"]
-    pod["volumes"] = [*({"name": name, "hostPath": {"path": "/shared"}} for name in names), *pod.get("volumes", ())]
-    return manifest
 
 
 def found_by_agents() -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from measure.kind_cluster import read_example
 
 from tests.documentation import blocks
 from tests.e2e.api_requests import KUBECONFIG
-from tests.e2e.job_under_test import read_example
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e

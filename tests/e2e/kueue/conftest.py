@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from measure.kind_cluster import REPORTS
+from measure.kind_cluster import REPORTS, read_example
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kueue.workloads import Queue, apply, kueue_object, owner_reference
 from tests.e2e.other_controllers import installed
 from tests.e2e.release import restored, upgrade

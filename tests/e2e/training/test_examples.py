@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measure.kind_cluster import read_example
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from measure.kind_cluster import read_example
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.kind_nodes import docker
 from tests.paths import ROOT
 from tests.waiting import until

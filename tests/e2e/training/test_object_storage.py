@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from measure.kind_cluster import read_example
 from measure.object_storage import BUCKET, COMMAND, IMAGE, PORT, SERVER, keep_in_bucket, server
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, read_example, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 from tests.e2e.training.test_training_library import steps, until_steps_of_world
 from tests.paths import ROOT
 
