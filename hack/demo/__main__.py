@@ -6,7 +6,6 @@ Complete and every act was recovered from.
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from measure.api import Api
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
 from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
+from measure.program import cancel_on_signals
 from rich.console import Console
 
 from demo.acts import ActFailed, Play
@@ -126,10 +126,7 @@ async def show_locally(steps: int, console: Console) -> int:
 async def main() -> int:
     options = parse_options()
     console = Console()
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    cancel_on_signals()
     if options.local:
         return await show_locally(options.steps, console)
     if not (KUBECONFIG.exists() and KUBECTL.exists()):

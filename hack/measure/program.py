@@ -62,7 +62,7 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
     """Runs a program that needs the cluster; returns its exit status: 130 if it was interrupted, 2 if there is no cluster.
 
     Args:
-        measuring: the program, which is cancelled by SIGINT and SIGTERM once.
+        measuring: the program, which a signal cancels.
         target: of make, which makes the cluster.
     """
     console = new_console(markup=False, highlight=False)
@@ -71,10 +71,7 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
         return 2
 
     async def go() -> int:
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGINT, signal.SIGTERM):  # a second time would break off the cleaning up
-            asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+        cancel_on_signals()
         return await measuring()
 
     try:
@@ -82,6 +79,14 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
     except asyncio.CancelledError:
         console.print("Interrupted: all was removed.")
         return 130
+
+
+def cancel_on_signals() -> None:
+    """Has SIGINT and SIGTERM cancel the present task, once: a second time would break off the cleaning up."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
 
 
 def commit_of_checkout() -> str:

@@ -12,12 +12,12 @@ import signal
 import sys
 from datetime import UTC, datetime
 
-import aiohttp
+from elastic_pytorch_local.faults import engine
 from kubernetes import config
-from measure.api import Api, ApiError
-from measure.commands import CommandFailed, Commands
+from measure.api import Api
+from measure.commands import Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
-from measure.program import new_console
+from measure.program import cancel_on_signals, new_console, new_parser
 
 from scale import results
 from scale.course import run
@@ -27,13 +27,12 @@ from scale.stage import Stage
 
 FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md", ROOT / "docs" / "evidence" / "scale"
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
-TROUBLE = (TimeoutError, ApiError, CommandFailed, RuntimeError, OSError, aiohttp.ClientError)
+TROUBLE = (RuntimeError, *engine.TROUBLE)
 console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="hack/scale", description=__doc__, formatter_class=formatter)
+    parser = new_parser("scale", __doc__)
     parser.add_argument("--jobs", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=10, help="of each job (default: %(default)s)")
     parser.add_argument("--curve", action="store_true", help=f"all of {', '.join(f'{j}x{w}' for j, w in CURVE)}")
@@ -59,10 +58,7 @@ def say(text: str) -> None:
 
 
 async def measure(options: argparse.Namespace, result: Result) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+    cancel_on_signals()
     async with Api.connect(KUBECONFIG) as api:
         stage = Stage(api, Commands(KUBECTL, KUBECONFIG), result.jobs, result.workers)
         async with stage.values(options.values):
