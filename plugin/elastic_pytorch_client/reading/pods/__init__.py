@@ -1,1 +1,1 @@
-"""What the pods of a job tell: how they started, which workers run in them, and what is wrong with them. Pure."""
+"""What the pods of a job tell: which workers run in them, and what is wrong with them. Pure."""
