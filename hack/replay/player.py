@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.driver import BROKEN, Object
-from elastic_pytorch_local.faults.engine import NotUndone, Target, made
+from elastic_pytorch_local.faults.engine import NotUndone, Target, alone, made
 from elastic_pytorch_local.faults.watcher import background
 from measure.api import ApiError, jobs_path, pods_path
 from measure.cluster import ClusterDriver
@@ -21,7 +21,6 @@ from replay.jobs import SIZE, Job, manifest
 from replay.restart_all import ATTEMPT, RestartAll
 from replay.run import Made, Run, members, read_lines
 from replay.traces import LOSS, Event, Trace, compression, draw
-from replay.victims import choose, on_node
 
 TROUBLE = (*BROKEN, *engine.TROUBLE, NotUndone, RuntimeError)
 # GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node of the trace goes earlier.
@@ -169,3 +168,28 @@ class Player:
         await self._driver.uncordon_node(node)
         with suppress(CommandFailed):  # it is not there
             await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
+
+
+def choose(pods: Sequence[Mapping[str, Any]], trained: Collection[str], pick: int) -> Mapping[str, Any] | None:
+    """The pod whose node goes: of a worker that trains, if there is one, and alone on its node, if one is.
+
+    Args:
+        pods: of the job.
+        trained: the workers that have lately taken a step.
+        pick: a random number.
+    """
+    running = sorted((pod for pod in pods if _runs(pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    training = [pod for pod in running if pod["metadata"]["name"] in trained] or running
+    lone = alone({pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in training})
+    found = [pod for pod in training if pod["metadata"]["name"] in lone] or training
+    return found[pick % len(found)] if found else None
+
+
+def on_node(pods: Sequence[Mapping[str, Any]], node: str) -> list[Mapping[str, Any]]:
+    """The job's pods that run on a node."""
+    return [pod for pod in pods if _runs(pod, leaving=True) and pod["spec"]["nodeName"] == node]
+
+
+def _runs(pod: Mapping[str, Any], *, leaving: bool = False) -> bool:
+    status = pod.get("status", {})
+    return status.get("phase") == "Running" and (leaving or "deletionTimestamp" not in pod["metadata"])
