@@ -40,7 +40,7 @@ ACTS: Mapping[str, str] = {
     LARGE_METADATA: "times that a worker's pod and its job got 230 kB of annotations and 2,000 labels",
     LONG_WORDS: "MiB of output without an end of a line, before an error of a MiB",
     CLAIMS: "heartbeats of 64 KiB that claim more processes than the job has, and long words",
-    HALF_LINES: "lines on a stream that never end",
+    HALF_LINES: "parts of lines that never end, fast and slow",
 }
 
 LONG = "9" * 5000

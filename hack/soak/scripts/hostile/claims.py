@@ -11,6 +11,7 @@ LINE_BYTES = 64 * 1024 - 1  # with its end the longest that the operator takes
 PROCESSES, PLACES = 1024, 128  # of a pod, as many as the operator takes
 WORDS, METRICS = 8_000, 200
 HALF_BYTES = 60_000
+SLOW_SECONDS = 2.0  # the operator waits for the end of a line for a while, and for a number of bytes
 
 
 def claim(turn: int) -> bytes:
@@ -47,19 +48,22 @@ async def keep_claiming(tally: Tally) -> None:
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def keep_beginning(tally: Tally) -> None:
-    """Begins lines, of which the operator waits for the ends, for as long as it does."""
-    half = b"%x\r\n%s\r\n" % (HALF_BYTES, b'{"state": "'.ljust(HALF_BYTES, b"w"))
+async def keep_beginning(tally: Tally, pause_seconds: float) -> None:
+    """Begins lines and goes on with them, in small parts, until the operator ends the stream."""
+    half = b'{"state": "'.ljust(HALF_BYTES, b"w")
+    first, more = chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half), b"64\r\n%s\r\n" % (b"w" * 100)
     while True:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
-            await send(chunk(beat())[0] + half, b"1\r\nw\r\n", 0, tally)
-            tally.add()
+            await send(first, more, 1, tally, pause_seconds)
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def main() -> None:
     claims, halves = Tally("claims"), Tally("half-lines")
-    await asyncio.gather(*(keep_claiming(claims) for _ in range(2)), *(keep_beginning(halves) for _ in range(2)))
+    await asyncio.gather(
+        *(keep_claiming(claims) for _ in range(2)),
+        *(keep_beginning(halves, pause_seconds) for pause_seconds in (0.0, SLOW_SECONDS)),
+    )
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ async def discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def send(first: bytes, body: bytes, number: int, tally: Tally) -> None:
+async def send(first: bytes, body: bytes, number: int, tally: Tally, pause_seconds: float = 0.0) -> None:
     """Sends a chunk, and when the operator has answered another one again and again, until the stream ends."""
     operator, context = urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"]), ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -74,6 +74,7 @@ async def send(first: bytes, body: bytes, number: int, tally: Tally) -> None:
             writer.write(body)
             await asyncio.wait_for(writer.drain(), SEND_SECONDS)
             tally.add(number)
+            await asyncio.sleep(pause_seconds)
     finally:
         if told:
             told.cancel()
