@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, FailedWrite, wants_dry_run
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, Answers, FailedWrite, wants_dry_run
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, observed
 
@@ -38,9 +38,11 @@ def suspended(reason: str) -> dict[str, Any]:
     ],
 )
 def test_whether_to_ask(status: dict[str, Any], seen: Any, asked_generation: int, expected: bool) -> None:
-    assert wants_dry_run(a_job(status=status), a_target(a_job()), seen, asked_generation, {}) is expected
+    assert wants_dry_run(a_job(status=status), a_target(a_job()), seen, Answers(tried_generation=asked_generation)) is expected
 
 
 def test_asks_until_there_is_an_answer_although_the_status_is_written() -> None:
     job = a_job(status=suspended("JobSuspended"))
-    assert wants_dry_run(job, a_target(job), observed(), 0, {DRY_RUN: FailedWrite("the API server fails: no leader", NOW)})
+    assert wants_dry_run(
+        job, a_target(job), observed(), Answers({DRY_RUN: FailedWrite("the API server fails: no leader", NOW)})
+    )
