@@ -15,7 +15,7 @@ from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objection, find_objections
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation, running
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
@@ -150,20 +150,6 @@ def test_job_leaves_in_time_where_there_is_no_room_for_a_replacement() -> None:
     assert len(simulation.pods) == 3, "one waits for a place"
 
 
-def test_fault_of_a_node_costs_one_round_in_which_nobody_is_missing() -> None:
-    simulation = running(replicas=3)
-    node, leaving = node_of(simulation, 1), simulation.members[1]
-    simulation.announce(node, condition="SysLogsXIDError")
-    simulation.reconcile()
-    [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
-    assert event.note == f"Node {node} reports a fault by condition SysLogsXIDError=True. On it: {leaving}"
-    simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [3, 3]
-    assert leaving not in simulation.pods
-    assert all(pod.node != node for pod in simulation.pods.values())
-    assert simulation.job.status["failures"] == 0
-
-
 def test_job_stays_on_a_faulty_node_while_there_is_no_room_elsewhere() -> None:
     simulation = running(replicas=3, minimum=1)
     simulation.pods_per_node = 1
@@ -204,20 +190,6 @@ def test_soft_announcement_changes_nothing_until_the_job_shrinks() -> None:
     simulation.scale(2)
     simulation.settle(5)
     assert leaving not in simulation.members
-
-
-def test_no_new_pod_goes_to_a_node_that_may_end_while_another_has_room() -> None:
-    simulation = running(replicas=2)
-    simulation.announce("node-2", CANDIDATE)
-    simulation.scale(3)
-    simulation.settle(10)
-    assert "node-2" not in {pod.node for pod in simulation.pods.values()}
-    simulation.pods_per_node = 1
-    simulation.scale(2)
-    simulation.settle(10)
-    simulation.scale(3)
-    simulation.settle(10)
-    assert simulation.declared[-1].size == 3, "a node that may end is better than none"
 
 
 @pytest.mark.simulation
@@ -298,12 +270,3 @@ def test_worker_that_leaves_its_node_is_no_lost_pod() -> None:
     simulation.announce(node_of(simulation, 1), SPOT)
     simulation.settle(30)
     assert (simulation.job.status["state"], len(simulation.declared)) == ("Running", 2)
-
-
-def test_pending_replacement_avoids_the_node() -> None:
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE)}
-    pending = a_pending_pod(1, name="w1-b", avoids=frozenset({"node-1"}), unschedulable=True)
-    seen = observed(
-        [a_pod(0), a_pod(1, node="node-1"), pending], [an_agent("w0"), an_agent("w1")], nodes=nodes, round=a_round(0, 1)
-    )
-    assert evacuate(seen, {}, replicas=2).staying == {"w1": WHY}

@@ -187,17 +187,6 @@ def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> 
     assert all(simulation.pods[worker].node != "node-1" for worker in simulation.declared[-1].workers)
 
 
-def test_replacement_without_room_elsewhere_takes_the_node_once_it_is_back() -> None:
-    simulation = Simulation(a_job(replicas=3, minimum=1, maximum=3), pods_per_node=1)
-    simulation.settle(20)
-    simulation.hung_nodes.add("node-1")
-    simulation.settle(15)
-    assert simulation.declared[-1].size == 2
-    simulation.hung_nodes.clear()
-    simulation.settle(15)
-    assert simulation.declared[-1].size == 3
-
-
 def test_a_pod_that_was_just_put_on_the_dead_node_is_made_anew() -> None:
     simulation = Simulation(a_job(replicas=3, minimum=1, maximum=4))
     simulation.settle(20)
@@ -248,14 +237,6 @@ def test_worker_whose_device_fails_moves_and_nothing_counts() -> None:
     assert all(simulation.pods[name].node != node for name in simulation.members)
     assert worker not in simulation.pods
     assert (simulation.job.status["state"], simulation.job.status["failures"]) == ("Running", 0)
-
-
-def test_only_node_that_fits_is_used_again() -> None:
-    simulation = running(replicas=3, minimum=1)
-    simulation.pods_per_node = 1
-    break_device(simulation, simulation.members[1])
-    simulation.settle(60)
-    assert simulation.declared[-1].size == 3
 
 
 def test_device_that_fails_again_on_the_same_node_counts() -> None:

@@ -27,7 +27,7 @@ from elastic_pytorch_operator.planning.nodes.placement import (
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.execute import Executor
 
-from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_round, a_worker_pod, an_agent, observed
+from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_worker_pod, observed
 
 MAX_POD_BYTES = 40_000
 CANDIDATE = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1700000000", "effect": "PreferNoSchedule"}
@@ -138,13 +138,6 @@ def test_pod_waits_in_vain_once_the_node_that_it_avoids_would_take_it(
 def test_pod_that_has_a_node_or_avoids_none_does_not_wait_in_vain() -> None:
     pods = [a_pod(0, avoids=frozenset({"alive"})), a_pending_pod(1, unschedulable=True)]
     assert misled_pods(observed(pods, nodes=named(ALIVE)), ()) == set()
-
-
-def test_suspicion_does_not_exclude_the_only_node_that_fits() -> None:
-    nodes = {name: NodeView(name, labels={"gpu": "yes"} if name == "node-1" else {}) for name in ("node-0", "node-1")}
-    pods, agents = [a_pod(0), a_pod(1, node="node-1")], [an_agent("w0"), an_agent("w1", heard_at=NOW - 10)]
-    todo = plan(a_job(replicas=2, template=GPU_TEMPLATE), observed(pods, agents, round=a_round(0, 1), nodes=nodes), Memory())
-    assert [action for action in todo.actions if isinstance(action, CreatePod)] == [CreatePod(1, unwanted=("node-1",))]
 
 
 async def test_replacement_is_made_as_it_was_decided() -> None:
