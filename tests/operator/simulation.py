@@ -16,9 +16,8 @@ from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, NodeView, Observed, PodView, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite, FailedWrites
-from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.planning.rounds.rank_order import domains_of
 from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job

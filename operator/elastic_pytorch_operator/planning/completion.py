@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.times import earliest, seconds_between
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, has_succeeded
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import Observed, PodView
@@ -165,13 +165,9 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
     return lost
 
 
-def active_since(job: Job, target: Target, observed: Observed, known: float | None) -> float | None:
-    """Since when a job is active, monotonic seconds: as remembered, or as the status says if this operator has just started."""
-    if target.stopped:
-        return None
-    if known is not None:
-        return known
-    return observed.now - seconds_between(str(job.status.get("startTime", observed.time)), observed.time)
+def active_since(target: Target, now: float, known: float | None) -> float | None:
+    """Since when a job is active, monotonic seconds, as far as that is known already; None: it is stopped."""
+    return None if target.stopped else now if known is None else known
 
 
 def deadline_at(job: Job, active_since: float | None) -> float | None:

@@ -18,10 +18,9 @@ from elastic_pytorch_operator.planning.failures.rulings import (
     leaving_members,
     rule_on_worker,
 )
-from elastic_pytorch_operator.planning.memory import Memory, Moments
+from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers
-from elastic_pytorch_operator.planning.rounds.growth import grown_before
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.spec.job import Job
 
@@ -68,7 +67,7 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     failure = judge_round(observed, candidates, failed_again(workers.objections))
     leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
-    excused = excused_members(observed, memory.departures.excused, pods, leaving)
+    excused, moments = excused_members(observed, memory.departures.excused, pods, leaving), memory.moments
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
@@ -76,10 +75,7 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         schedule=workers.schedule,
         stall=stall,
         departures=Departures(victims, excused, leaving),
-        moments=Moments(
-            active_since(job, target, observed, memory.moments.active_since),
-            grown_before(job, observed, memory.moments.grown_at),
-        ),
+        moments=replace(moments, active_since=active_since(target, observed.now, moments.active_since)),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(

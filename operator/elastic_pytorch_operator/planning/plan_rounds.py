@@ -27,9 +27,8 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
 )
 from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
-from elastic_pytorch_operator.planning.rounds.growth import grows, may_grow_at
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
-from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, grows, next_round
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
@@ -140,7 +139,7 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         failure_open=judged.failure.open,
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
-        grow_at=may_grow_at(job, memory.moments.grown_at),
+        grown_at=memory.moments.grown_at,
         restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
     )

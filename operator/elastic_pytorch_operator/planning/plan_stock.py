@@ -102,7 +102,7 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         budget=budget,
         stock=stock,
         departures=Departures(stock.victims, excused),
-        moments=replace(moments, active_since=active_since(job, target, observed, moments.active_since)),
+        moments=replace(moments, active_since=active_since(target, observed.now, moments.active_since)),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
     findings = Findings(budget, target, ending=ending, refusals=lasting(memory.answers.failed), starts=view.starts)

@@ -23,9 +23,8 @@ from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.failed_writes import describe
-from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.planning.reporting.status_writes import Written
 from elastic_pytorch_operator.reconcile.execute import Executor
 from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWriter, WriteKind

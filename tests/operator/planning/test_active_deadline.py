@@ -4,22 +4,13 @@ import pytest
 from elastic_pytorch_operator.planning.completion import active_since, deadline_at
 from elastic_pytorch_operator.planning.target import Target
 
-from tests.operator.builders import NOW, a_job, observed
+from tests.operator.builders import NOW, a_job
 
 
-@pytest.mark.parametrize(
-    ("status", "suspended", "known", "since"),
-    [
-        pytest.param({}, False, None, NOW, id="new"),
-        pytest.param({}, False, NOW - 7, NOW - 7, id="known"),
-        pytest.param({"startTime": "2025-12-31T23:59:00Z"}, False, None, NOW - 60, id="started before this operator"),
-        pytest.param({"startTime": "2025-12-31T23:59:00Z"}, False, NOW - 7, NOW - 7, id="the clock of this operator counts"),
-        pytest.param({"startTime": "2025-12-31T23:59:00Z"}, True, NOW - 7, None, id="suspended"),
-        pytest.param({"startTime": "no time"}, False, None, NOW, id="no time"),
-    ],
-)
-def test_active_since(status: dict[str, str], suspended: bool, known: float | None, since: float | None) -> None:
-    assert active_since(a_job(status=status), Target(0 if suspended else 3), observed(), known) == since
+def test_active_since_it_began_or_was_resumed() -> None:
+    assert active_since(Target(3), NOW, None) == NOW
+    assert active_since(Target(3), NOW, NOW - 7) == NOW - 7
+    assert active_since(Target(0), NOW, NOW - 7) is None
 
 
 @pytest.mark.parametrize(

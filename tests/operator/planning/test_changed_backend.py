@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.recall import recall
+from elastic_pytorch_operator.planning.memory import recall
 
 from tests.operator.builders import TIME, a_manifest, parse_job
 from tests.operator.simulation import Simulation, running

@@ -6,10 +6,10 @@ from typing import Any
 from elastic_pytorch_operator.api.conditions import find_condition, is_true
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
-from elastic_pytorch_operator.planning.memory import Memory, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
 
-from tests.operator.builders import NOW, a_job, a_manifest, observed, parse_job
+from tests.operator.builders import NOW, TIME, a_job, a_manifest, observed, parse_job
 from tests.operator.simulation import Simulation
 
 
@@ -84,8 +84,7 @@ def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None
 
 def test_active_deadline_outlives_the_operator() -> None:
     job = a_job(activeDeadlineSeconds=60, status={"startTime": "2025-12-31T23:59:10Z"})
-    todo = plan(job, observed(), Memory())
-    assert todo.memory.moments.active_since == NOW - 50
+    todo = plan(job, observed(), recall(job, NOW, TIME))
     assert todo.recheck_at == NOW + 10
 
 

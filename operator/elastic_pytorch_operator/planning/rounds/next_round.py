@@ -7,7 +7,7 @@ The rules (docs/internals/rounds.md describes them in full):
   known to be gone, so that one round is enough;
 - **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up another, if the others keep theirs;
 - **newcomers**: when they are ready and connected, several in one round, without disturbing a worker before, and not too soon after the
-  last growth;
+  last growth (`resizePolicy.minSecondsBetweenGrowths`), unless a round forms for another reason;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
 - **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
@@ -68,7 +68,7 @@ class GroupState:
         failure_open: why a member has failed is not known yet: all are to report first.
         stall: why the group hangs and is to be restarted; None: it does not.
         settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
-        grow_at: newcomers make no round of their own before, monotonic seconds.
+        grown_at: when it last grew, monotonic seconds: each round that makes it larger sets that, the first one included.
         restart: why all workers are replaced, so that the group stops; None: they are not.
         eviction: why it has less quota, if some is taken back; None: none is.
     """
@@ -78,7 +78,7 @@ class GroupState:
     failure_open: bool = False
     stall: Cause | None = None
     settled: bool = False
-    grow_at: float = 0.0
+    grown_at: float | None = None
     restart: Cause | None = None
     eviction: Cause | None = None
 
@@ -180,8 +180,8 @@ def next_round(job: Job, target: Target, observed: Observed, candidates: Sequenc
     arrived = tuple(candidate.worker for candidate in newcomers)
     if now < settled and not state.settled:
         return Decision(recheck_at=earliest(settled, recheck))
-    if now < state.grow_at:
-        return Decision(recheck_at=earliest(state.grow_at, recheck), cooling=arrived)
+    if state.grown_at is not None and now < (grow_at := state.grown_at + job.growth_seconds):
+        return Decision(recheck_at=earliest(grow_at, recheck), cooling=arrived)
     return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
 
@@ -235,6 +235,11 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
     if explained:
         return names.WORKER_FAILED, f"{explained[0].worker} has failed: {explained[0].failure}"
     return names.WORKER_FAILED, f"the workers of {_list(failed)} have failed"
+
+
+def grows(before: Round | None, declared: Round | None) -> bool:
+    """Whether a round that is declared now makes the group larger."""
+    return declared is not None and declared.size > (before.size if before else 0)
 
 
 def describe_ready(workers: Sequence[str]) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
-from elastic_pytorch_operator.planning.memory import Memory
+from elastic_pytorch_operator.planning.memory import Memory, recall
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.recall import recall
 from elastic_pytorch_operator.planning.reporting.stragglers import (
     MAX_EVENTS,
     MAX_LISTED,

@@ -2,29 +2,14 @@
 
 from dataclasses import replace
 
-import pytest
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.rounds.growth import grown_before, grows, may_grow_at
+from elastic_pytorch_operator.planning.rounds.next_round import grows
 
-from tests.operator.builders import NOW, a_job, a_round, observed
+from tests.operator.builders import NOW, a_round
 from tests.operator.simulation import Simulation, running
 
 PAUSE = {"resizePolicy": {"minSecondsBetweenGrowths": 60}}
-
-
-@pytest.mark.parametrize(
-    ("stored", "known", "expected"),
-    [
-        (None, None, None),
-        ("2025-12-31T23:59:20Z", None, NOW - 40),
-        ("2025-12-31T23:59:20Z", NOW - 7, NOW - 7),
-        ("2026-01-01T01:00:00Z", None, NOW),  # by a clock that is ahead
-    ],
-)
-def test_time_of_the_last_growth(stored: str | None, known: float | None, expected: float | None) -> None:
-    job = a_job(status={"operatorState": {"lastGrowthTime": stored}} if stored else {})
-    assert grown_before(job, observed(), known) == expected
 
 
 def test_what_growth_is() -> None:
@@ -33,13 +18,6 @@ def test_what_growth_is() -> None:
     assert grows(a_round(number=1), a_round(0, number=2))
     assert not grows(a_round(0, 1), a_round(0, 2, number=2)), "a lost worker is replaced"
     assert not grows(a_round(0), None)
-
-
-def test_when_newcomers_may_join() -> None:
-    job = a_job(**PAUSE, status={"operatorState": {"lastGrowthTime": "2025-12-31T23:59:20Z"}})
-    assert may_grow_at(job, NOW - 40) == NOW + 20
-    assert may_grow_at(job, None) == 0.0
-    assert may_grow_at(a_job(), NOW) == NOW
 
 
 def sizes(simulation: Simulation) -> list[int]:

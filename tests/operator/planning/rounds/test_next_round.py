@@ -229,14 +229,16 @@ def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
 
 def test_newcomers_wait_until_the_group_may_grow() -> None:
     group, seen = a_round(0, 1), ready(0, 1, 2)
-    held = decide_next(group, seen, grow_at=NOW + 4)
+    held = decide_next(group, seen, grown_at=NOW + 4)
     assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, ("w2",))
-    assert decide_next(group, seen, grow_at=NOW).round is not None
-    assert decide_next(None, seen, grow_at=NOW + 4).round is not None, "a group that stands still forms at once"
+    assert decide_next(group, seen, grown_at=NOW).round is not None
+    paused = decide_next(group, seen, grown_at=NOW - 40, job={"resizePolicy": {"minSecondsBetweenGrowths": 60}})
+    assert (paused.round, paused.recheck_at) == (None, NOW + 20)
+    assert decide_next(None, seen, grown_at=NOW + 4).round is not None, "a group that stands still forms at once"
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
-    assert workers(decide_next(group, loss, grow_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
+    assert workers(decide_next(group, loss, grown_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
     shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
-    assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grow_at=NOW + 4)) == ["w0", "w1"]
+    assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grown_at=NOW + 4)) == ["w0", "w1"]
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.manifest import copied
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
+from elastic_pytorch_operator.planning.memory import Moments, recall
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.recall import recall
 
 from tests.operator.any_jobs import places
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pod, a_round, an_agent, observed
@@ -78,6 +78,20 @@ def test_rounds_of_stock_torchrun_are_not_counted() -> None:
 )
 def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
     assert recall(a_job(status=status), NOW, TIME).unled_step == step
+
+
+@pytest.mark.parametrize(
+    ("told", "since"),
+    [
+        pytest.param("2025-12-31T23:59:20Z", NOW - 40, id="before this operator"),
+        pytest.param("2026-01-01T01:00:00Z", NOW, id="by a clock that is ahead"),
+        pytest.param("no time", NOW, id="no time"),
+        pytest.param(None, None, id="never"),
+    ],
+)
+def test_moments_of_the_past(told: str | None, since: float | None) -> None:
+    job = a_job(status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {})
+    assert recall(job, NOW, TIME).moments == Moments(active_since=since, grown_at=since)
 
 
 WRITTEN = {
