@@ -78,15 +78,15 @@ DEVICE_UNHEALTHY = Cause(
     "the pod's leaves when others can take its place",
 )
 WITHDRAWN = "that is withdrawn"
-MAY_END = Cause("it may end, or reports a slight fault", "", WITHDRAWN, math.inf, Weight.LAST)
-ENDS_LATER = Cause("it ends at a known time, in more than ten minutes", "", "ten minutes are left", math.inf, Weight.ANY)
+MAY_END = Cause("it announces a soft end, or a soft fault", "", WITHDRAWN, math.inf, Weight.LAST)
+ENDS_LATER = Cause("it announces an end in more than ten minutes", "", "ten minutes are left", math.inf, Weight.ANY)
 ENDS = Cause(
-    "it ends for certain, or reports a fault",
+    "it announces a sure end, or a sure fault",
     "",
     f"{WITHDRAWN}, or its time is over by an hour",
     math.inf,
     Weight.NEVER,
-    "leave when others can take their places, and in time before the end",
+    "leave when others can take their places, and in time before an end",
 )
 TABLE = (SUSPECTED, STARTS_FAILED, DEVICE_FAILED, DEVICE_UNHEALTHY, MAY_END, ENDS_LATER, ENDS)
 
