@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView, Progress
+from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, settled_at
 from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPORT, LATE
 
@@ -148,26 +148,6 @@ def test_agent_that_a_new_operator_has_not_heard(
     [found] = [candidate for candidate in assess_workers(seen) if candidate.worker == "w0"]
     assert found.liveness == expected, situation
     assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
-
-
-@pytest.mark.parametrize(
-    ("listening_for", "stepped", "expected"),
-    [
-        (119, None, "starting"),  # no member of the group is heard
-        (121, None, "gone"),
-        (119, 1.0, "starting"),  # the member that is heard steps, for which it needs the others
-        (121, 1.0, "gone"),
-        (30, 11.0, "gone"),
-    ],
-)
-def test_agent_on_a_node_that_learns_the_leaders_address_late(
-    listening_for: float, stepped: float | None, expected: str
-) -> None:
-    """As after an outage of the API server."""
-    agents = [] if stepped is None else [an_agent("w1", progress=Progress(step=7), progressed_at=NOW - stepped)]
-    moments = {"listening_since": NOW - listening_for, "arrived_at": NOW - listening_for, "last_heard_at": NOW}
-    seen = observed([a_pod(0), a_pod(1)], agents, heard_before=frozenset({"w0", "w1"}), **moments)
-    assert next(found.liveness for found in assess_workers(seen) if found.worker == "w0") == expected
 
 
 def test_rarer_heartbeats_are_waited_for_longer() -> None:
