@@ -1,20 +1,25 @@
 """Records the wall and CPU seconds of each test, for `make test-times` and the last lines of `make test`."""
 
+import contextlib
+import os
 import resource
 import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from elastic_pytorch.stopping.stacks import children
 
 VARIABLE = "RECORD_TIMES"  # the file to which each process of a run appends
+TICKS = os.sysconf("SC_CLK_TCK")  # in a second
 
 
 class TimesRecorder:
     """Appends a line for each test to a file: its identity, its wall seconds and its CPU seconds, with tabs between them.
 
-    Fixtures count towards the test that makes them. The CPU seconds are those of the test's process and of the processes that have
-    ended and been waited for meanwhile, so what a cluster does for a test is missing.
+    Fixtures count towards the test that makes them. The CPU seconds are those of the test's process and
+    of the processes below it, but for those that nobody waited for: what a cluster does for a test is
+    missing.
 
     Args:
         path: the file.
@@ -36,4 +41,14 @@ class TimesRecorder:
 
 def _cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + _living_ticks(os.getpid()) / TICKS
+
+
+def _living_ticks(pid: int) -> int:
+    """What the processes below one have used that live, and theirs that have ended."""
+    ticks = 0
+    for child in children(pid):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15])) + _living_ticks(child)
+    return ticks
