@@ -13,8 +13,8 @@ from tests.local.local_jobs import LocalJob, local_job
 pytestmark = pytest.mark.process
 
 SCRIPT = """\
-import os, sys, time
-if sys.argv[1] == "raise" and os.environ["RANK"] == "0":
+import sys, time
+if sys.argv[1] == "raise":
     raise ValueError("nan in step 10")
 while sys.argv[1] != "succeed":
     time.sleep(0.1)
@@ -27,13 +27,13 @@ WRAPPERS = {
 }
 
 
-def job_of(tmp_path: Path, wrapper: str, options: str, way: str, replicas: int = 2) -> dict[str, object]:
+def job_of(tmp_path: Path, wrapper: str, options: str, way: str) -> dict[str, object]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     shell = WRAPPERS[wrapper].format(torchrun=f"torchrun {options} {script} {way}", log=tmp_path / "train.log")
     container = {"name": "pytorch", "image": "any", "command": ["bash", "-c", shell]}
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
-    return {"backend": "operator", "template": template, "replicas": replicas, "failurePolicy": {"maxFailures": 0}}
+    return {"backend": "operator", "template": template, "replicas": 1, "failurePolicy": {"maxFailures": 0}}
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -51,7 +51,7 @@ async def test_work_that_is_done_is_complete(tmp_path: Path) -> None:
 
 
 async def test_torchrun_that_is_killed_alone_has_not_succeeded(tmp_path: Path) -> None:
-    async with local_job(tmp_path / "job", **job_of(tmp_path, "echo", "", "wait", replicas=1)) as job:
+    async with local_job(tmp_path / "job", **job_of(tmp_path, "echo", "", "wait")) as job:
         await job.until(lambda: job.status.get("worldSize") == 1, "a group")
         os.kill(torchrun_of(job), signal.SIGKILL)
         assert await job.until_ended() == "Failed"

@@ -93,6 +93,6 @@ async def test_lost_store_costs_a_new_rendezvous_and_no_failure(tmp_path: Path) 
 
 async def test_misspelt_option_fails_the_job(tmp_path: Path) -> None:
     spec = {"template": {"spec": {"containers": [{"name": "pytorch", "image": "any", "args": ["--no-such-option", "x.py"]}]}}}
-    async with local_job(tmp_path, failurePolicy={"maxFailures": 0}, **spec) as job:
+    async with local_job(tmp_path, replicas=1, failurePolicy={"maxFailures": 0}, **spec) as job:
         assert await job.until_ended() == "Failed"
         assert "no-such-option" in job.failed
