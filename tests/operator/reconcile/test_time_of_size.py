@@ -21,10 +21,9 @@ from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.job_size import MAX_BYTES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hypothesis_examples import examples
 from tests.operator.any_jobs import TEMPLATE, places
 from tests.operator.builders import KEY, NOW, a_manifest, a_pod, a_round, observed
 from tests.operator.longest_turn import without_search_for_garbage
@@ -126,7 +125,6 @@ JOB = a_manifest(replicas=64, minimum=1, maximum=64, template=TEMPLATE, failureP
 PLACES = [way for way in places(JOB) if way[0] == "spec"]
 
 
-@settings(max_examples=examples(600))
 @given(way=st.sampled_from(PLACES), size=st.sampled_from([20_000, MAX_BYTES - 4_000, ETCD_BYTES]), failed=st.booleans())
 def test_no_job_holds_the_event_loop_by_its_size(way: tuple[Any, ...], size: int, failed: bool) -> None:
     manifest = grown(JOB, way, size)
@@ -141,7 +139,6 @@ def test_no_job_holds_the_event_loop_by_its_size(way: tuple[Any, ...], size: int
 BEATS = [(beat, way) for beat in (BEAT, FAILED) for way in places(beat)]
 
 
-@settings(max_examples=examples(600))
 @given(beat=st.sampled_from(BEATS), workers=st.sampled_from([1, 3, 64, 256]), last=st.booleans())
 def test_no_heartbeat_holds_the_event_loop_by_its_size(
     beat: tuple[dict[str, Any], tuple[Any, ...]], workers: int, last: bool
