@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
@@ -94,33 +95,57 @@ async def test_one_of_many_leads() -> None:
         task.cancel()
 
 
-async def test_a_lease_given_back_is_taken_at_once() -> None:
-    cluster = LeaseCluster()
-    first, second = an_elector(cluster, "first"), an_elector(cluster, "second")
-    await acquired(first)
-    waiting = asyncio.create_task(acquired(second))
-    while not second.holder:
-        await asyncio.sleep(0.01)
-    await first.give_back()
-    assert not first.leading
-    await waiting
-    assert second.leading
-    await first.give_back()
-    assert second.leading, "who leads no more has nothing to give"
+class Contest(NamedTuple):
+    """One elector leads, and another one waits for the lease, by a clock of its own."""
+
+    cluster: LeaseCluster
+    clock: Clock
+    first: Elector
+    second: Elector
+    waiting: asyncio.Task[None]
 
 
-async def test_a_leader_without_a_word_is_waited_for() -> None:
+async def a_contest() -> Contest:
     cluster, clock = LeaseCluster(), Clock()
     first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
     await acquired(first)
     waiting = asyncio.create_task(acquired(second))
     while not second.holder:
         await asyncio.sleep(0.01)
+    return Contest(cluster, clock, first, second, waiting)
+
+
+async def test_a_lease_given_back_is_taken_at_once_and_nobody_is_lost() -> None:
+    _, _, first, second, waiting = await a_contest()
+    await first.give_back()
+    assert not first.leading
+    await waiting
+    assert second.leading
+    await first.give_back()
+    assert second.leading, "who leads no more has nothing to give"
+    assert second.lost_leader == ""
+
+
+async def test_a_leader_without_a_word_is_waited_for_and_then_known_as_lost() -> None:
+    _, clock, first, second, waiting = await a_contest()
     await asyncio.sleep(0.1)
     assert not waiting.done()
     clock.ahead = 5
     await waiting
     assert second.leading
+    assert (first.lost_leader, second.lost_leader) == ("", "first")
+
+
+async def test_a_leader_that_could_not_renew_is_not_called_lost() -> None:
+    cluster, clock, _, second, waiting = await a_contest()
+    cluster.fail_next("get_lease", 0)
+    looks = cluster.calls.count("get_lease")
+    async with asyncio.timeout(20):
+        while cluster.calls.count("get_lease") == looks:
+            await asyncio.sleep(0.01)
+    clock.ahead = 5
+    await waiting
+    assert second.lost_leader == ""
 
 
 async def test_hold_ends_when_another_has_taken_the_lease() -> None:
@@ -203,39 +228,6 @@ async def test_a_renewal_is_one_write() -> None:
             await asyncio.sleep(0.01)
     assert set(cluster.calls[before:]) == {"put_lease"}
     holding.cancel()
-
-
-async def test_leader_that_let_its_lease_run_out_is_known() -> None:
-    cluster, clock = LeaseCluster(), Clock()
-    first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
-    await acquired(first)
-    waiting = asyncio.create_task(acquired(second))
-    while not second.holder:
-        await asyncio.sleep(0.01)
-    clock.ahead = 5
-    await waiting
-    assert (first.lost_leader, second.lost_leader) == ("", "first")
-
-
-@pytest.mark.parametrize("how", ["it gave its lease back", "nobody could have renewed it"])
-async def test_leader_that_may_live_is_not_called_lost(how: str) -> None:
-    cluster, clock = LeaseCluster(), Clock()
-    first, second = an_elector(cluster, "first"), an_elector(cluster, "second", clock)
-    await acquired(first)
-    waiting = asyncio.create_task(acquired(second))
-    while not second.holder:
-        await asyncio.sleep(0.01)
-    if how == "it gave its lease back":
-        await first.give_back()
-    else:
-        cluster.fail_next("get_lease", 0)
-        looks = cluster.calls.count("get_lease")
-        async with asyncio.timeout(20):
-            while cluster.calls.count("get_lease") == looks:
-                await asyncio.sleep(0.01)
-        clock.ahead = 5
-    await waiting
-    assert second.lost_leader == ""
 
 
 async def test_answer_that_is_lost_is_found_out() -> None:
