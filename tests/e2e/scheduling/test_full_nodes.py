@@ -40,7 +40,7 @@ SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
     "imagePullPolicy": "IfNotPresent",
-    "command": ["sleep", "infinity"],
+    "command": ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],  # else it takes the grace period to end
     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
     "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
 }

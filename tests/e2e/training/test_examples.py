@@ -88,19 +88,25 @@ def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: s
     assert any(line.startswith("done at step 150/150") for line in lines)
 
 
-def without_agent(manifest: dict[str, Any], **security: Any) -> dict[str, Any]:
+# As OpenShift does; the group is root's.
+ASSIGNED_USER = {"runAsNonRoot": True, "runAsUser": 1000740000, "fsGroup": 1000740000}
+SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def without_agent(manifest: dict[str, Any]) -> dict[str, Any]:
     pod = manifest["spec"]["template"]["spec"]
-    pod["securityContext"] |= security
     pod["containers"][0]["volumeMounts"].append({"name": "nothing", "mountPath": INSTALLED})
     pod["volumes"].append({"name": "nothing", "emptyDir": {}})
     return manifest
 
 
 @pytest.mark.parametrize("name", ["elastic", pytest.param("command", marks=pytest.mark.long)])
-def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespace: str, name: str) -> None:
-    run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
-    manifest = without_agent(read_example(FOLDER / f"{name}.yaml"), runAsUser=4321, runAsGroup=4321)
-    manifest["spec"]["template"]["spec"]["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+def test_the_agent_comes_into_an_image_that_has_only_torch_for_an_assigned_user(namespace: str, name: str) -> None:
+    run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    manifest = without_agent(read_example(FOLDER / f"{name}.yaml"))
+    pod_spec = manifest["spec"]["template"]["spec"]
+    pod_spec["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
+    pod_spec["securityContext"] = SECCOMP | ASSIGNED_USER
     manifest["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     job = apply(namespace, manifest)
     until_complete(job)
@@ -111,16 +117,14 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_any_user(namespac
     print("init container:", terminated["startedAt"], terminated["finishedAt"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("standard", "user"),
     [
-        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user", marks=pytest.mark.long),
-        pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user", marks=pytest.mark.long),
-        # As OpenShift assigns them; the group is root's.
-        pytest.param(
-            "restricted", {"runAsNonRoot": True, "runAsUser": 1000740000, "fsGroup": 1000740000}, id="an assigned user"
-        ),
-        pytest.param("baseline", {"runAsUser": 0}, id="root", marks=pytest.mark.long),
+        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user"),
+        pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user"),
+        pytest.param("restricted", ASSIGNED_USER, id="an assigned user"),
+        pytest.param("baseline", {"runAsUser": 0}, id="root"),
     ],
 )
 def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
@@ -130,7 +134,7 @@ def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
     manifest = read_example(FOLDER / "single-node.yaml")
     pod = manifest["spec"]["template"]["spec"]
     pod["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
-    pod["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **user}
+    pod["securityContext"] = SECCOMP | user
     until_complete(apply(namespace, manifest))
 
 
