@@ -20,7 +20,7 @@ from tests.waiting import until
 from tests.worker_image.scripts import nccl_like
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
 
-pytestmark = [pytest.mark.process, pytest.mark.torch]
+pytestmark = [pytest.mark.process, pytest.mark.torch, pytest.mark.long]
 
 
 # Until the process ends. torch holds the GIL while it waits for the end of a gloo group's thread, and that thread may want the GIL.

@@ -63,6 +63,7 @@ def test_failure_is_told_although_the_shell_hides_it(
         assert f'File "{script}", line 1' in heard.failure["traceback"]
 
 
+@pytest.mark.long
 def test_program_that_cannot_be_started(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
     heard, _ = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 --no-python {tmp_path / 'nothing'} || true")
     assert heard.givesUp
