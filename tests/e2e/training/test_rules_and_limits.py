@@ -78,15 +78,16 @@ def test_ignored_exit_code_does_not_count(start_job: StartJob) -> None:
     until_failed(job, "TooManyFailures")
 
 
-@pytest.mark.serial
-def test_exit_code_restarts_the_group_in_fresh_pods_once_although_the_operator_is_lost(start_job: StartJob) -> None:
+@pytest.mark.parametrize("operator_is_lost", [False, pytest.param(True, marks=[pytest.mark.serial, pytest.mark.long])])
+def test_exit_code_restarts_the_group_in_fresh_pods_once(start_job: StartJob, operator_is_lost: bool) -> None:
     job = start(start_job, on_codes("RestartGroup", 42))
     before = set(job.members())
     leader = leading_operator()["metadata"]["name"]
     exit_with(job, job.members()[0], 42)
     job.until(lambda status: status.get("groupRestarts") == 1, "the restart", 60)
-    run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--wait=false")
-    leading_operator(other_than=leader)
+    if operator_is_lost:
+        run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--wait=false")
+        leading_operator(other_than=leader)
 
     def has_three_others(status: dict[str, Any]) -> bool:
         ranked = {worker["name"] for worker in members_of(status)}
