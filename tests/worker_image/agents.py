@@ -20,13 +20,15 @@ from tests.worker_image.warm_python import INHERITED, ForkedProcess, warm_python
 
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
-NEW_AGENT = [sys.executable, "-m", "elastic_pytorch.agent"]  # one that imports torch itself, with /proc/PID/environ of its own
+AGENT = ("-m", "elastic_pytorch.agent")
+NEW_AGENT = [sys.executable, *AGENT]  # one that imports torch itself, with /proc/PID/environ of its own
 
 
 class Agent:
     """An agent process and what it leaves behind; a variable that is None is not set.
 
-    It inherits the variables that the tests began with. What a test, or a module that it imports, sets in their process reaches no agent.
+    It inherits the variables that the tests began with. What a test, or a module that it imports,
+    sets in their process reaches no agent.
 
     Attributes:
         worker: its name, w0, w1…
@@ -66,7 +68,7 @@ class Agent:
         self.process: subprocess.Popen[bytes] | ForkedProcess
         with self.log.open("ab") as err, self.out.open("ab") as out:
             if warm:
-                self.process = warm.start(words, environ, directory, out.fileno(), err.fileno())
+                self.process = warm.start([*AGENT, *words], environ, directory, out.fileno(), err.fileno())
                 return
             self.process = subprocess.Popen(
                 [*(command or NEW_AGENT), *words],

@@ -1,5 +1,6 @@
-"""Agents that start in milliseconds: each is forked from a process that has imported the parts of torch that an agent imports.
+"""Agents, and other Pythons, that start in milliseconds, as copies of a process that has imported torch.
 
+It has imported the parts of torch that an agent imports.
 The import is most of what an agent costs on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported
 before the fork. Workers with an even and with an odd number come from two processes, whose hashes of strings differ, as those of pods do.
 """
@@ -18,9 +19,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from tests.paths import ROOT
+from tests.waiting import WAIT_SECONDS
 
 MODULES = ("torch.distributed.run", "torch._dynamo", "torch.nn.parallel", "torch.utils.data.distributed", "numpy.random")
 MAX_MESSAGE_BYTES = 1 << 20
@@ -37,9 +40,10 @@ READ_LATER = (
     "NCCL_",
     "GLOO_",
     "AWS_",
+    "TMPDIR",
 )
-# The variables that the tests began with: many a module sets others in the process that imports it. The number of threads is read by numpy
-# and torch when they are imported.
+# The variables that the tests began with: many a module sets others in the process that imports it.
+# The number of threads is read by numpy and torch when they are imported.
 INHERITED = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))} | {
     "OMP_NUM_THREADS": "1"
 }
@@ -98,24 +102,51 @@ class WarmPython:
                 start_new_session=True,
             )
 
-    def start(self, arguments: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int) -> ForkedProcess:
-        """Starts `python -m elastic_pytorch.agent` as the leader of a session.
+    def start(self, words: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int) -> ForkedProcess:
+        """Starts a Python as the leader of a session.
 
         Args:
-            arguments: of the agent.
+            words: of its command line: `-m` and a module, or `-c` and code, and arguments.
             environ: all of its variables.
             directory: it starts there.
             out: a descriptor of its standard output.
             err: the same of its standard error.
         """
         told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        order = json.dumps({"arguments": arguments, "environ": environ, "directory": str(directory)})
+        order = json.dumps({"words": words, "environ": environ, "directory": str(directory)})
         with theirs:
             socket.send_fds(self._orders, [order.encode()], [out, err, theirs.fileno()])
         return ForkedProcess(told)
 
 
 STARTED: dict[int, WarmPython] = {}
+
+
+class Ended(NamedTuple):
+    """What has become of a process; these are the names of `subprocess.CompletedProcess`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_python(code: str, **environment: str) -> Ended:
+    """Runs code as `python -c` does, and waits for its end. It inherits what agents inherit.
+
+    Args:
+        code: the import of torch takes it no time.
+        environment: more variables.
+    """
+    warm = warm_python(INHERITED, "w0")
+    assert warm is not None
+    with tempfile.TemporaryDirectory() as name:
+        out, err = Path(name, "out"), Path(name, "err")
+        with out.open("wb") as to_out, err.open("wb") as to_err:
+            process = warm.start(["-c", code], INHERITED | environment, ROOT, to_out.fileno(), to_err.fileno())
+        try:
+            return Ended(process.wait(WAIT_SECONDS), out.read_text(), err.read_text())
+        finally:
+            process.send_signal(signal.SIGKILL)
 
 
 def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
@@ -165,15 +196,20 @@ def _serve(orders: socket.socket) -> dict[str, Any]:
                     answers.send(str(code).encode())
 
 
-def _become_agent(order: dict[str, Any]) -> None:
-    """Does what `python -m elastic_pytorch.agent` does in a new interpreter."""
+def _become(order: dict[str, Any]) -> None:
+    """Does what a new interpreter does with the words of a command line."""
     os.chdir(order["directory"])
     os.environ.clear()
     os.environ.update(order["environ"])
     tempfile.tempdir = None
     sys.path[0] = str(Path.cwd())
-    sys.argv = ["-m", *order["arguments"]]
-    runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)
+    option, what, *arguments = order["words"]
+    sys.argv = [option, *arguments]
+    if option == "-c":
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(what, "<string>", "exec"), vars(sys.modules["__main__"]))
+    else:
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
@@ -185,7 +221,7 @@ def main() -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # an agent that searched these objects for garbage, at its end at the latest, would copy all of their memory: a second
-    _become_agent(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("lightning", reason="needs Lightning: pip install lightning")
 
 import elastic_pytorch as elastic
 from elastic_pytorch.lightning.trainer_options import group_size
+
+from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
 
@@ -65,5 +64,5 @@ def test_lightning_is_imported_when_asked_for_by_the_name_that_the_script_uses(c
     if "pytorch_lightning" in code:
         pytest.importorskip("pytorch_lightning")
     loaded = f"{code}; import sys; print(*({{'lightning', 'pytorch_lightning'}} & set(sys.modules)))"
-    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=120, check=True).stdout
-    assert set(said.split()) == wanted
+    done = run_python(loaded)
+    assert (done.returncode, set(done.stdout.split())) == (0, wanted), done.stderr

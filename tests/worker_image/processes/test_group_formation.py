@@ -1,13 +1,11 @@
 """A warm worker's process group reports that it has formed."""
 
-import subprocess
-import sys
-
 import pytest
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 
 from tests.waiting import until
+from tests.worker_image.warm_python import run_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
@@ -24,12 +22,12 @@ dist.destroy_process_group()
 """
 
 
-def test_group_that_has_formed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_that_has_formed_is_reported() -> None:
     receiver = ProgressReceiver()
     try:
-        monkeypatch.setenv(REPORT_SOCKET, receiver.path)
         receiver.start_round()
-        subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+        done = run_python(SCRIPT, **{REPORT_SOCKET: receiver.path})
+        assert done.returncode == 0, done.stderr
         until(lambda: receiver.current().formed_at is not None)
     finally:
         receiver.close()

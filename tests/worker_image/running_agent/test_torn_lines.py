@@ -31,7 +31,7 @@ if died.exists():
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 died.touch()
-if os.environ["DIES"] == "by itself":
+if sys.argv[1] == "by itself":
     say("first")
     os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(600)
@@ -52,7 +52,7 @@ def test_next_process_does_not_write_behind_the_torn_line_of_the_one_before(
     operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path, dies: str, variables: dict[str, Any]
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    agent = agents("w0", tmp_path / "script.py", DIES=dies, **variables)
+    agent = agents("w0", tmp_path / "script.py", dies, **variables)
     operator.wait_for("ready", "w0")
     operator.declare("w0")
     if dies == "by itself":

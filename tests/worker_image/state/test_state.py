@@ -2,8 +2,6 @@
 
 import contextlib
 import gc
-import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
@@ -16,6 +14,8 @@ from elastic_pytorch.memory.pod_memory import writes_for_its_pod
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
+
+from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
 
@@ -82,7 +82,7 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
 
         main()  # and nobody holds the state any more
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+    assert run_python(code).returncode == 0
     loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
     assert loaded.version.step == 3
@@ -147,10 +147,6 @@ LEFT_EARLY = """if True:
 """
 
 
-def run_script(script: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", script], timeout=100, stderr=subprocess.PIPE, text=True, check=False)
-
-
 @pytest.mark.parametrize(
     ("more", "ending", "kept"),
     [("", "", 7), ("own=elastic.PerRank(Seen())", "", 7), ("", "raise ValueError", 5)],
@@ -158,7 +154,7 @@ def run_script(script: str) -> "subprocess.CompletedProcess[str]":
 def test_steps_since_the_last_commit_are_committed_where_a_process_ends_well(
     tmp_path: Path, more: str, ending: str, kept: int
 ) -> None:
-    result = run_script(LEFT_EARLY.format(folder=str(tmp_path), more=more, ending=ending))
+    result = run_python(LEFT_EARLY.format(folder=str(tmp_path), more=more, ending=ending))
     assert result.returncode == (1 if ending else 0), result.stderr
     loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None
@@ -180,7 +176,7 @@ SPOILT = """
 def test_a_process_whose_last_commit_cannot_be_written_ends_with_an_error(tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoints")
     spoilt = SPOILT.format(folder=folder, then="last_commits.LAST_FLUSH_SECONDS = 0.5")
-    result = run_script(LEFT_EARLY.format(folder=folder, more="", ending=spoilt))
+    result = run_python(LEFT_EARLY.format(folder=folder, more="", ending=spoilt))
     assert result.returncode == 1
     assert "LastCheckpointNotWritten: the last commit is not on the disk: Not a directory" in result.stderr
 
@@ -188,7 +184,7 @@ def test_a_process_whose_last_commit_cannot_be_written_ends_with_an_error(tmp_pa
 def test_a_last_commit_that_cannot_be_written_at_first_is_written_later(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     spoilt = SPOILT.format(folder=str(folder), then="threading.Timer(1.0, os.unlink, (folder,)).start()")
-    result = run_script(LEFT_EARLY.format(folder=str(folder), more="", ending=spoilt))
+    result = run_python(LEFT_EARLY.format(folder=str(folder), more="", ending=spoilt))
     assert result.returncode == 0, result.stderr
     loaded = load_newest(folder, StateVersion(0, 0))
     assert loaded is not None
@@ -203,7 +199,7 @@ def test_a_forked_process_leaves_the_last_commit_to_the_worker(tmp_path: Path) -
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
     """
-    result = run_script(LEFT_EARLY.format(folder=str(tmp_path), more="", ending=forks))
+    result = run_python(LEFT_EARLY.format(folder=str(tmp_path), more="", ending=forks))
     assert result.returncode == 0, result.stderr
     loaded = load_newest(tmp_path, StateVersion(0, 0))
     assert loaded is not None

@@ -26,6 +26,7 @@ from elastic_pytorch.storage.places import place_at
 
 from tests.waiting import WAIT_SECONDS
 from tests.worker_image.object_storage import Answer, Bucket, CutAnswer, CutRequest, Fault, Request, s3_error
+from tests.worker_image.warm_python import run_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
@@ -366,8 +367,7 @@ def test_without_the_library_the_command_is_named() -> None:
         "try: elastic.State('s3://bucket/run')\n"
         "except ImportError as error: print(error)\n"
     )
-    told = subprocess_output(code)
-    assert "pip install obstore" in told
+    assert "pip install obstore" in run_python(code).stdout
 
 
 def test_a_write_and_a_read_take_a_bounded_memory(bucket: Bucket) -> None:
@@ -384,15 +384,11 @@ written = peak()
 assert len(list(newest({bucket.url!r}))) == 1
 print(written - before, peak() - before)
 """
-    written, read = map(int, subprocess_output(code).split())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    written, read = map(int, done.stdout.split())
     print(f"{written >> 20} MiB for the write, {read >> 20} MiB in all")
     assert max(written, read) < 200_000_000
-
-
-def subprocess_output(code: str) -> str:
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_all_names_of_a_prefix_are_found(bucket: Bucket) -> None:

@@ -9,6 +9,8 @@ import pytest
 from elastic_pytorch.agent.settings import REST_SECONDS
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
+from tests.worker_image.warm_python import run_python
+
 pytestmark = pytest.mark.torch
 
 
@@ -55,7 +57,8 @@ def test_install() -> None:
         destroy_deadlock.install()
         assert hasattr(dist.destroy_process_group, "__wrapped__")
     """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.process

@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import torch.distributed as dist
 from elastic_pytorch.torch_fixes import gloo_sockets
 
 from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES
+from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
 
@@ -52,4 +51,5 @@ def test_only_connections_of_gloo_are_cut(tmp_path: Path, lazy: bool) -> None:
 
 def test_torch_without_gloo_can_run_the_agent() -> None:
     code = "import torch.distributed as d; del d.ProcessGroupGloo, d.distributed_c10d.ProcessGroupGloo; import elastic_pytorch.agent.launch"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT_SECONDS)
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,5 @@
 import multiprocessing
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from elastic_pytorch.torch_fixes.store_connect import PromptTCPStore
 from torch.distributed import DistNetworkError, TCPStore
 
 from tests.ports import free_port
+from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
 
@@ -43,7 +42,8 @@ def test_init_process_group_uses_it() -> None:
         "from elastic_pytorch.torch_fixes import store_connect; store_connect.install(); import sys, torch.distributed;"
         "assert sys.modules['torch.distributed.rendezvous'].TCPStore is store_connect.PromptTCPStore"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = run_python(program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_store_that_never_comes_is_torchs_to_tell() -> None:
