@@ -137,8 +137,7 @@ def test_a_lost_peer_is_told_by_the_watchdog(
     """If the operator does nothing, which it does not wait for."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
     started = [agents(worker, "train.py", WHAT="nothing", TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC="0") for worker in ("w0", "w1")]
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     operator.wait((tmp_path / "stepping1").exists)
     started[1].kill()
     operator.wait_for("failed", "w0")

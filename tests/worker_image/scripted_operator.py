@@ -109,6 +109,16 @@ class ScriptedOperator:
             self.verdict = verdict
             self._changed.notify_all()
 
+    def begin(self, *workers: str) -> int:
+        """Waits until workers are ready, and declares a round of them; returns its number."""
+        self.wait_for("ready", *workers)
+        return self.declare(*workers)
+
+    def complete(self, *workers: str) -> None:
+        """Waits until workers have succeeded, and ends the job."""
+        self.wait_for("succeeded", *workers)
+        self.end("complete")
+
     def last(self, worker: str) -> Heard | None:
         with self._changed:
             return next((heard for heard in reversed(self.heard) if heard.worker == worker), None)

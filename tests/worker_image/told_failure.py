@@ -23,8 +23,7 @@ def run_until_failure(
         environment: of the agent.
     """
     agents("w0", "--nproc-per-node=2", f"--start-method={start_method}", "train.py", *arguments, **environment)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("failed", "w0")
     heard = operator.last("w0")
     assert heard is not None

@@ -76,8 +76,7 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
 ) -> None:
     (tmp_path / "fail.py").write_text(FAIL)
     agent = agents("w0", "--nproc-per-node=3", f"--start-method={start_method}", "fail.py")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     pids = [int(operator.wait(lambda r=rank: (p := tmp_path / f"pid{r}").exists() and p.read_text())) for rank in range(3)]
     agent.signal(signal.SIGSTOP)  # so that it sees all at one look
     for rank in (0, 2, 1):
@@ -108,8 +107,7 @@ def test_echo_alone_is_told_while_the_others_run(
 ) -> None:
     (tmp_path / "fail.py").write_text(FAIL)
     agents("w0", "--nproc-per-node=2", "--monitor-interval=600", "fail.py")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait(lambda: (tmp_path / "pid0").exists() and (tmp_path / "pid1").exists())
     (tmp_path / "fail0").touch()
     operator.wait_for("failed", "w0")

@@ -20,8 +20,7 @@ def test_a_job_completes_when_the_operator_says_so(
 ) -> None:
     finish = tmp_path / "finish"
     both = [agents(w, SCRIPTS / "train.py", "--finish", finish) for w in ("w0", "w1")]
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     events.wait(2, what="step", step=3)
     finish.touch()
     operator.wait_for("succeeded", "w0", "w1")
@@ -37,8 +36,7 @@ def test_a_job_completes_when_the_operator_says_so(
 def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     failing = agents("w0", SCRIPTS / "env.py", "fail")
     stubborn = agents("w1", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=1)
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     operator.wait_for("failed", "w0")
     events.wait(what="start")
     operator.end("failed")
@@ -50,8 +48,7 @@ def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: S
 def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
     staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     events.wait(2, what="step", step=2)
     leaving.signal()
     operator.wait_for("leaving", "w0")

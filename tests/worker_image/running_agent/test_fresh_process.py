@@ -19,8 +19,7 @@ def test_state_of_a_warm_process_is_that_of_a_new_one(operator: ScriptedOperator
     found = {worker: tmp_path / f"{worker}.json" for worker in ("w0", "w1")}
     agents("w0", SCRIPTS / "process_state.py", found["w0"])
     agents("w1", "--start-method=spawn", SCRIPTS / "process_state.py", found["w1"])
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     operator.wait_for("succeeded", "w0", "w1")
     warm, cold = (json.loads(found[worker].read_text()) for worker in ("w0", "w1"))
     unlike = {name: (warm[name], cold[name]) for name in cold if warm[name] != cold[name]}

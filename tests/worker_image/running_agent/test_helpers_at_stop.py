@@ -39,8 +39,7 @@ def test_helper_lives_until_the_script_has_saved(
     }
     for worker, way in ways.items():
         agents(worker, *way)
-    operator.wait_for("ready", *ways)
-    operator.declare(*ways)
+    operator.begin(*ways)
     begun = events.wait(4, what="start")
     operator.declare(orderly=True)
     saved = events.wait(4, what="saved")
@@ -57,8 +56,7 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
     shell.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n")
     shell.chmod(0o755)
     agents("w0", "--no-python", shell)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     until(child.exists, "the shell's child")
     operator.declare(orderly=True)
     until(lambda: has_gone(int(child.read_text())), "the end of the shell's child")

@@ -91,8 +91,7 @@ def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_fin
     without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
     own = {"PYTHONPATH": "/image/has/this", "PET_START_METHOD": start_method, "PATH": f"{python.parent}:{os.environ['PATH']}"}
     agent = agents("w0", script, command=[*without_torch, str(folder)], **own)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("succeeded", "w0")
     [found] = events.all(what="found")
     assert found["package"] == str(folder / "elastic_pytorch" / "__init__.py")
@@ -108,8 +107,7 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     torchrun = [str(Path(sys.executable).with_name("torchrun"))]
     joining = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PYTHONPATH": folder}
     agent = agents("w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("succeeded", "w0")
     assert [found["package"] for found in events.all(what="found")] == [str(folder / "elastic_pytorch" / "__init__.py")]
     told = operator.last("w0")

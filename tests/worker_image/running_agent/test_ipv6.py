@@ -27,8 +27,7 @@ def test_workers_meet_and_train_at_addresses_of_ipv6(tmp_path: Path) -> None:
     operator, events = ScriptedOperator("::1"), Events(tmp_path / "events")
     agents = [Agent(worker, operator.url, tmp_path, SCRIPTS / "train.py", USE_LIBUV=0) for worker in WORKERS]
     try:
-        operator.wait_for("ready", *WORKERS)
-        operator.declare(*WORKERS)
+        operator.begin(*WORKERS)
         operator.wait_for("running", *WORKERS)
         operator.wait(lambda: len(events.all(what="step", step=2, world=2)) == 2)
         assert all("of 2, store ::1:" in agent.text() for agent in agents)

@@ -36,8 +36,7 @@ def listening(path: str) -> set[str]:
 
 def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
     agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     (kept,) = events.wait(what="kept")
     assert kept["step"] == 7
 
@@ -71,8 +70,7 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
 
     folder, away = tmp_path / "folder", tmp_path / "away"
     agent = agents("w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait(lambda: list(folder.glob("*.elastic")))
     folder.rename(away)
     folder.write_text("a file where the folder was")
@@ -95,8 +93,7 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
     slow.touch()
     steps = ("--epochs", 1, "--samples", 2400, "--step-seconds", 0.5, "--slow", slow)
     agents("w0", SCRIPTS / "stateful.py", kind, "--folder", folder, "--flush-seconds", 0.1, *steps)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait(lambda: list(folder.glob("*ed")) or list(folder.glob("*.elastic")))
     folder.rename(away)
     folder.write_text("a file where the folder was")
@@ -114,10 +111,8 @@ def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
     agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder", "--end")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
+    operator.begin("w0")
+    operator.complete("w0")
     assert agent.wait() == 0
     assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 7)]
 
@@ -128,8 +123,7 @@ def test_a_state_in_object_storage_outlives_all_pods(
     """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
     arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]
     agent = agents("w0", SCRIPTS / "stateful.py", *arguments, **bucket.environment())
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait(lambda: any(version.step >= 3 for version, _ in by_name(bucket.url)))
     agent.kill()
     agent.wait()
@@ -137,7 +131,6 @@ def test_a_state_in_object_storage_outlives_all_pods(
     assert all(call not in agent.text() for call in ("no checkpoint", "Traceback"))
 
     agents("w1", SCRIPTS / "stateful.py", *arguments, **bucket.environment())
-    operator.wait_for("ready", "w1")
-    operator.declare("w1")
+    operator.begin("w1")
     operator.wait(lambda: by_name(bucket.url)[0].version.generation == 2)
     assert by_name(bucket.url)[0].version.step >= last.step

@@ -28,14 +28,12 @@ def start(
 ) -> list[Agent]:
     arguments, variables = (f"--start-method={start_method}", SCRIPT, *options), ENVIRONMENT | environment
     started = [agents(worker, *arguments, **variables) for worker in ("w0", "w1")]
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     return started
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, Any]:
-    operator.wait_for("succeeded", *workers)
-    operator.end("complete")
+    operator.complete(*workers)
     return events.all(what="done")[-1]
 
 

@@ -53,10 +53,8 @@ def speak(tmp_path: Path) -> Path:
 
 
 def run(operator: ScriptedOperator, agent: Agent) -> None:
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
+    operator.begin("w0")
+    operator.complete("w0")
     assert agent.wait() == 0
 
 
@@ -120,8 +118,7 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
     agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, PET_SHUTDOWN_TIMEOUT=1)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     events.wait(what="start")
     before = time.monotonic()
     operator.declare()
@@ -133,8 +130,7 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
 @pytest.mark.long
 def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     agent = agents("w0", SCRIPTS / "train.py", "--save", PET_SIGNALS_TO_HANDLE="SIGTERM,SIGUSR1")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     events.wait(what="step")
     agent.signal(signal.SIGUSR1)
     operator.wait_for("leaving", "w0")

@@ -30,8 +30,7 @@ def found_by_a_worker(
     (tmp_path / "found.py").write_text(FOUND)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     agent = agents("w0", tmp_path / "found.py", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     [found] = events.wait(what="found")
     return agent, found
 
@@ -71,8 +70,7 @@ def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     agent = agents("w0", SCRIPTS / "train.py", "--save", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait(lambda: any(heard.state == "leaving" for heard in operator.heard))
     assert agent.wait() == 143
     assert "workers started" in agent.text(), "the start was not broken off"

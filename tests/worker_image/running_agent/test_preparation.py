@@ -45,8 +45,7 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     operator.wait_for("ready", "w1")
     assert operator.states("w1") == ["preparing", "ready"]
     operator.declare("w0", "w1", orderly=True)
-    operator.wait_for("succeeded", "w0", "w1")
-    operator.end("complete")
+    operator.complete("w0", "w1")
     [done] = events.wait(what="done", worker="w1")
     assert (done["RANK"], done["WORLD_SIZE"]) == (1, 2)
     assert done["step"] >= 60
@@ -60,8 +59,7 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
 ) -> None:
     for worker in ("w0", "w1"):
         start(agents, "--in-process", "--world", 2, "--steps", 60, worker=worker)
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     events.until_step(5, 2)
     os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w1")
@@ -73,8 +71,7 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
     assert kept.keepsProcesses
     events.wait(what="group", worker="w0", size=1)
     operator.declare("w0", "w1", orderly=True)
-    operator.wait_for("succeeded", "w0", "w1")
-    operator.end("complete")
+    operator.complete("w0", "w1")
     steps = [event["step"] for event in events.all(what="step", worker="w0")]
     [done] = events.wait(what="done", worker="w0")
     assert done["step"] >= 60
@@ -85,10 +82,8 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
 
 def test_program_that_does_not_prepare_starts_when_its_group_exists(operator: ScriptedOperator, agents: Agents) -> None:
     agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
+    operator.begin("w0")
+    operator.complete("w0")
     assert agent.wait() == 0
     assert "this program starts when its group exists" in agent.text()
 
@@ -156,7 +151,6 @@ def test_script_that_needs_nothing_of_its_group_is_a_part_of_it(
     operator.wait_for("ready", "w0")
     [event] = events.all(what="set up")
     operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
+    operator.complete("w0")
     assert agent.wait() == 0
     assert "RANK" not in event

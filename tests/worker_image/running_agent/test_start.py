@@ -44,8 +44,7 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
     cold = agents(
         "w1", "--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn", SCRIPTS / "env.py", 1, "a b"
     )
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     found = events.wait(4, what="env")
     port = str(operator.round["store"]["port"])
     for event in found:
@@ -98,8 +97,7 @@ def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Star
 
 def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Start, events: Events) -> None:
     agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2, OMP_NUM_THREADS=None)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("succeeded", "w0")
     assert [e["sums"] for e in events.all(what="batches")] == [[14, 126]] * 4
     random = events.all(what="random")
@@ -115,8 +113,7 @@ def test_programs_and_modules(operator: ScriptedOperator, agents: Start, events:
     agents("w0", "--no-python", sys.executable, SCRIPTS / "env.py", "exit")
     agents("w1", "-m", "train", "exit")
     agents("w2", "--no-python", tmp_path / "nothing")
-    operator.wait_for("ready", "w0", "w1", "w2")
-    operator.declare("w0", "w1", "w2")
+    operator.begin("w0", "w1", "w2")
     operator.wait_for("succeeded", "w0", "w1")
     operator.wait_for("failed", "w2")
     assert {(e["worker"], Path(e["argv"][0]).name) for e in events.all(what="env")} == {("w0", "env.py"), ("w1", "train.py")}
@@ -142,8 +139,7 @@ def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, ev
     number = operator.declare("w0", "w1")
     operator.wait_for("running", "w0", "w1", number=number)
     finish.touch()
-    operator.wait_for("succeeded", "w0", "w1")
-    operator.end("complete")
+    operator.complete("w0", "w1")
     assert [agent.wait() for agent in both] == [0, 0]
 
 
@@ -155,8 +151,7 @@ def test_first_worker_has_imported_what_its_first_steps_need(operator: ScriptedO
         "print('CACHE', os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', 'of the script'), file=sys.stderr)\n"
     )
     both = [agents("w0", script), agents("w1", script, TORCHINDUCTOR_CACHE_DIR="of the pod")]
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     operator.wait_for("succeeded", "w0", "w1")
     for agent, folder in zip(both, ("of the script", "of the pod"), strict=True):
         until(lambda agent=agent, folder=folder: "IMPORTED True" in agent.text() and f"CACHE {folder}\n" in agent.text())

@@ -34,8 +34,7 @@ def test_temporary_folder_that_holds_no_sockets(operator: ScriptedOperator, agen
     long = tmp_path / ("t" * 90)
     long.mkdir()
     agent = agents("w0", script, found, TMPDIR=long)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("succeeded", "w0")
     assert json.loads(found.read_text()) == [str(long), str(long)]
     assert agent.text().count(f"as these cannot hold them: {long} (") == 1
@@ -72,8 +71,7 @@ def test_limit_of_open_files(operator: ScriptedOperator, agents: Start, tmp_path
         f"import time, pathlib\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\nraise ValueError(1)\n"
     )
     agent = agents("w0", f"--start-method={start_method}", script)
-    operator.wait_for("ready", "w0")
-    number = operator.declare("w0")
+    number = operator.begin("w0")
     until(lambda: "workers started in" in agent.text())
     starter = agent.process.pid
     if start_method == "forkserver":

@@ -32,13 +32,8 @@ def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any)
     """Starts agents and declares a first round of them all."""
     workers = [f"w{number}" for number in range(count)]
     started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
-    operator.wait_for("ready", *workers)
-    operator.declare(*workers)
+    operator.begin(*workers)
     return started
-
-
-def until_step(events: Events, step: int, world: int) -> None:
-    events.until_step(step, world)
 
 
 def train_on(events: Events, world: int, steps: int = 2) -> None:
@@ -50,8 +45,7 @@ def train_on(events: Events, world: int, steps: int = 2) -> None:
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:
     """Waits for the end of the job; returns the parameters that came out, the same on all ranks."""
-    operator.wait_for("succeeded", *workers)
-    operator.end("complete")
+    operator.complete(*workers)
     done = events.all(what="done")[-len(workers) :]
     assert len({e["digest"] for e in done}) == 1, "all ranks have the same parameters"
     parameters: list[float] = done[-1]["parameters"]
@@ -160,11 +154,11 @@ def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
 ) -> None:
     start(agents, operator, 2, "--every", 0, "--ballast-bytes", 8 << 20, *option)
-    until_step(events, 20, 2)
+    events.until_step(20, 2)
     operator.declare("w1", orderly=True)
-    until_step(events, 35, 1)
+    events.until_step(35, 1)
     operator.declare("w0", "w1", orderly=True)
-    until_step(events, 50, 2)
+    events.until_step(50, 2)
     assert computed_twice(events) == 0, "a stop on purpose commits"
     victim = events.all(what="step", worker="w1")[-1]
     assert victim["interval"] > 1
@@ -180,13 +174,12 @@ def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
     operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
 ) -> None:
     first = start(agents, operator, 2, "--folder", tmp_path / "checkpoints")
-    until_step(events, 40, 2)
+    events.until_step(40, 2)
     for agent in first:
         agent.kill()
     for worker in ("w3", "w4"):
         agents(worker, SCRIPT, "--folder", tmp_path / "checkpoints", **ENVIRONMENT)
-    operator.wait_for("ready", "w3", "w4")
-    operator.declare("w3", "w4")
+    operator.begin("w3", "w4")
     assert finish(operator, events, "w3", "w4") == undisturbed
     check_samples(events)
     assert 0 < events.all(what="restored", worker="w3")[0]["step"] <= 40
@@ -217,19 +210,17 @@ def test_several_workers_in_each_pod(
 ) -> None:
     for worker in ("w0", "w1"):
         agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", "--backend", backend, **ENVIRONMENT)
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
-    until_step(events, 10, 4)
+    operator.begin("w0", "w1")
+    events.until_step(10, 4)
     operator.declare("w1", orderly=True)
-    until_step(events, 20, 2)
+    events.until_step(20, 2)
     operator.declare("w0", "w1", orderly=True)
-    until_step(events, 30, 4)
+    events.until_step(30, 4)
     assert computed_twice(events) == 0
     os.kill(events.all(what="step", RANK=3)[-1]["pid"], signal.SIGKILL)
     operator.wait_for("failed", "w1")
     operator.declare("w0", "w1")
-    operator.wait_for("succeeded", "w0", "w1")
-    operator.end("complete")
+    operator.complete("w0", "w1")
     check_samples(events)
     assert computed_twice(events) <= 1
     done = events.all(what="done")
@@ -245,8 +236,7 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
 ) -> None:
     for worker in ("w0", "w1", "w2"):
         agents(worker, SCRIPTS / "trainings.py", *option, **ENVIRONMENT)
-    operator.wait_for("ready", "w0", "w1", "w2")
-    operator.declare("w0", "w1", "w2")
+    operator.begin("w0", "w1", "w2")
     events.wait(what="step", training=1, step=10)
     assert {e["step"] for e in events.all(what="restored")} == {0}, "the second training begins fresh"
     operator.declare("w1", "w2", orderly=True)  # without rank 0, which alone has set what is best
@@ -255,8 +245,7 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
     assert {(e["step"], e["best"]) for e in restored if e["training"] == 0} == {(100, 100)}, "what is done is not done again"
     ((step, best),) = {(e["step"], e["best"]) for e in restored if e["training"] == 1}
     assert 10 <= step == best
-    operator.wait_for("succeeded", "w1", "w2")
-    operator.end("complete")
+    operator.complete("w1", "w2")
     steps = [(e["training"], e["step"]) for e in events.all(what="step", worker="w1")]
     assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
 
@@ -296,11 +285,10 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     for worker in ("w0", "w1"):
         options = ("--hang-in-leaving",) if worker == "w0" else ()
         agents(worker, SCRIPT, "--in-process", *options, **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600})
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
-    until_step(events, 10, 2)
+    operator.begin("w0", "w1")
+    events.until_step(10, 2)
     operator.declare("w0", orderly=True)
-    until_step(events, 20, 1)
+    events.until_step(20, 1)
     parameters = finish(operator, events, "w0")
     check_samples(events)
     assert computed_twice(events) == 0
@@ -313,13 +301,13 @@ def test_worker_that_dies_while_it_waits_for_a_round_fails_nothing_and_the_last_
 ) -> None:
     folder = tmp_path / "checkpoints"
     start(agents, operator, 2, "--in-process", "--open-ended", "--folder", folder, "--flush-seconds", 1000)
-    until_step(events, 10, 2)
+    events.until_step(10, 2)
     operator.declare("w0", orderly=True)
     operator.wait_for("ready", "w1")
     os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
-    until_step(events, 20, 1)
+    events.until_step(20, 1)
     operator.declare("w0", "w1", orderly=True)
-    until_step(events, 60, 2)
+    events.until_step(60, 2)
     operator.declare("w1", orderly=True)
     parameters = finish(operator, events, "w1")
     check_samples(events)

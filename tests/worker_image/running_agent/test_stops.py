@@ -96,8 +96,7 @@ def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
 ) -> None:
     (tmp_path / "there").mkdir()
     agents("w0", "--nproc-per-node=2", HANGS, "--in", "mutex", "--first-fails", tmp_path / "there", **LONG)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     operator.wait_for("failed", "w0")
     for file in (tmp_path / "there").iterdir():  # or else rank 0 would fail again before rank 1 has begun
         file.unlink()
@@ -110,8 +109,7 @@ def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost
 ) -> None:
     agents("w0", HANGS, "--in", "python", "--group", "--handler", "barrier", **LONG)
     lost = agents("w1", HANGS, "--in", "python", "--group", "--handler", "save-in-c", **LONG)
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     events.wait(2, what="start")
     operator.declare("w0", "w1", orderly=True)
     events.wait(2, what="told")
@@ -152,7 +150,6 @@ def kept_from_its_parent(pid: int) -> Iterator[None]:
 
 
 def _begin(operator: ScriptedOperator, events: Events, *workers: str) -> None:
-    operator.wait_for("ready", *workers)
-    operator.declare(*workers)
+    operator.begin(*workers)
     events.wait(len(workers), what="start")
     time.sleep(0.5)  # from the event to where they hang

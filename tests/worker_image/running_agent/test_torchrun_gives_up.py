@@ -26,8 +26,7 @@ FORKS = "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the
 def told_by(operator: ScriptedOperator, agents: Start, shell: str) -> tuple[Heard, int]:
     """What a worker with a command tells of its failure, and the exit code of its container."""
     agent = agents("w0", shell, command=["bash", "-c"], **JOINING)
-    operator.wait_for("ready", "w0")
-    number = operator.declare("w0")
+    number = operator.begin("w0")
     operator.wait_for("failed", "w0", number=number)
     code = agent.wait()
     heard = operator.last("w0")

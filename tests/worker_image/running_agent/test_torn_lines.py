@@ -53,15 +53,13 @@ def test_next_process_does_not_write_behind_the_torn_line_of_the_one_before(
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     agent = agents("w0", tmp_path / "script.py", dies, **variables)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     if dies == "by itself":
         operator.wait_for("failed", "w0")
     else:
         until((tmp_path / "died").exists)
     operator.declare("w0")
-    operator.wait_for("succeeded", "w0")
-    operator.end("complete")
+    operator.complete("w0")
     assert agent.wait() == 0
     prefix = "[default0]:" if "PET_TEE" in variables else ""
     for stream, text in (("stdout", agent.out.read_text()), ("stderr", agent.text())):

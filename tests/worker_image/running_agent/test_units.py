@@ -36,8 +36,7 @@ def start(agents: Agents, slow: Path, *workers: str, script: str = "units.py", o
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, list[float]]:
     """Waits for the end, and checks that each sample was computed once in an epoch. Returns the parameters of each worker."""
-    operator.wait_for("succeeded", *workers)
-    operator.end("complete")
+    operator.complete(*workers)
     done = {event["worker"]: event["parameters"] for event in events.wait(len(workers), what="done")}
     steps = lineage(events)
     assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
@@ -74,8 +73,7 @@ def change_units(
 ) -> list[Agent]:
     """Trains with three units, two, and three again in another order; returns the agents, by number."""
     started = start(agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
-    operator.wait_for("ready", "w0", "w1", "w2", "w3", "w4", "w5")
-    operator.declare("w0", "w1", "w2", "w3", "w4", "w5")
+    operator.begin("w0", "w1", "w2", "w3", "w4", "w5")
     train_on(events, 6)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
     train_on(events, 4)

@@ -45,8 +45,7 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     operator: ScriptedOperator, agents: Start, events: Events
 ) -> None:
     waiting, sleeping = (agents(worker, SCRIPTS / "stuck.py") for worker in ("w0", "w1"))
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     events.wait(what="waits"), events.wait(what="stuck")
     time.sleep(0.3)  # from the event to the collective
     for _ in range(2):
@@ -67,8 +66,7 @@ def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agent
     workers = ("w0", "w1", "w2")
     for worker in workers:
         agents(worker, SCRIPTS / "hang_places.py", "loader")
-    operator.wait_for("ready", *workers)
-    operator.declare(*workers)
+    operator.begin(*workers)
     pids = {event["RANK"]: event["pid"] for event in events.wait(3, what="hangs")}
 
     def standing() -> list[tuple[str, str, str]]:
@@ -92,8 +90,7 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
 ) -> None:
     worker = f"w{os.getpid()}"  # no other test's
     agent = agents(worker, "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=NEW_AGENT)
-    operator.wait_for("ready", worker)
-    operator.declare(worker)
+    operator.begin(worker)
     stuck = events.wait(2, what="stuck")
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": worker}
     for _ in range(2):
@@ -118,8 +115,7 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     spawned = agents("w0", "--nproc-per-node=2", "--start-method=spawn", SCRIPTS / "stuck.py", "--alone")
     program = agents("w1", "--nproc-per-node=2", "--no-python", tmp_path / "sleep")
     shell = agents("w2", "--nproc-per-node=2", "--no-python", tmp_path / "shell")
-    operator.wait_for("ready", "w0", "w1", "w2")
-    operator.declare("w0", "w1", "w2")
+    operator.begin("w0", "w1", "w2")
     events.wait(4, what="stuck")
     operator.ask_for_stacks()
     text = wait_for_text(spawned, "stacks of rank 1 (local rank 1), pid ", "in stuck_here")
@@ -137,8 +133,7 @@ def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agent
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
     agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain)
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     events.wait(2, what="stuck")
     heard = operator.last("w0")
     assert heard is not None and heard.localWorldSize == 2
@@ -153,8 +148,7 @@ def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
 ) -> None:
     operator.dump = 7
     agent = agents("w0", SCRIPTS / "stuck.py", "--alone")
-    operator.wait_for("ready", "w0")
-    operator.declare("w0")
+    operator.begin("w0")
     events.wait(what="stuck")
     operator.ask_all()
     time.sleep(1)
@@ -183,8 +177,7 @@ def test_a_sitecustomize_of_the_image_runs_as_ever(
     with_site = os.pathsep.join(filter(None, [str(tmp_path / "site"), usual]))
     agents("w0", "--start-method=spawn", tmp_path / "show.py", PYTHONPATH=with_site)
     agents("w1", "--start-method=spawn", tmp_path / "show.py")
-    operator.wait_for("ready", "w0", "w1")
-    operator.declare("w0", "w1")
+    operator.begin("w0", "w1")
     shown = {event["worker"]: event for event in events.wait(2, what="shown")}
     assert (shown["w0"]["path"], shown["w1"]["path"]) == (with_site, usual)
     assert shown["w0"]["site"] == ("image" if "SITE" in own else None)
