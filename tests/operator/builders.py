@@ -154,11 +154,11 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
         "admission": Admission("shared", count, ("flavor",)) if holds else None,
         "evicted_since": 1.0 if state == "evicted" else None,
     }
-    listed = tuple(
-        {"type": type_, "status": status, "reason": reason, "message": f"{type_} said", "lastTransitionTime": TIME}
+    told = {
+        type_: {"type": type_, "status": status, "reason": reason, "message": f"{type_} said", "lastTransitionTime": TIME}
         for type_, (status, reason) in said.items()
-    )
-    return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": listed, **fields})
+    }
+    return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": told, **fields})
 
 
 def an_extra(job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any) -> WorkloadView:

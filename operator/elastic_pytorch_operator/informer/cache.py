@@ -1,19 +1,19 @@
 """The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.changes import identify, plans_alike, pods_alike, version_of
 from elastic_pytorch_operator.informer.node_index import NodeIndex
-from elastic_pytorch_operator.informer.owned_objects import Entry
+from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex
 from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod
 from elastic_pytorch_operator.informer.tombstones import Tombstones
 from elastic_pytorch_operator.informer.unreadable import UnreadableObjects
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
-from elastic_pytorch_operator.informer.workload_views import WorkloadIndex, job_of_workload, view_workload
+from elastic_pytorch_operator.informer.workload_views import job_of_workload, view_workload
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark
 from elastic_pytorch_operator.model.observed import Nodes, PodView, UnreadableObject
 from elastic_pytorch_operator.model.reduced_objects import reduce_job
@@ -70,7 +70,7 @@ class Cache:
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
     _keys: dict[str, JobKey] = field(default_factory=dict)  # of the jobs, by UID
     _pods: PodIndex = field(default_factory=PodIndex)
-    _workloads: WorkloadIndex = field(default_factory=WorkloadIndex)
+    _workloads: OwnedIndex[WorkloadView] = field(default_factory=OwnedIndex)
     _tombstones: Tombstones = field(default_factory=Tombstones)
     _templates: dict[str, Manifest | None] = field(default_factory=dict)  # by UID
 
@@ -126,7 +126,8 @@ class Cache:
     def workloads_of(self, job_uid: str) -> tuple[WorkloadView, ...]:
         """Kueue's Workloads of a job, by number."""
         key = self._keys.get(job_uid)
-        return self._workloads.of((key, job_uid)) if key else ()
+        found = self._workloads.of((key, job_uid)) if key else []
+        return tuple(sorted(found, key=lambda workload: workload.number))
 
     def unreadable_of(self, job_uid: str) -> tuple[UnreadableObject, ...]:
         """The pods and Workloads of a job that cannot be read."""
@@ -186,7 +187,7 @@ class Cache:
                 return set()
             self._forget_job(key)
             return {key}
-        index: PodIndex | WorkloadIndex = self._pods if kind == "Pod" else self._workloads
+        index: PodIndex | OwnedIndex[WorkloadView] = self._pods if kind == "Pod" else self._workloads
         place = (found.namespace, found.name)
         known = index.get(place)
         if known is None or known.uid != found.uid:
@@ -244,14 +245,13 @@ class Cache:
         if kind == "Node":
             return set().union(*(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now)))
         gone: list[tuple[str, JobKey]] = []
-        if kind == "Pod":
-            for place, pod in self._pods:
-                if pod.uid not in uids and pod.view.created_at < now and place[0] not in self.unavailable:
-                    self._pods.drop(place)
-                    gone.append((pod.uid, pod.owner[0]))
-        elif kind == kueue.WORKLOAD:
-            dropped = self._workloads.drop_others(uids, now, self.unavailable)
-            gone.extend((workload.uid, workload.owner[0]) for workload in dropped)
+        if kind in ("Pod", kueue.WORKLOAD):
+            index: PodIndex | OwnedIndex[WorkloadView] = self._pods if kind == "Pod" else self._workloads
+            for place, entry in index:
+                since = entry.view.created_at if isinstance(entry.view, PodView) else entry.seen_at
+                if entry.uid not in uids and since < now and place[0] not in self.unavailable:
+                    index.drop(place)
+                    gone.append((entry.uid, entry.owner[0]))
         else:
             for key, job in list(self._jobs.items()):
                 if job.uid not in uids and job.seen_at < now and key.namespace not in self.unavailable:
@@ -335,7 +335,9 @@ class Cache:
         if not self._is_news(metadata, known, now, listed=listed):
             return None
         view = view_workload(manifest, known.view if known else None, now)
-        return {owner[0]} if self._workloads.put(place, Entry(view, owner, version_of(metadata), now)) else set()
+        self._workloads.put(place, Entry(view, owner, version_of(metadata), now))
+        same = known is not None and known.view == replace(view, version=known.view.version)
+        return set() if same else {owner[0]}
 
     def _is_news(
         self, metadata: Manifest, known: _JobEntry | Entry[PodView] | Entry[WorkloadView] | None, now: float, *, listed: bool

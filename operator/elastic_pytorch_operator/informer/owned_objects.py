@@ -1,8 +1,11 @@
-"""What is known of one object that a job owns: a pod, or a Workload of Kueue."""
+"""The objects that jobs own, pods and Workloads of Kueue: by name, and by job."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.spec.job import JobKey
@@ -10,6 +13,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 Owner = tuple[JobKey, str]  # a job, and its UID
 Place = tuple[str, str]  # a namespace, and the name of an object there
 View = TypeVar("View", PodView, WorkloadView)
+Key = TypeVar("Key")
 
 
 @dataclass(slots=True)
@@ -34,12 +38,68 @@ class Entry(Generic[View]):
         return self.view.uid
 
 
-def require_texts(*names: object) -> None:
+def owner_of(metadata: Manifest) -> Owner | None:
+    """The job that owns an object, with its UID; None: no job does."""
+    for owner in metadata.get("ownerReferences") or ():
+        ours = owner.get("kind") == names.KIND and str(owner.get("apiVersion", "")).startswith(names.GROUP)
+        if ours and owner.get("controller"):
+            return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
+    return None
+
+
+@dataclass
+class OwnedIndex(Generic[View]):
+    """The objects of one kind. What is answered for one job costs nothing for the others'."""
+
+    _entries: dict[Place, Entry[View]] = field(default_factory=dict)
+    _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[Place, Entry[View]]]:
+        """All objects, as they are now: they may be changed meanwhile."""
+        return iter(list(self._entries.items()))
+
+    def get(self, place: Place) -> Entry[View] | None:
+        """An object; None if it is not known."""
+        return self._entries.get(place)
+
+    def put(self, place: Place, entry: Entry[View]) -> None:
+        """Takes in an object. It replaces the one of its name.
+
+        Raises:
+            TypeError: it cannot be found by what it calls itself or its job.
+        """
+        require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
+        self.drop(place)
+        self._entries[place] = entry
+        self._of_owner.setdefault(entry.owner, set()).add(place)
+
+    def drop(self, place: Place) -> Entry[View] | None:
+        """Forgets an object, and returns it; None: it is not known."""
+        entry = self._entries.pop(place, None)
+        if entry is not None:
+            discard(self._of_owner, entry.owner, place)
+        return entry
+
+    def of(self, owner: Owner) -> list[View]:
+        """The objects of a job, in no order."""
+        return [self._entries[place].view for place in self._of_owner.get(owner, ())]
+
+
+def discard(index: dict[Key, set[Place]], key: Key, place: Place) -> None:
+    """Removes a place from an index of sets, in which no set is empty."""
+    places = index.get(key)
+    if places is not None:
+        places.discard(place)
+        if not places:
+            del index[key]
+
+
+def require_texts(*texts: object) -> None:
     """Checks what an object is found by, before any index knows it.
 
     Raises:
         TypeError: one is no text, so that no index could forget it.
     """
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"a name or an address must be a text, not {name!r}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"a name or an address must be a text, not {text!r}")

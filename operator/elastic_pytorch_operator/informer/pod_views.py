@@ -6,28 +6,21 @@ from dataclasses import replace
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_count
+from elastic_pytorch_operator.informer.owned_objects import Owner, owner_of
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
-from elastic_pytorch_operator.spec.job import JobKey
 
 DEFAULT_GRACE_SECONDS = 30  # what Kubernetes gives a pod that names nothing else
 EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
-def job_of_pod(pod: Manifest) -> tuple[JobKey, str] | None:
+def job_of_pod(pod: Manifest) -> Owner | None:
     """The job that owns a worker's or a store's pod, with its UID; None if no job owns it."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):
         return None
-    for owner in metadata.get("ownerReferences") or ():
-        if (
-            owner.get("kind") == names.KIND
-            and owner.get("controller")
-            and str(owner.get("apiVersion", "")).startswith(names.GROUP)
-        ):
-            return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
-    return None
+    return owner_of(metadata)
 
 
 def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodView:

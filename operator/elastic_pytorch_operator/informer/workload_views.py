@@ -1,25 +1,18 @@
-"""Reduces Kueue's Workloads to the views that decisions read, and keeps those of all jobs."""
+"""Reduces Kueue's Workloads to the views that decisions read."""
 
-from collections.abc import Container
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_count
-from elastic_pytorch_operator.informer.owned_objects import Entry, Owner, Place, require_texts
+from elastic_pytorch_operator.informer.owned_objects import Owner, owner_of
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
-from elastic_pytorch_operator.spec.job import JobKey
 
 
 def job_of_workload(workload: Manifest) -> Owner | None:
     """The job that owns a Workload, with its UID; None: it is not one of ours."""
     metadata = workload["metadata"]
-    if _number_of(metadata) is None:
-        return None
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("kind") == names.KIND and owner.get("controller"):
-            return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
-    return None
+    return None if _number_of(metadata) is None else owner_of(metadata)
 
 
 def view_workload(workload: Manifest, known: WorkloadView | None, now: float) -> WorkloadView:
@@ -42,7 +35,7 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         active=spec.get("active") is not False,
         deleting=bool(metadata.get("deletionTimestamp")),
         admission=_view_admission(status),
-        conditions=tuple(status.get("conditions") or ()),
+        conditions={str(condition.get("type")): condition for condition in status.get("conditions") or ()},
         quota_for=(metadata.get("annotations") or {}).get(names.ANNOTATION_QUOTA_FOR, ""),
     )
     if not view.evicted:
@@ -69,58 +62,3 @@ def _view_admission(status: Manifest) -> Admission | None:
         topology=bool(assignment.get("topologyAssignment")),
         updates=tuple(update for update in updates if update.get("name") == assignment.get("name")),
     )
-
-
-@dataclass(slots=True)
-class WorkloadIndex:
-    """The Workloads of all jobs, by name and by job."""
-
-    _entries: dict[Place, Entry[WorkloadView]] = field(default_factory=dict)
-    _of_owner: dict[Owner, dict[Place, WorkloadView]] = field(default_factory=dict)
-
-    def get(self, place: Place) -> Entry[WorkloadView] | None:
-        """A Workload; None if it is not known."""
-        return self._entries.get(place)
-
-    def put(self, place: Place, entry: Entry[WorkloadView]) -> bool:
-        """Takes in a Workload. It replaces the one of its name; returns whether a plan may differ by that.
-
-        Raises:
-            TypeError: it cannot be found by what it calls itself or its job.
-        """
-        require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
-        known = self._entries.get(place)
-        self.drop(place)
-        self._entries[place] = entry
-        self._of_owner.setdefault(entry.owner, {})[place] = entry.view
-        return known is None or known.view != replace(entry.view, version=known.view.version)
-
-    def drop(self, place: Place) -> None:
-        """Forgets a Workload, if it is known."""
-        entry = self._entries.pop(place, None)
-        if entry is not None:
-            views = self._of_owner[entry.owner]
-            del views[place]
-            if not views:
-                del self._of_owner[entry.owner]
-
-    def drop_others(self, uids: Container[str], before: float, unavailable: Container[str] = ()) -> list[Entry[WorkloadView]]:
-        """Forgets those that a list does not have, and returns them.
-
-        Args:
-            uids: what the list has.
-            before: when it began; what was reported since stays.
-            unavailable: the namespaces that it does not cover.
-        """
-        gone = {
-            place: entry
-            for place, entry in self._entries.items()
-            if entry.uid not in uids and entry.seen_at < before and place[0] not in unavailable
-        }
-        for place in gone:
-            self.drop(place)
-        return list(gone.values())
-
-    def of(self, owner: Owner) -> tuple[WorkloadView, ...]:
-        """The Workloads of a job, by number."""
-        return tuple(sorted(self._of_owner.get(owner, {}).values(), key=lambda workload: workload.number))

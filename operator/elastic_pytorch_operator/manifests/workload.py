@@ -1,6 +1,6 @@
 """Kueue's Workloads of a job. Pure builders from a Job to a manifest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
@@ -21,22 +21,20 @@ def workload_name(job: Job, number: int) -> str:
     return f"{job.key.name}-base" if number == BASE else f"{job.key.name}-extra-{number}"
 
 
-def base_priority(job: Job, workload_class: Manifest | None, pod_classes: Mapping[str, Manifest]) -> MutableManifest:
+def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
     """The fields of a Workload's spec that say its priority, found as Kueue finds it for its own jobs.
 
     Args:
-        job: whose pods may name a PriorityClass.
-        workload_class: the WorkloadPriorityClass that the job names; None: it names none.
-        pod_classes: all PriorityClasses, by name. One of them may be the default.
+        job: which may name a WorkloadPriorityClass, and whose pods may name a PriorityClass.
+        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses. One of them may be the default.
     """
-    if workload_class is not None:
-        reference = {"group": kueue.GROUP, "kind": "WorkloadPriorityClass", "name": workload_class["metadata"]["name"]}
-        return {"priority": int(workload_class["value"]), "priorityClassRef": reference}
-    name = job.template["spec"].get("priorityClassName")
-    found = pod_classes.get(name) if name else next((c for c in pod_classes.values() if c.get("globalDefault")), None)
+    of_queue = job.queue.priority_class if job.queue is not None else ""
+    name = of_queue or job.template["spec"].get("priorityClassName")
+    found = next((c for c in classes if (c["metadata"]["name"] == name if name else c.get("globalDefault"))), None)
     if found is None:
         return {"priority": 0}
-    reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": found["metadata"]["name"]}
+    group, kind = (kueue.GROUP, "WorkloadPriorityClass") if of_queue else ("scheduling.k8s.io", "PriorityClass")
+    reference = {"group": group, "kind": kind, "name": found["metadata"]["name"]}
     return {"priority": int(found["value"]), "priorityClassRef": reference}
 
 

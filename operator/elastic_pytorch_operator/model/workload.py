@@ -40,7 +40,7 @@ class WorkloadView:
         count: how many pods it asks for.
         active: False: a user or Kueue has deactivated it, which frees its quota at once.
         admission: None: it holds no quota.
-        conditions: the whole list, as a patch of the status has to repeat it.
+        conditions: by type. All of them, as a patch of the status has to repeat them.
         evicted_since: when its eviction was first seen, monotonic seconds; None: it is not evicted.
         quota_for: the text of `Job.quota_for` that it was made for.
     """
@@ -54,29 +54,25 @@ class WorkloadView:
     active: bool = True
     deleting: bool = False
     admission: Admission | None = None
-    conditions: tuple[Mapping[str, Any], ...] = ()
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evicted_since: float | None = None
     quota_for: str = ""
-    by_type: Mapping[str, Mapping[str, Any]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by_type", {str(condition.get("type")): condition for condition in self.conditions})
 
     def is_true(self, type_: str) -> bool:
         """Whether a condition is True."""
-        return self.by_type.get(type_, {}).get("status") == "True"
+        return self.conditions.get(type_, {}).get("status") == "True"
 
     def is_false(self, type_: str) -> bool:
         """Whether a condition is there, and False."""
-        return self.by_type.get(type_, {}).get("status") == "False"
+        return self.conditions.get(type_, {}).get("status") == "False"
 
     def reason(self, type_: str) -> str:
         """The reason of a condition; empty: it has none."""
-        return str(self.by_type.get(type_, {}).get("reason", ""))
+        return str(self.conditions.get(type_, {}).get("reason", ""))
 
     def message(self, type_: str) -> str:
         """The message of a condition; empty: it has none."""
-        return str(self.by_type.get(type_, {}).get("message", ""))
+        return str(self.conditions.get(type_, {}).get("message", ""))
 
     @property
     def reserves(self) -> bool:

@@ -81,10 +81,13 @@ class WorkloadWriter:
 
     async def _create(self, job: Job, action: CreateWorkload) -> Manifest:
         assert job.queue is not None
-        if action.number == BASE:
-            priority = await self._base_priority(job, job.queue.priority_class)
-        else:
+        priority: MutableManifest
+        if action.number != BASE:
             priority = {"priority": EXTRA_PRIORITY}
+        elif name := job.queue.priority_class:
+            priority = base_priority(job, [await self._cluster.get_workload_priority_class(name)])
+        else:
+            priority = base_priority(job, await self._cluster.list_priority_classes())
         flavors = await asyncio.gather(*map(self._flavor, action.flavors))
         labels = {
             key: value for flavor in flavors for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
@@ -92,12 +95,6 @@ class WorkloadWriter:
         created = await self._cluster.create_workload(workload(job, action, priority, labels))
         logger.info("created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]})
         return created
-
-    async def _base_priority(self, job: Job, workload_class: str) -> MutableManifest:
-        if workload_class:
-            return base_priority(job, await self._cluster.get_workload_priority_class(workload_class), {})
-        classes = await self._cluster.list_priority_classes()
-        return base_priority(job, None, {found["metadata"]["name"]: found for found in classes})
 
     async def _flavor(self, name: str) -> Manifest:
         if name not in self._flavors:

@@ -41,7 +41,7 @@ def everything(job: Job) -> Iterator[dict[str, Any]]:
     yield from (pod_group(job, gang) for gang in GANG_SCHEDULERS.values())
     if job.queue is not None:
         for number in (0, 1):
-            priority = base_priority(job, None, {"high": {"metadata": {"name": "high"}, "value": 7}})
+            priority = base_priority(job, [{"metadata": {"name": "high"}, "value": 7}])
             yield workload(job, CreateWorkload(number, 2, ("flavor",)), priority, {"pool": "a"})
     try:
         place_pod(pod, GRANT, FLAVORS)

@@ -10,10 +10,10 @@ from elastic_pytorch_operator.spec.queue import Queue
 
 from tests.operator.builders import a_job, a_queued_job
 
-CLASSES: dict[str, dict[str, Any]] = {
-    "mine": {"metadata": {"name": "mine"}, "value": 7},
-    "usual": {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True},
-}
+CLASSES: list[dict[str, Any]] = [
+    {"metadata": {"name": "mine"}, "value": 7},
+    {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True},
+]
 
 UNIT = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}
 
@@ -59,19 +59,21 @@ def test_extra_asks_for_the_nodes_of_the_extra_workers_at_the_priority_of_all_ex
 
 
 @pytest.mark.parametrize(
-    ("pod", "workload_class", "expected"),
+    ("pod", "of_queue", "expected"),
     [
-        ({}, None, (3, "usual")),
-        ({"priorityClassName": "mine"}, None, (7, "mine")),
-        ({"priorityClassName": "unknown"}, None, (0, "")),
-        ({"priorityClassName": "mine"}, {"metadata": {"name": "high"}, "value": 9}, (9, "high")),
+        ({}, "", (3, "PriorityClass", "usual")),
+        ({"priorityClassName": "mine"}, "", (7, "PriorityClass", "mine")),
+        ({"priorityClassName": "unknown"}, "", (0, "", "")),
+        ({"priorityClassName": "mine"}, "usual", (3, "WorkloadPriorityClass", "usual")),
     ],
 )
 def test_priority_is_that_of_the_first_class_that_is_named(
-    pod: dict[str, str], workload_class: dict[str, Any] | None, expected: tuple[int, str]
+    pod: dict[str, str], of_queue: str, expected: tuple[int, str, str]
 ) -> None:
-    fields = base_priority(a_job_with(**pod), workload_class, CLASSES)
-    assert (fields["priority"], fields.get("priorityClassRef", {}).get("name", "")) == expected
+    job = a_job_with(**pod)
+    fields = base_priority(replace(job, queue=Queue("team", of_queue)), CLASSES)
+    reference = fields.get("priorityClassRef", {})
+    assert (fields["priority"], reference.get("kind", ""), reference.get("name", "")) == expected
 
 
 def test_topology_of_the_template_is_requested_and_its_order_in_the_base_only() -> None:

@@ -42,7 +42,7 @@ def set_condition(workload: WorkloadView, type_: str, true: bool, reason: str, m
 
 
 def _merged(workload: WorkloadView, changes: list[tuple[str, bool, str, str]], time: str) -> list[Mapping[str, Any]]:
-    merged = dict(workload.by_type)
+    merged = dict(workload.conditions)
     for type_, true, reason, message in changes:
         before, status = merged.get(type_, {}), "True" if true else "False"
         merged[type_] = {
@@ -73,7 +73,7 @@ def report_readiness(
         is_ready = ready >= needed
         if running is not None and workload.number != BASE:
             is_ready = running.get(workload.name, 0) >= workload.granted
-        before = workload.by_type.get(kueue.PODS_READY, {})
+        before = workload.conditions.get(kueue.PODS_READY, {})
         was_ready = before.get("status") == "True"
         if was_ready == is_ready and before:
             continue
