@@ -38,15 +38,13 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         if metadata["annotations"].keys().isdisjoint(kueue.TOPOLOGY_REQUESTS):
             _add(metadata, "annotations", {kueue.TOPOLOGY_UNCONSTRAINED: "true"})
         spec["schedulingGates"] = [*(spec.get("schedulingGates") or []), {"name": kueue.TOPOLOGY_GATE}]
-    for flavor in flavors:
-        chosen = flavor.get("spec") or {}
-        _add(spec, "nodeSelector", chosen.get("nodeLabels") or {}, extra=grant.extra)
-        _tolerate(spec, chosen.get("tolerations") or ())
-    for update in admission.updates:
+    chosen = (flavor.get("spec") or {} for flavor in flavors)
+    of_flavors = ({"nodeSelector": one.get("nodeLabels"), "tolerations": one.get("tolerations")} for one in chosen)
+    for added in (*of_flavors, *admission.updates):
         for part in ("labels", "annotations"):
-            _add(metadata, part, update.get(part) or {})
-        _add(spec, "nodeSelector", update.get("nodeSelector") or {}, extra=grant.extra)
-        _tolerate(spec, update.get("tolerations") or ())
+            _add(metadata, part, added.get(part) or {})
+        _add(spec, "nodeSelector", added.get("nodeSelector") or {}, extra=grant.extra)
+        _tolerate(spec, added.get("tolerations") or ())
 
 
 def _add(target: MutableManifest, part: str, fields: Mapping[str, str], *, extra: bool = False) -> None:

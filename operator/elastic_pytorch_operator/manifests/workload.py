@@ -95,18 +95,17 @@ def _request_limits(container: MutableManifest) -> None:
 def _topology_request(job: Job, annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
     """The topology that a template's annotations ask for, or a unit's. Within a Workload only: extras may be placed anywhere."""
     request: MutableManifest = {}
-    unit = job.scheduling.unit_topology
-    if unit is not None and unit.required and annotations.keys().isdisjoint(kueue.TOPOLOGY_REQUESTS):
-        request = {"podSetSliceRequiredTopology": unit.key, "podSetSliceSize": job.unit_replicas}
-        return request | {"podIndexLabel": names.LABEL_WORKER_INDEX} if base else request
+    unit, piece = job.scheduling.unit_topology, annotations.get(kueue.TOPOLOGY_SLICE) if base else None
+    size = parse_count(annotations.get(kueue.TOPOLOGY_SLICE_SIZE))
     if required := annotations.get(kueue.TOPOLOGY_REQUIRED):
         request["required"] = required
     elif preferred := annotations.get(kueue.TOPOLOGY_PREFERRED):
         request["preferred"] = preferred
     elif unconstrained := annotations.get(kueue.TOPOLOGY_UNCONSTRAINED):
         request["unconstrained"] = unconstrained == "true"
-    piece, size = annotations.get(kueue.TOPOLOGY_SLICE), parse_count(annotations.get(kueue.TOPOLOGY_SLICE_SIZE))
-    if base and piece and size is not None:
+    elif unit is not None and unit.required:
+        piece, size = unit.key, job.unit_replicas
+    if piece and size is not None:
         request |= {"podSetSliceRequiredTopology": piece, "podSetSliceSize": size}
     if request and base:
         request["podIndexLabel"] = names.LABEL_WORKER_INDEX

@@ -47,8 +47,6 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
         observed: its pods and its Workloads.
         quota: what it may use.
     """
-    if not observed.workloads and not quota.limited:
-        return []
     if observed.workloads is None:
         return []
     if not quota.limited:
