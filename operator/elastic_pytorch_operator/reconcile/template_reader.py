@@ -23,11 +23,6 @@ GONE = (
     "no pod is created. Suspend and resume the job to have it take the template that has the name then"
 )
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
-_Read = Callable[[Manifest, TemplateUnread], Awaitable[None]]
-
-
-class TemplateGoneError(Exception):
-    """The template with which a job began does not exist any more."""
 
 
 class TemplateReader:
@@ -52,59 +47,47 @@ class TemplateReader:
             return None
         # Of another template, no failure is known.
         key = f"template {unread.name} {unread.template_uid}"
-        read = self._take if unread.template_uid is None else self._read_again
-        send = partial(self._read, manifest, unread, read)
-        return JobWrite(WriteKind.TEMPLATE, key, key, send, refused_seconds=MISSING_SECONDS)
+        return JobWrite(WriteKind.TEMPLATE, key, key, partial(self._read, manifest, unread), refused_seconds=MISSING_SECONDS)
 
-    async def _read(self, manifest: Manifest, unread: TemplateUnread, read: _Read) -> None:
-        if not isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):
+    async def _read(self, manifest: Manifest, unread: TemplateUnread) -> None:
+        if not self._waits(manifest):
             return  # it has been read for another job
-        title = titled(unread.name)
+        title, uid = titled(unread.name), unread.template_uid
+        message = GONE.format(title)
         try:
-            await read(manifest, unread)
-        except TemplateGoneError:
-            message = GONE.format(title)
+            found = await self._cluster.get_template(unread.name)
+            if uid is None:
+                await self._take(manifest, found)
+                return
+            self._cache.note_template(uid, usable_spec(found) if found["metadata"]["uid"] == uid else None)
         except ClusterError as error:
-            if error.judgement is Judgement.TROUBLE and error.code != 404:
+            if error.code == 404 and uid is not None:
+                self._cache.note_template(uid, None)
+            elif error.code != 404 and error.judgement is Judgement.TROUBLE:
                 raise
-            message = f"{title} cannot be read, and is looked for again: {error}"
+            else:
+                message = f"{title} cannot be read, and is looked for again: {error}"
         except InvalidJob as problem:
             message = f"{title} makes no valid job, and is looked for again: {problem}"
-        else:
-            return
-        await self._report(manifest, message)
+        if self._waits(manifest):
+            await self._report(manifest, message)
 
-    async def _take(self, manifest: Manifest, unread: TemplateUnread) -> None:
+    def _waits(self, manifest: Manifest) -> bool:
+        return isinstance(self._cache.job(parse_key(manifest)), TemplateUnread)
+
+    async def _take(self, manifest: Manifest, template: Manifest) -> None:
         """Gives a job the template that has the name now."""
-        found = await self._cluster.get_template(unread.name)
-        uid, spec = found["metadata"]["uid"], usable_spec(found)
+        name, uid, spec = template["metadata"]["name"], template["metadata"]["uid"], usable_spec(template)
         # Other pods may be made from it, so that the API server is asked about them again: this
         # generation has not been seen yet.
-        status = {name: value for name, value in manifest["status"].items() if name != "observedGeneration"}
-        status[FIELD] = {"name": unread.name, "uid": uid}
+        status = {field: value for field, value in manifest["status"].items() if field != "observedGeneration"}
+        status[FIELD] = {"name": name, "uid": uid}
         if resumes(manifest):
-            message = f"the job resumes with {titled(unread.name)} as it is now"
-            resumed = Condition(names.SUSPENDED, True, names.JOB_RESUMED, message)
-            status["conditions"] = self._with(manifest, resumed)
+            resumed = f"the job resumes with {titled(name)} as it is now"
+            status["conditions"] = self._with(manifest, Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed))
         parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
         self._cache.note_template(uid, spec)
         await self._write_status(manifest, status)
-
-    async def _read_again(self, manifest: Manifest, unread: TemplateUnread) -> None:
-        """Reads the template that a job has, for a new leader."""
-        assert unread.template_uid is not None
-        try:
-            found = await self._cluster.get_template(unread.name)
-        except ClusterError as error:
-            if error.code != 404:
-                raise
-            found = None
-        if found is not None and found["metadata"]["uid"] == unread.template_uid:
-            self._cache.note_template(unread.template_uid, usable_spec(found))
-            return
-        self._cache.note_template(unread.template_uid, None)
-        if isinstance(self._cache.job(parse_key(manifest)), TemplateUnread):
-            raise TemplateGoneError
 
     async def _report(self, manifest: Manifest, message: str) -> None:
         """Says what a job waits for.
