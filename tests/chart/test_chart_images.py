@@ -72,3 +72,11 @@ def test_pull_secrets_of_the_whole_and_of_the_chart_are_used() -> None:
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]
     for pod in (pod_of(objects)["spec"], tester):
         assert pod["imagePullSecrets"] == [{"name": "all"}, {"name": "registry"}]
+
+
+@needs_helm
+def test_missing_list_of_pull_secrets_names_none() -> None:
+    missing = "global.imagePullSecrets=null"
+    assert "imagePullSecrets" not in pod_of(render(missing, "imagePullSecrets=null"))["spec"]
+    objects = render(missing, 'imagePullSecrets=[{"name":"registry"}]')
+    assert pod_of(objects)["spec"]["imagePullSecrets"] == [{"name": "registry"}]
