@@ -26,7 +26,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import Interruptio
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import claim_taken
-from elastic_pytorch_operator.spec.volume_claims import Conflict
+from elastic_pytorch_operator.spec.volumes import Conflict
 
 from tests.operator.builders import (
     NOW,
