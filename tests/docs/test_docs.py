@@ -34,6 +34,7 @@ RUN_ELSEWHERE = {
     "kubectl scale epj/": "tests/e2e/training/test_lifecycle.py",
     "kubectl get epj": "tests/e2e/training/test_lifecycle.py",
     "kubectl describe epj": "tests/e2e/client/test_docs_commands.py",
+    "kubectl delete pod": "tests/e2e/training/test_examples.py",
     "kubectl get pods -l elasticpytorch.dev/job-name=": "tests/e2e/job_under_test.py",
     "kubectl logs -f -l elasticpytorch.dev/job-name=": "tests/e2e/conftest.py",
     "kubectl epj": "tests/e2e/client/test_plugin.py",
