@@ -65,7 +65,7 @@ def where_the_ranks_stand() -> str:
     [
         (
             "use/goodput.md",
-            describe_goodput(Goodput(0.974, {"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
+            describe_goodput(Goodput({"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
         ),
         ("internals/rounds.md", where_the_ranks_stand()),
     ],

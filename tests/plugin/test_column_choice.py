@@ -20,7 +20,7 @@ REASON = "no node has room for a pod of this job, " * 8
 
 def the_jobs(name: str, namespace: str = "team") -> list[JobView]:
     """One of each kind of trouble, and one that has everything to show."""
-    told = Progress(step=341, total=800, loss=1.63, steps_per_second=9.1, seconds_left=51, metrics={"accuracy": 0.93})
+    told = Progress(step=341, total=800, loss=1.63, steps_per_second=9.1, metrics={"accuracy": 0.93})
     jobs = [replace(job_of("lost"), progress=told), *map(job_of, ("failed", "suspended", "too-large"))]
     for place, condition in enumerate(jobs[3].conditions):
         if condition.type == "Running":

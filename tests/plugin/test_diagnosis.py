@@ -100,7 +100,7 @@ def test_spares_of_a_job_that_trains_are_counted_and_what_keeps_them_away_is_nam
 def test_says_for_how_long_a_set_up_goes_on() -> None:
     job, now = job_of("lost"), moment_of("lost")
     begun = [now - timedelta(seconds=seconds) for seconds in (30, 125)]
-    preparing = [Worker(f"p{n}", 3 + n, None, "", "Preparing", preparing_since=since) for n, since in enumerate(begun)]
+    preparing = [Worker(f"p{n}", 3 + n, None, "", "Preparing", state_since=since) for n, since in enumerate(begun)]
     told = said(diagnose(replace(job, workers=(*job.members, *preparing)), evidence_of("lost")))
     assert "p1: Preparing (2 min 5 s), and 1 more." in told
     assert "spec.prepare" in told

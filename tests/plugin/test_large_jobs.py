@@ -21,7 +21,7 @@ LISTED = recorded("young")["job"]["status"]["workers"][0]
 def a_large_job(**states: str) -> Object:
     """A job of which the status lists one worker."""
     job = copy.deepcopy(recorded("young")["job"])
-    job["status"] |= {"workers": [LISTED], "unlistedWorkers": {"indexes": states}}
+    job["status"] |= {"workers": [LISTED], "unlistedWorkers": states}
     return job
 
 

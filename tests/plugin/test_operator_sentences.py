@@ -310,9 +310,9 @@ def test_whole_status() -> None:
         "steps_per_second": 7.9,
         "checkpoint_step": 16,
         "commit_every_steps": 4,
-        "seconds_left": 8,
         "metrics": {"accuracy": 0.93},
     }
+    assert job.progress.seconds_left == 8
     assert job.last_interruption is not None
     assert (job.last_interruption.cause, job.last_interruption.seconds, job.last_interruption.steps_lost) == (
         "WorkerLost",

@@ -57,8 +57,8 @@ def test_says_for_how_long_a_worker_has_been_preparing_or_saving() -> None:
     now = moment_of("lost")
     since = now - timedelta(seconds=120)
     for worker in (
-        Worker("new", 3, None, "", "Preparing", preparing_since=since),
-        Worker("old", 3, None, "", "Saving", saving_since=since),
+        Worker("new", 3, None, "", "Preparing", state_since=since),
+        Worker("old", 3, None, "", "Saving", state_since=since),
     ):
         job = replace(job_of("lost"), workers=(*job_of("lost").members, worker))
         assert f"{worker.state} (2 min)\n" in text_of(show_status(job, [], now)) + "\n"

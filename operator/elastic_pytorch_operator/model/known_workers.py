@@ -79,8 +79,7 @@ def count_states(status: Mapping[str, Any]) -> Counter[str]:
 
 
 def _unlisted(status: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    unlisted = status.get("unlistedWorkers") or {}
-    return {state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()}
+    return {state: parse_ranges(str(text)) for state, text in (status.get("unlistedWorkers") or {}).items()}
 
 
 def _pods_by_index(pods: Iterable[PodView], others: set[str], newest: str) -> dict[int, PodView]:

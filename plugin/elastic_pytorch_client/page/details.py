@@ -85,5 +85,5 @@ def _worker(job: JobView, worker: Worker) -> dict[str, Any]:
         "state": worker.state,
         "tone": tone(worker.state),
         "slowdown": slow.slowdown if slow is not None else "",
-        "stateSince": seconds_of(worker.preparing_since or worker.saving_since),
+        "stateSince": seconds_of(worker.state_since),
     }

@@ -244,7 +244,9 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 def _preparing(job: JobView, now: datetime) -> Iterable[Finding]:
     """Says how long the set-up of scripts has taken by now: of the worker that has begun first, as each may take its time."""
-    if waits := sorted((since, w.name, w.describe_state(now)) for w in job.workers if (since := w.preparing_since)):
+    if waits := sorted(
+        (since, w.name, w.describe_state(now)) for w in job.workers if w.state == "Preparing" and (since := w.state_since)
+    ):
         who = f"{waits[0][1]}: {waits[0][2]}" + (f", and {len(waits) - 1} more" if len(waits) > 1 else "")
         do = "It joins when its script has set itself up (spec.prepare). What it writes meanwhile:\n"
         yield Finding(f"{who}.", f"{do}  kubectl logs -n {job.namespace} {waits[0][1]} --tail=30")

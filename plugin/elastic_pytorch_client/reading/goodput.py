@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elastic_pytorch_client.reading.text import parse_number
-
 APART = "Suspended"
 # What the time was lost to, in words that follow a percentage.
 LOST_TO = {
@@ -25,14 +23,21 @@ class Goodput:
     """`status.goodput`.
 
     Attributes:
-        ratio: the share of kept steps in the time, from 0 to 1; None: not known.
         seconds: the seconds of each activity, without the time that the job was suspended.
         process_seconds: the seconds of each activity, of all processes together, also of spares.
     """
 
-    ratio: float | None = None
     seconds: Mapping[str, int] = field(default_factory=dict)
     process_seconds: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """The share of kept steps in the time, from 0 to 1; None: it is not known.
+
+        Of a script that reports no steps, it is the share of the time that its workers ran.
+        """
+        whole = sum(self.seconds.values())
+        return (self.seconds.get("Training") or self.seconds.get("StepsUnreported") or 0) / whole if whole else None
 
     def __str__(self) -> str:
         """The ratio in per cent; empty if it is not known."""
@@ -52,9 +57,8 @@ class Goodput:
 def view_goodput(status: Mapping[str, Any]) -> Goodput:
     """The field of a job's status."""
     found = status.get("goodput") or {}
-    told = {str(each.get("activity")): each for each in found.get("activities") or ()}
-    told.pop(APART, None)
     seconds, process_seconds = (
-        {activity: int(each.get(unit, 0)) for activity, each in told.items()} for unit in ("seconds", "processSeconds")
+        {activity: int(spent) for activity, spent in (found.get(unit) or {}).items() if activity != APART}
+        for unit in ("seconds", "processSeconds")
     )
-    return Goodput(parse_number(found.get("ratio")), seconds, process_seconds)
+    return Goodput(seconds, process_seconds)

@@ -1,6 +1,6 @@
 """A job as its manifest tells it: parsed once, so that what shows or judges it need not know the API's shapes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from elastic_pytorch_client.reading.text import parse_number, parse_ranges, pars
 
 RUNNING = "Running"
 IN_GROUP = (RUNNING, "Saving")  # the states of workers that have a rank
+MAX_LEFT_SECONDS = 10 * 366 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,7 @@ class Worker:
         state: one word.
         listed: whether the status lists it; otherwise its rank is not known.
         processes: the number of processes that it would run, if that keeps it out of the group.
-        preparing_since: when the set-up that goes on has begun; None: none does.
-        saving_since: when the wait for the last checkpoint has begun; None: there is none.
+        state_since: when the set-up that goes on, or the wait for the last checkpoint, has begun; None: it is in another state.
     """
 
     name: str
@@ -60,13 +60,11 @@ class Worker:
     state: str
     listed: bool = True
     processes: int | None = None
-    preparing_since: datetime | None = None
-    saving_since: datetime | None = None
+    state_since: datetime | None = None
 
     def describe_state(self, now: datetime) -> str:
         """Its state, with the time that a set-up or the last checkpoint has taken by now."""
-        since = self.preparing_since or self.saving_since
-        return f"{self.state} ({spell(seconds_since(since, now))})" if since else self.state
+        return f"{self.state} ({spell(seconds_since(self.state_since, now))})" if self.state_since else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,6 @@ class Progress:
         steps_per_second: the present speed.
         checkpoint_step: the step of the newest checkpoint.
         commit_every_steps: the steps from one commit to the next.
-        seconds_left: how long the rest takes at the present speed.
         metrics: other numbers that the script reports, by name.
     """
 
@@ -90,7 +87,6 @@ class Progress:
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
     commit_every_steps: int | None = None
-    seconds_left: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -99,6 +95,14 @@ class Progress:
         if self.step is None or not self.total:
             return None
         return min(1.0, self.step / self.total)
+
+    @property
+    def seconds_left(self) -> int | None:
+        """How long the rest takes at the speed that was last known; None: there is no saying, or it takes more than ten years."""
+        if self.step is None or self.total is None or not self.steps_per_second:
+            return None
+        seconds = max(0, self.total - self.step) / self.steps_per_second
+        return round(seconds) if seconds <= MAX_LEFT_SECONDS else None
 
     def name_metrics(self, limit: int) -> list[str]:
         """The first metrics by name, each with its value, and how many more there are."""
@@ -310,7 +314,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     policy = spec.get("failurePolicy") or {}
     wanted = int(spec.get("replicas", 1))
     progress, cause = (status.get(part) or {} for part in ("progress", "rootCause"))
-    unlisted = status.get("unlistedWorkers") or {}
     return JobView(
         name=str(metadata.get("name", "")),
         namespace=str(metadata.get("namespace", "default")),
@@ -343,8 +346,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
             checkpoint_step=parse_whole(progress.get("checkpointStep")),
             commit_every_steps=parse_whole(progress.get("commitEverySteps")),
-            seconds_left=parse_whole(progress.get("estimatedRemainingSeconds")),
-            metrics=_view_metrics(progress.get("metrics") or ()),
+            metrics=_view_metrics(progress.get("metrics") or {}),
         ),
         goodput=view_goodput(status),
         history=view_history(status.get("history") or ()),
@@ -368,8 +370,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
                 node=str(worker.get("node", "")),
                 state=str(worker.get("state", "")),
                 processes=worker.get("processes"),
-                preparing_since=parse_time(worker.get("preparingSince")),
-                saving_since=parse_time(worker.get("savingSince")),
+                state_since=parse_time(worker.get("stateSince")),
             )
             for worker in status.get("workers") or ()
         ),
@@ -384,7 +385,7 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             )
             for condition in status.get("conditions") or ()
         ),
-        unlisted={state: parse_ranges(str(text)) for state, text in (unlisted.get("indexes") or {}).items()},
+        unlisted={state: parse_ranges(str(text)) for state, text in (status.get("unlistedWorkers") or {}).items()},
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
         stragglers=view_stragglers(status),
         spares=int(spec.get("spares", 0)),
@@ -393,6 +394,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
     )
 
 
-def _view_metrics(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    values = {str(metric.get("name", "")): parse_number(metric.get("value")) for metric in metrics}
+def _view_metrics(metrics: Mapping[str, str]) -> dict[str, float]:
+    values = {name: parse_number(text) for name, text in metrics.items()}
     return {name: value for name, value in values.items() if value is not None}

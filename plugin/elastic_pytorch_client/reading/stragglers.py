@@ -14,23 +14,21 @@ class Straggler:
         worker: the pod of the rank.
         node: the node of the pod.
         slowdown: the ratio of its work to the group's median.
-        work_seconds: the seconds of its work in a step.
-        median_seconds: the median of the group's ranks.
+        median_seconds: the median of the group's ranks, in seconds of work in a step.
     """
 
     rank: int
     worker: str
     node: str
     slowdown: str
-    work_seconds: str
     median_seconds: str
 
     def __str__(self) -> str:
         """Says what is slow, where, and how slow."""
         where = f"{self.worker} on {self.node}" if self.node else self.worker
         return (
-            f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the group's median rank: "
-            f"{self.work_seconds} s instead of {self.median_seconds} s"
+            f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the group's median rank, "
+            f"whose work takes {self.median_seconds} s"
         )
 
 
@@ -42,7 +40,6 @@ def view_stragglers(status: Mapping[str, Any]) -> tuple[Straggler, ...]:
             worker=str(entry.get("worker", "")),
             node=str(entry.get("node", "")),
             slowdown=str(entry.get("slowdown", "")),
-            work_seconds=str(entry.get("workSeconds", "")),
             median_seconds=str(entry.get("medianSeconds", "")),
         )
         for entry in status.get("stragglers") or ()

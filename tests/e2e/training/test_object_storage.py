@@ -114,7 +114,7 @@ IN_BUCKET = f"s{LAST:09}"
 
 
 def saving(status: dict[str, Any]) -> list[str]:
-    return [worker["savingSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
+    return [worker["stateSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
 
 
 def start_in_bucket(start_job: StartJob, bucket: str, *options: str, **spec: object) -> JobUnderTest:

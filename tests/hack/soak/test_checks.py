@@ -131,7 +131,7 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
         return [Usage(20.0 * i, "n1/7", role, count, 0, 9, 50.0) for i, count in enumerate(descriptors)]
 
     def told(training: int, other: int) -> Goodput:
-        return Goodput(0.0, {"Training": training, "Recovering": other})
+        return Goodput({"Training": training, "Recovering": other})
 
     few, rule = [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)], ["status true within 30 s"]
     late, away = [status(102, 3), status(150, 2)], [hit("freeze-api", 110, 140, job="")]

@@ -179,7 +179,7 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     ended = [PodSeen(105, "job", POD, "n2", "ended")]
     unread = Violation("a checkpoint can be loaded", "job", 104, "none can")
     states = [StatusSeen(100, "job", "Running", 1), StatusSeen(1100, "job", "Complete", 0)]
-    account = {"job": Goodput(0.1, {"Training": 100, "Recovering": 900})}
+    account = {"job": Goodput({"Training": 100, "Recovering": 900})}
     commits = {"job": replace(whole().expected["job"], commits=True)}
     assert found() == found(hostile={"flood": 7}) == []
     assert found(ends=ended, set_up_failures={"job": [SetUpFailure(104.8, POD, "kill")]}) == []

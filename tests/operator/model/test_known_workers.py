@@ -13,7 +13,7 @@ LISTED = {"name": "w0", "index": 0, "state": "Starting", "node": "node-0"}
 
 
 def status(newest: str | None = T2, **indexes: str) -> dict[str, Any]:
-    return {"workers": [LISTED], "unlistedWorkers": {"indexes": indexes}, "operatorState": {"newestPodTime": newest}}
+    return {"workers": [LISTED], "unlistedWorkers": indexes, "operatorState": {"newestPodTime": newest}}
 
 
 def there(index: int, created: str = T1, name: str = "", **fields: Any) -> PodView:
@@ -69,6 +69,6 @@ def test_states_are_counted_over_all_workers() -> None:
     assert count_states({}) == {}
 
 
-@pytest.mark.parametrize("broken", [{"indexes": {"Running": "nonsense"}}, {"indexes": None}, {}, None])
+@pytest.mark.parametrize("broken", [{"Running": "nonsense"}, {"Running": None}, {}, None])
 def test_what_cannot_be_read_names_nobody(broken: Any) -> None:
     assert len(known_workers({"workers": [LISTED], "unlistedWorkers": broken}, [there(1)])) == 1

@@ -83,7 +83,7 @@ def test_set_up_before_a_first_round_counts_as_its_phase() -> None:
 
 def test_jobs_and_workers_are_told_by_the_leader_alone() -> None:
     cache, metrics = Cache(), Metrics()
-    listed, others = [{"state": "Running"}, {"state": "Starting"}], {"indexes": {"Running": "128-199"}}
+    listed, others = [{"state": "Running"}, {"state": "Starting"}], {"Running": "128-199"}
     running = a_manifest() | {"status": {"state": "Running", "workers": listed, "unlistedWorkers": others}}
     ended = {"state": "Complete", "conditions": [{"type": "Complete", "status": "True"}], "workers": [{"state": "Succeeded"}]}
     other = a_manifest("other") | {"status": ended}
@@ -216,7 +216,7 @@ def test_namespaces_may_begin_while_another_thread_renders() -> None:
     "status",
     [
         {"state": "Running", "workers": ["no worker"]},
-        {"state": "Running", "unlistedWorkers": {"indexes": {"Running": 7}}},
+        {"state": "Running", "unlistedWorkers": {"Running": 7}},
         {"state": "Running", "stragglers": 3},
         {"state": "Running", "worldSize": 1, "progress": {"stepsPerSecond": "fast"}},
         {"state": ["Running"]},

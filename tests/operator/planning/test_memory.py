@@ -102,14 +102,14 @@ WRITTEN = {
     "goodput": {
         "time": TIME,
         "activity": "Training",
-        "ratio": "0.900",
-        "activities": [{"activity": "Training", "seconds": 90, "processSeconds": 270}],
+        "seconds": {"Training": 90},
+        "processSeconds": {"Training": 270},
     },
     "history": [
         {"time": TIME, "round": 1, "replicas": 3, "cause": "FirstRound", "seconds": "1.00", "phaseSeconds": {"init": "1.00"}},
         {"time": TIME, "loss": "2.5"},
     ],
-    "stragglers": [{"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "workSeconds": "1", "medianSeconds": "0.7"}],
+    "stragglers": [{"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "medianSeconds": "0.7"}],
     "workers": [{"name": f"w{n}", "index": n, "rank": n, "state": "Running"} for n in range(3)],
     "progress": {"summary": "5", "step": 5},
     "rootCause": {"worker": "w1", "exitCode": 1, "message": "ValueError: boom", "time": TIME, "rank": 1},

@@ -78,15 +78,13 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
             "total": total,
             "loss": f"{chance.uniform(0.4, 3):.4f}",
             "stepsPerSecond": f"{chance.uniform(0.5, 9):.2f}",
-            "estimatedRemainingSeconds": chance.randrange(60, 90_000),
         },
         "goodput": {
-            "ratio": f"{chance.uniform(0.86, 0.995):.3f}",
-            "activities": [
-                {"activity": "Training", "seconds": 9600},
-                {"activity": "Recovering", "seconds": chance.randrange(20, 500)},
-                {"activity": "Starting", "seconds": chance.randrange(20, 300)},
-            ],
+            "seconds": {
+                "Training": 9600,
+                "Recovering": chance.randrange(20, 500),
+                "Starting": chance.randrange(20, 300),
+            },
         },
     }
     status["history"] = [{"time": rfc(began), "round": 1, "replicas": wanted, "cause": "FirstRound"}]
@@ -244,7 +242,6 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
             "worker": status["workers"][5]["name"],
             "node": "gpu-15",
             "slowdown": "1.42",
-            "workSeconds": "0.61",
             "medianSeconds": "0.43",
         }
     ]
@@ -253,17 +250,11 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         "total": 60_000,
         "loss": "1.8123",
         "stepsPerSecond": "5.60",
-        "estimatedRemainingSeconds": 3348,
         "checkpointStep": 41_200,
-        "metrics": [{"name": "accuracy", "value": "0.641"}, {"name": "lr", "value": "0.0002"}],
+        "metrics": {"accuracy": "0.641", "lr": "0.0002"},
     }
     status["goodput"] = {
-        "ratio": "0.971",
-        "activities": [
-            {"activity": "Training", "seconds": 3430},
-            {"activity": "Recovering", "seconds": 58},
-            {"activity": "Starting", "seconds": 45},
-        ],
+        "seconds": {"Training": 3430, "Recovering": 58, "Starting": 45},
     }
     began = now - timedelta(minutes=sizes[0][0])
     status["history"] = [{"time": rfc(began), "round": 1, "replicas": 8, "cause": "FirstRound"}, *samples(chance, began, now)]

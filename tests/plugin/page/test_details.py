@@ -34,7 +34,7 @@ def test_it_says_why_as_the_verb_does() -> None:
 
 def test_ranks_pods_nodes_and_slowdowns() -> None:
     job = job_of("whole")
-    slow = Straggler(0, job.members[1].name, "n", "1.42", "2", "1")
+    slow = Straggler(0, job.members[1].name, "n", "1.42", "1")
     workers = details("whole", replace(job, stragglers=(slow,)))["workers"]
     assert isinstance(workers, list)
     assert [(w["rank"], w["name"], w["node"], w["slowdown"]) for w in workers] == [

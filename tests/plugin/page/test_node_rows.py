@@ -51,7 +51,7 @@ def maintained(wait: timedelta) -> NodeView:
         (with_worker("Lost"), "suspect", "bad", "w-9 is lost: new workers keep away from here"),
         (with_worker("Silent"), "silent", "quiet", "w-9 has not been heard of"),
         (
-            replace(CALM, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
+            replace(CALM, stragglers=(Straggler(3, "w-9", "bad", "1.4", "1"),)),
             *("slow", "busy", "rank 3 (w-9) works 1.4 times as long in a step as the median"),
         ),
         (failed(timedelta(hours=2)), "failure", "busy", "w-9 failed here with exit code 1"),
@@ -79,7 +79,7 @@ def test_what_is_the_matter(found: JobView | NodeView, state: str, tone: str, wh
         CALM,
         failed(timedelta(days=2), ended=True),
         failed(None, ended=True),
-        replace(failed(None, ended=True), root_cause=None, stragglers=(Straggler(3, "w-9", "bad", "1.4", "2", "1"),)),
+        replace(failed(None, ended=True), root_cause=None, stragglers=(Straggler(3, "w-9", "bad", "1.4", "1"),)),
         replace(CALM, root_cause=RootCause("w-9", 3, 1, "", "")),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_is_no_trouble(found: JobView) -> None:
 
 
 def test_the_worst_comes_first_and_others_are_counted() -> None:
-    slow = Straggler(0, "w-0", "node-0", "1.4", "2", "1")
+    slow = Straggler(0, "w-0", "node-0", "1.4", "1")
     jobs = [replace(CALM, stragglers=(slow,)), replace(CALM, name="other", stragglers=(replace(slow, node="node-7"),) * 20)]
     nodes = [node(name="node-5", end=SPOT), node(name="node-6", cordoned=True), node(name="node-4", ready=False)]
     data = shown(jobs, nodes)
@@ -107,7 +107,7 @@ def test_a_large_cluster_is_cut() -> None:
 
 
 def test_texts_have_no_commands_for_a_terminal_and_are_cut() -> None:
-    job = replace(CALM, stragglers=(Straggler(3, f"\x1b[31m<b>{'x' * 5000}", "bad", "1.4", "2", "1"),))
+    job = replace(CALM, stragglers=(Straggler(3, f"\x1b[31m<b>{'x' * 5000}", "bad", "1.4", "1"),))
     [finding] = shown([job])["nodes"][0]["findings"]
     assert finding["what"].startswith("rank 3 (<b>xxx")
     assert len(finding["what"]) == 300

@@ -48,7 +48,7 @@ def test_trouble_of_recorded_jobs(name: str, expected: int) -> None:
 
 def test_trouble_of_others() -> None:
     whole = job_of("whole")
-    slow = Straggler(0, "w", "n", "1.4", "2", "1")
+    slow = Straggler(0, "w", "n", "1.4", "1")
     assert trouble(replace(whole, stragglers=(slow,))) == 2
     assert trouble(replace(whole, refusals=("no",))) == 4
 

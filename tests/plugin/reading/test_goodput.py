@@ -23,7 +23,21 @@ def test_status_of_the_operator_is_read() -> None:
     assert describe_goodput(goodput) == "goodput 92.0%, lost 6.0% recovering, 2.0% starting"
 
 
-@pytest.mark.parametrize("status", [{}, {"goodput": {}}, {"goodput": {"ratio": "much"}}])
+@pytest.mark.parametrize(
+    ("seconds", "ratio"),
+    [
+        ({}, None),
+        ({"Starting": 5}, 0),
+        ({"Training": 0, "Starting": 25}, 0),
+        ({"Starting": 5, "StepsUnreported": 10}, 10 / 15),
+        ({"Training": 75, "Starting": 25}, 0.75),
+    ],
+)
+def test_share_of_kept_steps(seconds: dict[str, int], ratio: float | None) -> None:
+    assert Goodput(seconds).ratio == ratio
+
+
+@pytest.mark.parametrize("status", [{}, {"goodput": {}}, {"goodput": {"seconds": {"Suspended": 5}}}])
 def test_what_is_not_known_is_not_said(status: dict[str, Any]) -> None:
     assert (str(view_goodput(status)), view_goodput(status).lost, describe_goodput(view_goodput(status))) == ("", "", "")
 
@@ -31,4 +45,4 @@ def test_what_is_not_known_is_not_said(status: dict[str, Any]) -> None:
 def test_all_that_time_is_lost_to_has_words() -> None:
     kept = {Activity.TRAINING, Activity.STEPS_UNREPORTED, Activity.SUSPENDED, Activity.SPARE}
     assert set(LOST_TO) == {activity.value for activity in Activity if activity not in kept}
-    assert Goodput(0.5, dict.fromkeys(LOST_TO, 1)).lost.count(",") == len(LOST_TO) - 1
+    assert Goodput(dict.fromkeys(LOST_TO, 1)).lost.count(",") == len(LOST_TO) - 1

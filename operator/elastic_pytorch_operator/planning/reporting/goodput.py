@@ -87,16 +87,6 @@ class Account:
     spent: Mapping[Activity, Spent] = field(default_factory=dict)
     step_seconds: float = 0.0
 
-    @property
-    def ratio(self) -> float | None:
-        """The share of kept steps in the time that the job was not suspended; None: there was no such time.
-
-        Without reports of steps, all the time that its workers run counts as kept.
-        """
-        told = sum(each.seconds for activity, each in self.spent.items() if activity is not Activity.SUSPENDED)
-        good = self.spent.get(Activity.TRAINING) or self.spent.get(Activity.STEPS_UNREPORTED) or Spent()
-        return good.seconds / told if told else None
-
     def as_status(self, time: str) -> dict[str, Any]:
         """The field.
 
@@ -106,14 +96,9 @@ class Account:
         found: dict[str, Any] = {"time": time}
         if self.activity is not None:
             found["activity"] = self.activity.value
-        if (ratio := self.ratio) is not None:
-            found["ratio"] = f"{ratio:.3f}"
         whole = _whole_seconds(self.spent)
-        found["activities"] = [
-            {"activity": activity.value, "seconds": whole[activity], "processSeconds": int(spent.process_seconds)}
-            for activity in Activity
-            if (spent := self.spent.get(activity)) is not None
-        ]
+        found["seconds"] = {name.value: whole[name] for name in Activity if name in whole and name is not Activity.SPARE}
+        found["processSeconds"] = {name.value: int(self.spent[name].process_seconds) for name in Activity if name in whole}
         return found
 
 
@@ -192,10 +177,11 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
     if not isinstance(found, Mapping) or "time" not in found:  # an older resource definition drops fields
         return None
     known = {activity.value: activity for activity in Activity}
+    seconds, process_seconds = (found.get(unit) or {} for unit in ("seconds", "processSeconds"))
     spent = {
-        known[each["activity"]]: Spent(float(each.get("seconds", 0)), float(each.get("processSeconds", 0)))
-        for each in found.get("activities") or ()
-        if each.get("activity") in known  # a later release may have more
+        activity: Spent(float(seconds.get(name, 0)), float(process_seconds.get(name, 0)))
+        for name, activity in known.items()  # a later release may have more
+        if name in seconds or name in process_seconds
     }
     activity = known.get(found.get("activity", ""))
     gap = seconds_between(found["time"], time)

@@ -3,7 +3,7 @@
 It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that it took the training and the steps
 that it cost. An entry without one is a sample of loss and speed between two changes.
 
-An entry is only ever added with a write that is due anyway. What no longer fits is thinned:
+A sample is only added with a write that is due anyway. What no longer fits is thinned:
 
 - Of more than 24 samples, the one whose neighbours are closest to each other goes.
 - The first change and the newest four stay whole. Of the others, the phases go first, those of the oldest before the others'.

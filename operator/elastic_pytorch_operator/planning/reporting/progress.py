@@ -5,21 +5,17 @@ from typing import Any
 
 from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Progress
 
-REMAINING = "estimatedRemainingSeconds"
-MAX_REMAINING_SECONDS = 10 * 366 * 24 * 3600  # what takes longer is no estimate
 
-
-def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any], *, trains: bool) -> dict[str, Any]:
+def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> dict[str, Any]:
     """The field; empty: the script has never reported a step.
 
     Args:
         agents: of the current group, by rank.
         old: the field as it is. It stays while nothing is reported, as after a change of the group.
-        trains: whether the group trains.
     """
     reports = [agent.progress for agent in agents if agent.progress.step is not None]
     if not reports:
-        return {name: value for name, value in old.items() if name != REMAINING}
+        return dict(old)
     newest_first = sorted(reports, key=lambda progress: -(progress.step or 0))
     newest = newest_first[0]
     speed = max((agent.steps_per_second for agent in agents if agent.steps_per_second is not None), default=None)
@@ -29,12 +25,10 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any], *, tr
         found |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
     if newest.loss is not None:
         found["loss"] = f"{newest.loss:.4g}"
-    if metrics := _metrics(newest_first, old.get("metrics") or ()):
+    if metrics := _metrics(newest_first, old.get("metrics") or {}):
         found["metrics"] = metrics
     if speed is not None:
-        found["stepsPerSecond"] = f"{speed:.2g}"
-    if trains and (remaining := _remaining_seconds(newest, speed)) is not None:
-        found[REMAINING] = remaining
+        found["stepsPerSecond"] = f"{speed:.3g}"
     if checkpoints:
         found["checkpointStep"] = max(checkpoints)
     if newest.commit_every_steps is not None:
@@ -42,20 +36,12 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any], *, tr
     return found
 
 
-def _remaining_seconds(newest: Progress, speed: float | None) -> int | None:
-    """At the present speed; None if there is no saying."""
-    if newest.step is None or newest.total is None or not speed:
-        return None
-    seconds = max(0, newest.total - newest.step) / speed
-    return round(seconds) if seconds <= MAX_REMAINING_SECONDS else None
-
-
-def _metrics(newest_first: Sequence[Progress], old: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def _metrics(newest_first: Sequence[Progress], old: Mapping[str, str]) -> dict[str, str]:
     """The newest value of each metric, by name. Those of the group come before those that only the status tells."""
     known: dict[str, str] = {}
     for progress in newest_first:
         for name, value in progress.metrics:
             known.setdefault(name, f"{value:.6g}")
-    for metric in old:
-        known.setdefault(metric["name"], metric["value"])
-    return [{"name": name, "value": known[name]} for name in sorted(list(known)[:MAX_METRICS])]
+    for name, text in old.items():
+        known.setdefault(name, text)
+    return {name: known[name] for name in sorted(list(known)[:MAX_METRICS])}

@@ -143,7 +143,7 @@ def describe_job(
         status["stragglers"] = findings.stragglers.as_status()
     # Those that leave tell the last checkpoint, which they write in their grace period.
     told = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
-    if progress := describe_progress(told, old.get("progress") or {}, trains=trains):
+    if progress := describe_progress(told, old.get("progress") or {}):
         status["progress"] = progress
     history = add_change(old.get(HISTORY) or (), interruption, round_, progress, observed.time)
     status |= {"interruptions": count_interruptions(history), **({HISTORY: history} if history else {})}

@@ -68,8 +68,7 @@ class Straggler:
         found = {"rank": self.rank, "worker": self.worker, "localRank": self.local_rank}
         if self.node:
             found |= {"node": self.node}
-        times = {"workSeconds": f"{self.seconds:.2g}", "medianSeconds": f"{self.median_seconds:.2g}"}
-        return {**found, "slowdown": f"{self.slowdown:.1f}", **times}
+        return {**found, "slowdown": f"{self.slowdown:.1f}", "medianSeconds": f"{self.median_seconds:.2g}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
                 rank=int(entry.get("rank", 0)),
                 node=str(entry.get("node", "")),
                 slowdown=float(entry.get("slowdown", SLOW)),
-                seconds=float(entry.get("workSeconds", 0.0)),
+                seconds=float(entry.get("slowdown", SLOW)) * float(entry.get("medianSeconds", 0.0)),
                 median_seconds=float(entry.get("medianSeconds", 0.0)),
             )
             for entry in status.get("stragglers") or ()

@@ -62,7 +62,7 @@ def describe_workers(
         "workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there if c.worker in listed]
     }
     if others:
-        found["unlistedWorkers"] = {"indexes": _indexes_by_state(others, states)}
+        found["unlistedWorkers"] = _indexes_by_state(others, states)
     heard = (observed.pods_by_name[c.worker].creation_time for c in others if states[c.worker] in HEARD_STATES)
     return found, max(heard, default="")
 
@@ -98,20 +98,17 @@ def _worker(
     if differs(candidate, processes):
         worker["processes"] = candidate.processes
     worker["state"] = state
-    if state == PREPARING:
-        worker["preparingSince"] = _since(
-            "preparingSince", candidate.worker, observed.agents[candidate.worker].set_up_since, job, observed
-        )
-    if state == names.SAVING:
-        worker["savingSince"] = _since(
-            "savingSince", candidate.worker, observed.agents[candidate.worker].saving_since, job, observed
-        )
+    if state in (PREPARING, names.SAVING):
+        agent = observed.agents[candidate.worker]
+        begun_at = agent.set_up_since if state == PREPARING else agent.saving_since
+        worker["stateSince"] = _since(candidate.worker, state, begun_at, job, observed)
     return worker
 
 
-def _since(field: str, worker: str, begun_at: float | None, job: Job, observed: Observed) -> str:
+def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: Observed) -> str:
     """When a worker's state has begun, RFC 3339: as it was first written, since a leader after that one has not seen it."""
-    known = (old.get(field) for old in job.status.get("workers") or () if old.get("name") == worker)
+    listed = (old for old in job.status.get("workers") or () if (old.get("name"), old.get("state")) == (worker, state))
+    known = (old.get("stateSince") for old in listed)
     return next(known, None) or earlier(observed.time, observed.now - begun_at if begun_at is not None else 0.0)
 
 

@@ -115,9 +115,9 @@ def test_time_before_the_first_report_of_a_step_was_no_training() -> None:
     account = Account(NOW, Activity.STARTING, NOW)
     account = advance_account(account, NOW + 5, Now(Activity.STEPS_UNREPORTED, processes=1))
     account = advance_account(account, NOW + 15, Now(Activity.STEPS_UNREPORTED, processes=1))
-    assert account.ratio == pytest.approx(10 / 15)
+    assert account.spent == {Activity.STARTING: Spent(5, 5), Activity.STEPS_UNREPORTED: Spent(10, 10)}
     account = advance_account(account, NOW + 25, Now(Activity.TRAINING, processes=1))
-    assert account.ratio == 0
+    assert account.spent == {Activity.STARTING: Spent(25, 25), Activity.TRAINING: Spent(0, 0)}
     account = advance_account(account, NOW + 50, Now(Activity.TRAINING, processes=1))
     assert account.spent == {Activity.STARTING: Spent(25, 25), Activity.TRAINING: Spent(25, 25)}
 
@@ -126,13 +126,6 @@ def test_spares_cost_processes_and_no_time() -> None:
     account = Account(NOW, Activity.TRAINING, NOW)
     account = advance_account(account, NOW + 10, Now(Activity.TRAINING, processes=8, spares=4))
     assert account.spent == {Activity.TRAINING: Spent(10, 80), Activity.SPARE: Spent(0, 40)}
-
-
-def test_suspended_time_is_apart() -> None:
-    account = Account(NOW, Activity.TRAINING, NOW, {Activity.TRAINING: Spent(75, 0), Activity.STARTING: Spent(25, 0)})
-    account = advance_account(account, NOW + 900, Now(Activity.SUSPENDED))
-    account = advance_account(account, NOW + 9900, Now(Activity.SUSPENDED))
-    assert account.ratio == pytest.approx((75 + 900) / 1000)
 
 
 def test_next_leader_goes_on_with_what_went_on() -> None:
@@ -148,13 +141,12 @@ def test_next_leader_goes_on_with_what_went_on() -> None:
 def test_integers_add_up() -> None:
     seconds = {Activity.TRAINING: 90.75, Activity.STARTING: 0.5, Activity.RECOVERING: 5.75, Activity.SUSPENDED: 2.5}
     account = Account(NOW, None, NOW, {activity: Spent(each) for activity, each in seconds.items()})
-    told = {each["activity"]: each["seconds"] for each in account.as_status(TIME)["activities"]}
-    assert told == {"Training": 91, "Starting": 0, "Recovering": 6, "Suspended": 2}
+    assert account.as_status(TIME)["seconds"] == {"Training": 91, "Starting": 0, "Recovering": 6, "Suspended": 2}
 
 
 def test_next_leader_leaves_out_what_it_does_not_know() -> None:
-    told = [{"activity": "Dreaming", "seconds": 5, "processSeconds": 5}]
-    read = read_account({"goodput": {"time": TIME, "activity": "Dreaming", "activities": told}}, NOW, TIME)
+    told = {"time": TIME, "activity": "Dreaming", "seconds": {"Dreaming": 5}, "processSeconds": {"Dreaming": 5}}
+    read = read_account({"goodput": told}, NOW, TIME)
     assert read == Account(NOW, None, NOW)
     assert read_account({}, NOW, TIME) is None
 
@@ -185,7 +177,6 @@ def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction
         account = read
     counted = sum(each.seconds for each in account.spent.values())
     assert lasted - 2 * len(moments) - 1 <= counted <= lasted + 1 + 1e-6
-    assert account.ratio is None or 0 <= account.ratio <= 1 + 1e-9
 
 
 @given(st.lists(MOMENT, max_size=30))
@@ -199,5 +190,4 @@ def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float 
             account = book_interruption(account, replace(LOST, seconds=1.0, steps_lost=again))
     assert sum(each.seconds for each in account.spent.values()) == pytest.approx(moment - NOW, abs=1e-6)
     assert all(each.seconds >= -1e-9 for each in account.spent.values())
-    assert account.ratio is None or 0 <= account.ratio <= 1 + 1e-9
     assert all(each.process_seconds == pytest.approx(3 * each.seconds, abs=1e-6) for each in account.spent.values())

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.planning.reporting.progress import MAX_REMAINING_SECONDS, describe_progress
+from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 
 from tests.operator.builders import Progress, an_agent
 
-OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics": [{"name": "f1", "value": "0.5"}]}
+OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics": {"f1": "0.5"}}
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,7 @@ OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics"
                 "step": 7,
                 "total": 80,
                 "loss": "1.235",
-                "stepsPerSecond": "1.6",
-                "estimatedRemainingSeconds": 46,
+                "stepsPerSecond": "1.57",
                 "checkpointStep": 6,
             },
             id="the newest step, the newest checkpoint, the highest speed",
@@ -34,35 +33,17 @@ OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics"
     ],
 )
 def test_progress(agents: list[Any], progress: dict[str, Any]) -> None:
-    assert describe_progress(agents, {}, trains=True) == progress
+    assert describe_progress(agents, {}) == progress
 
 
-def remaining(step: int, total: int | None, speed: float | None, *, trains: bool = True) -> object:
-    agent = an_agent("w0", progress=Progress(step=step, total=total), steps_per_second=speed)
-    return describe_progress([agent], {}, trains=trains).get("estimatedRemainingSeconds")
-
-
-def test_time_that_remains() -> None:
-    assert remaining(20, 80, 2.0) == 30
-    assert remaining(80, 80, 2.0) == 0
-    assert remaining(81, 80, 2.0) == 0, "it goes on beyond its total"
-    assert remaining(20, None, 2.0) is None, "the script reports no total"
-    assert remaining(20, 80, None) is None, "the speed is not known"
-    assert remaining(20, 80, 0.0) is None
-    assert remaining(20, 80, 2.0, trains=False) is None, "it does not train"
-    assert remaining(0, 2**53, 1e-300) is None
-    assert remaining(0, MAX_REMAINING_SECONDS, 1.0) == MAX_REMAINING_SECONDS
-
-
-def test_without_a_report_the_old_progress_stays_but_for_the_time_that_remains() -> None:
-    assert describe_progress([], OLD | {"estimatedRemainingSeconds": 2}, trains=False) == OLD
+def test_without_a_report_the_old_progress_stays() -> None:
+    assert describe_progress([], OLD) == OLD
 
 
 def metrics(*reports: tuple[int, dict[str, float]], old: dict[str, str] | None = None) -> dict[str, str]:
     agents = [an_agent(f"w{n}", progress=Progress(step=step, metrics=tuple(m.items()))) for n, (step, m) in enumerate(reports)]
-    before = {"metrics": [{"name": name, "value": value} for name, value in (old or {}).items()]}
-    found = describe_progress(agents, before, trains=True).get("metrics", [])
-    return {metric["name"]: metric["value"] for metric in found}
+    found: dict[str, str] = describe_progress(agents, {"metrics": old or {}}).get("metrics", {})
+    return found
 
 
 def test_newest_metric_of_each_name_is_told_by_name() -> None:

@@ -5,15 +5,19 @@ from elastic_pytorch_operator.planning.reporting.status_writes import (
     DETAILS_WRITE_SECONDS,
     PROGRESS_WRITES_PER_SECOND,
     SAME_WRITE_SECONDS,
+    Written,
     needs_write,
     next_progress_write,
     progress_write_seconds,
+    status_write,
     write_status_at,
 )
 
-from tests.operator.builders import NOW
+from tests.operator.builders import NOW, TIME, a_job, observed
 
 WRITTEN = {"round": 1, "progress": {"step": 1}}
+CHANGE = {"time": TIME, "round": 1, "replicas": 2, "cause": "FirstRound"}
+SAMPLE = {"time": TIME, "loss": "2.5"}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +26,8 @@ WRITTEN = {"round": 1, "progress": {"step": 1}}
         pytest.param(WRITTEN, False, id="nothing new"),
         pytest.param({**WRITTEN, "progress": {"step": 2}}, False, id="progress may wait"),
         pytest.param({**WRITTEN, "stragglers": [{"rank": 1}]}, False, id="slow ranks may wait"),
+        pytest.param({**WRITTEN, "history": [SAMPLE]}, False, id="a sample comes with others"),
+        pytest.param({**WRITTEN, "history": [CHANGE, SAMPLE]}, True, id="a change of the group"),
         pytest.param({**WRITTEN, "round": 2}, True, id="another round"),
         pytest.param({"progress": {"step": 1}}, True, id="a field has gone"),
     ],
@@ -49,6 +55,24 @@ def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
 )
 def test_time_of_the_next_write(new: dict[str, Any], written: dict[str, Any] | None, due: float | None) -> None:
     assert write_status_at(WRITTEN, new, written, NOW - 1, NOW, NOW + 3) == due
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds", "history"),
+    [
+        pytest.param({"progress": {"step": 2, "loss": "2.5"}}, 1.0, None, id="progress may wait, and so may its sample"),
+        pytest.param({"progress": {"step": 2, "loss": "2.5"}}, 9.0, [CHANGE, SAMPLE], id="it is written with progress"),
+        pytest.param({"progress": {"step": 2, "loss": "2.5"}, "failures": 1}, 1.0, [CHANGE, SAMPLE], id="or with other news"),
+        pytest.param({"progress": {"step": 1, "loss": "2.5"}}, 9.0, [CHANGE], id="no step was made"),
+        pytest.param({"progress": {"step": 2}}, 9.0, [CHANGE], id="nothing is measured"),
+        pytest.param({"progress": {"step": 2, "loss": "2.5"}, "worldSize": 0}, 9.0, [CHANGE], id="nothing trains"),
+    ],
+)
+def test_sample_comes_with_a_write_that_is_due(changes: dict[str, Any], seconds: float, history: list[Any] | None) -> None:
+    old = {**WRITTEN, "worldSize": 2, "history": [CHANGE]}
+    writes, due = status_write(a_job(status=old), {**old, **changes}, observed(), Written(old, NOW - seconds))
+    assert [write.status["history"] for write in writes] == ([] if history is None else [history])
+    assert (due is None) == bool(writes)
 
 
 def a_condition(reason: str, message: str) -> dict[str, str]:

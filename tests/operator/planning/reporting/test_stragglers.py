@@ -152,7 +152,6 @@ def test_status() -> None:
         "localRank": 0,
         "node": "node-1",
         "slowdown": "2.0",
-        "workSeconds": "0.2",
         "medianSeconds": "0.1",
     }
     many = Stragglers(tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(1000)))

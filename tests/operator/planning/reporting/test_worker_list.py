@@ -42,7 +42,7 @@ def test_small_job_lists_all_its_workers_and_nothing_else() -> None:
 def test_large_job_that_is_well_lists_the_first_workers() -> None:
     found = described()
     assert listed(found) == list(range(MAX_LISTED))
-    assert found["unlistedWorkers"] == {"indexes": {"Running": f"{MAX_LISTED}-{MANY - 1}"}}
+    assert found["unlistedWorkers"] == {"Running": f"{MAX_LISTED}-{MANY - 1}"}
     assert found["operatorState"] == {"newestPodTime": FIRST}
 
 
@@ -53,7 +53,7 @@ def test_workers_that_do_not_train_are_listed_first_and_all_in_the_order_of_thei
     assert listed(found) == [*range(MAX_LISTED - 2), 250, 299]
     states = {worker["index"]: worker["state"] for worker in found["workers"]}
     assert (states[5], states[250], states[299]) == ("Lost", "Starting", "Leaving")
-    assert found["unlistedWorkers"]["indexes"] == {"Running": "126-249,251-298"}
+    assert found["unlistedWorkers"] == {"Running": "126-249,251-298"}
 
 
 def test_ended_pods_with_a_successor_give_way_to_it_and_are_no_index() -> None:
@@ -62,18 +62,18 @@ def test_ended_pods_with_a_successor_give_way_to_it_and_are_no_index() -> None:
     assert sum(not worker["name"].startswith("old") for worker in found["workers"]) == 100
     assert len(found["workers"]) == MAX_LISTED
     assert "unlistedWorkers" not in found, "no current worker is missing in the list"
-    assert described(extra=dead)["unlistedWorkers"]["indexes"] == {"Running": "128-299"}
+    assert described(extra=dead)["unlistedWorkers"] == {"Running": "128-299"}
 
 
 def test_pod_whose_index_no_worker_has_hides_none_of_the_others() -> None:
     found = described({i: a_pending_pod(99_999 if i == 299 else i, name=f"w{i}", creation_time=LAST) for i in range(100, 300)})
-    assert found["unlistedWorkers"]["indexes"] == {"Running": "0-99", "Starting": "228-298"}
+    assert found["unlistedWorkers"] == {"Running": "0-99", "Starting": "228-298"}
 
 
 def test_more_workers_that_do_not_train_than_the_list_holds_are_indexes_by_state() -> None:
     found = described({i: a_pending_pod(i, creation_time=LAST) for i in range(100, 300)})
     assert listed(found) == list(range(100, 228))
-    assert found["unlistedWorkers"] == {"indexes": {"Running": "0-99", "Starting": "228-299"}}
+    assert found["unlistedWorkers"] == {"Running": "0-99", "Starting": "228-299"}
     assert found["operatorState"] == {"newestPodTime": FIRST}
 
 
@@ -118,7 +118,7 @@ def test_worker_whose_last_checkpoint_is_being_written_is_saving() -> None:
     agents = [an_agent("w0", saving_since=NOW - 90), an_agent("w1", "succeeded")]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
     found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
-    assert [(worker["state"], worker.get("savingSince")) for worker in found["workers"]] == [
+    assert [(worker["state"], worker.get("stateSince")) for worker in found["workers"]] == [
         ("Saving", earlier(TIME, 90.0)),
         ("Succeeded", None),
     ]
@@ -127,9 +127,16 @@ def test_worker_whose_last_checkpoint_is_being_written_is_saving() -> None:
 def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_begin() -> None:
     agents = [an_agent("w0", "preparing", 0, set_up_since=NOW - 90), an_agent("w1", "preparing", 0, set_up_since=NOW)]
     seen = observed([a_pod(0), a_pod(1)], agents)
-    old = {"name": "w1", "index": 1, "state": "Preparing", "preparingSince": FIRST}
+    old = {"name": "w1", "index": 1, "state": "Preparing", "stateSince": FIRST}
     found, _ = describe_workers(assess_workers(seen), a_job(status={"workers": [old]}), seen, None, 2)
-    assert [worker["preparingSince"] for worker in found["workers"]] == [earlier(TIME, 90.0), FIRST]
+    assert [worker["stateSince"] for worker in found["workers"]] == [earlier(TIME, 90.0), FIRST]
     ready = observed([a_pod(0)], [an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)])
     found, _ = describe_workers(assess_workers(ready), a_job(), ready, None, 2)
-    assert "preparingSince" not in found["workers"][0]
+    assert "stateSince" not in found["workers"][0]
+
+
+def test_worker_that_saves_has_not_done_so_since_it_prepared() -> None:
+    old = {"name": "w0", "index": 0, "state": "Preparing", "stateSince": FIRST}
+    seen = observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 90)], round=a_round(0))
+    found, _ = describe_workers(assess_workers(seen), a_job(status={"workers": [old]}), seen, seen.round, 1)
+    assert found["workers"][0]["stateSince"] == earlier(TIME, 90.0)

@@ -74,7 +74,7 @@ def test_group_of_a_large_job_is_found_by_the_indexes_of_the_workers_that_the_st
         "round": 4,
         "worldSize": 4,
         "workers": [{"name": "w0", "index": 0, "state": "Running"}],
-        "unlistedWorkers": {"indexes": {"Running": "1-3", "Starting": "4"}},
+        "unlistedWorkers": {"Running": "1-3", "Starting": "4"},
         "operatorState": {"newestPodTime": before},
     }
     running = [a_pod(0), a_pod(1, creation_time=before), a_pod(3, name="new", creation_time=after)]

@@ -47,9 +47,10 @@ def with_markup(job: Object) -> Object:
         condition |= {"message": MARKUP, "reason": MARKUP}
     status["conditions"].append({"type": "Degraded", "status": "True", "reason": MARKUP, "message": MARKUP})
     status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
-    status["history"][-1] |= {"cause": MARKUP}
+    for entry in status["history"]:
+        entry.update({"cause": MARKUP} if "seconds" in entry else {})
     status["stragglers"][0] |= {"slowdown": MARKUP}
-    status["progress"]["metrics"] = [{"name": MARKUP, "value": "1"}]
+    status["progress"]["metrics"] = {MARKUP: "1"}
     job["metadata"]["annotations"] = {"note": MARKUP}
     return job
 
