@@ -175,7 +175,7 @@ SPOILT = """
 
 def test_a_process_whose_last_commit_cannot_be_written_ends_with_an_error(tmp_path: Path) -> None:
     folder = str(tmp_path / "checkpoints")
-    spoilt = SPOILT.format(folder=folder, then="last_commits.LAST_FLUSH_SECONDS = 0.5")
+    spoilt = SPOILT.format(folder=folder, then="last_commits.LAST_FLUSH_SECONDS = 10")
     result = run_python(LEFT_EARLY.format(folder=folder, more="", ending=spoilt))
     assert result.returncode == 1
     assert "LastCheckpointNotWritten: the last commit is not on the disk: Not a directory" in result.stderr
