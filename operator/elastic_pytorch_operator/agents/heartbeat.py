@@ -23,7 +23,7 @@ UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class MalformedHeartbeat(ValueError):
-    """A heartbeat that cannot be read; the message names the field."""
+    """A line of an agent that cannot be read; the message names the field, or what else is wrong."""
 
 
 @dataclass(slots=True)

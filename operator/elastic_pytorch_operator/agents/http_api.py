@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
 from elastic_pytorch_operator.agents.load import Hearing, delay_of_change
 from elastic_pytorch_operator.agents.registry import AgentRegistry, JobAgents
-from elastic_pytorch_operator.agents.stream_lines import HeldBytes, LineTooLongError, StreamLines
+from elastic_pytorch_operator.agents.stream_lines import HeldBytes, StreamLines
 from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyTokensError
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
@@ -124,19 +124,22 @@ class AgentApi:
         with self._listening_to(speaker):
             try:
                 await told.prepare(request)
-                while line := await _next_line(lines):
+                while line := await lines.next():
                     if lines.refused_seconds:
                         await told.write(self._refuse(_too_many(speaker, lines.refused_seconds)))
                         continue
                     fields = _parse(line)
                     if isinstance(fields, dict) and "token" in fields:
-                        token = _text_of(fields["token"])  # the kubelet has renewed it
+                        token = fields["token"]  # the kubelet has renewed it
+                        if not isinstance(token, str):
+                            raise MalformedHeartbeat("token: must be a string")
                         continue
                     await told.write(await self._answer_line(request, token, fields))
                     if news is None:  # not before: a new leader hears thousands of agents sooner so
                         news = asyncio.create_task(self._tell_news(told, speaker))
-            except web.HTTPException as refusal:
+            except (web.HTTPException, MalformedHeartbeat) as error:
                 told.force_close()
+                refusal = error if isinstance(error, web.HTTPException) else _failure(web.HTTPBadRequest, str(error))
                 await told.write(self._refuse(refusal))
             finally:
                 if news is not None:
@@ -147,7 +150,7 @@ class AgentApi:
         """Answers a heartbeat of a stream.
 
         Raises:
-            web.HTTPException: the stream is to end.
+            web.HTTPException, MalformedHeartbeat: the stream is to end.
         """
         try:
             answer = self._take(await self._identify(request, token), fields)
@@ -180,13 +183,10 @@ class AgentApi:
         """Takes note of a heartbeat; returns the answer.
 
         Raises:
-            web.HTTPBadRequest: it is malformed.
+            MalformedHeartbeat: it cannot be read.
         """
         key, job_uid, worker = speaker
-        try:
-            beat = parse_heartbeat(fields)
-        except MalformedHeartbeat as error:
-            raise _failure(web.HTTPBadRequest, str(error)) from error
+        beat = parse_heartbeat(fields)
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
@@ -304,7 +304,7 @@ def _parse(line: bytes) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _failure(web.HTTPBadRequest, str(error)) from error
+        raise MalformedHeartbeat(str(error)) from error
 
 
 def _token_of(request: web.Request) -> str:
@@ -312,19 +312,6 @@ def _token_of(request: web.Request) -> str:
     if scheme != "Bearer":
         raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
     return token
-
-
-def _text_of(token: object) -> str:
-    if not isinstance(token, str):
-        raise _failure(web.HTTPBadRequest, "token: must be a string")
-    return token
-
-
-async def _next_line(lines: StreamLines) -> bytes:
-    try:
-        return await lines.next()
-    except LineTooLongError as error:
-        raise _failure(web.HTTPBadRequest, "a line is too long, or takes too long to come") from error
 
 
 def _too_many(speaker: Speaker, wait_seconds: float) -> web.HTTPException:

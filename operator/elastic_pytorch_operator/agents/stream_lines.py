@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from aiohttp import StreamReader
 
+from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat
+
 PAUSE_SECONDS = 0.25  # after a refused line; the agent was told to wait longer
 MAX_LINE_BYTES = 64 * 1024
 MAX_HELD_BYTES = 4 * 1024 * 1024  # of lines that have not ended, in all streams of a namespace
@@ -17,8 +19,11 @@ LINE_SECONDS = 10.0  # in which a line that has begun must end; an agent sends i
 LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by its length
 
 
-class LineTooLongError(Exception):
+class LineTooLongError(MalformedHeartbeat):
     """A line has more than MAX_LINE_BYTES, or has not ended within LINE_SECONDS, or within what its namespace may have."""
+
+    def __init__(self) -> None:
+        super().__init__("a line is too long, or takes too long to come")
 
 
 class HeldBytes:
@@ -60,7 +65,7 @@ class StreamLines:
             async with asyncio.timeout(LINE_SECONDS):
                 line = await self._read_line()
         except TimeoutError as error:
-            raise LineTooLongError from error
+            raise LineTooLongError() from error
         self.refused_seconds = self._admit(max(1.0, len(line) / LINE_BYTES))
         return line
 
@@ -75,7 +80,7 @@ class StreamLines:
             self._read += more
             await asyncio.sleep(0)  # there may be more that has been received
         if end > MAX_LINE_BYTES:
-            raise LineTooLongError
+            raise LineTooLongError()
         line = bytes(self._read[:end])
         del self._read[:end]
         return line
@@ -84,7 +89,7 @@ class StreamLines:
     def _holding(self, size: int) -> Iterator[None]:
         """While the rest of a line is waited for."""
         if size > MAX_LINE_BYTES or self._held.count + size > MAX_HELD_BYTES:
-            raise LineTooLongError
+            raise LineTooLongError()
         self._held.count += size
         try:
             yield
