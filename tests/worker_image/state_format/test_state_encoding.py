@@ -11,7 +11,7 @@ import pytest
 import torch
 from elastic_pytorch.state_format.payload import payload_chunks, read_payload
 from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.torch
@@ -80,6 +80,19 @@ TREES = st.recursive(
 
 
 @given(TREES)
+@example(
+    [
+        1j,
+        b"x",
+        bytearray(b"x"),
+        {1},
+        frozenset({1}),
+        torch.bfloat16,
+        torch.device("cuda", 3),
+        torch.Size([2, 3]),
+        numpy.int32(1),
+    ]
+)
 def test_a_tree_comes_back_as_it_was(tree: Any) -> None:
     assert same(through(tree), tree)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from elastic_pytorch.training.streams.loader import StreamLoader
 from elastic_pytorch.training.streams.stream import ElasticStream
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
@@ -88,6 +88,8 @@ LIVES = st.lists(st.builds(Life, st.integers(1, 5), st.integers(1, 12), st.integ
     seeks=st.booleans(),
     seed=st.integers(0, 3),
 )
+# A rank that has no sample needs the only one there is for its idle batch.
+@example(lengths=[1], lives=[Life(2, 1, 0)], batch_size=2, micro_batch_size=None, shuffle_block=0, seeks=True, seed=0)
 def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
     lengths: list[int],
     lives: list[Life],
