@@ -57,6 +57,6 @@ def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[s
 def _level(path: str, schema: Schema, fixed: set[str]) -> str:
     if path in fixed:
         return FIXED
-    if schema.get("x-kubernetes-preserve-unknown-fields") and path != "status.template.spec":
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
         return INTERNAL if path == "status.operatorState" else KUBERNETES
     return PEOPLE if path.endswith(".message") or IN_WORDS.search(schema.get("description", "")) else BETA
