@@ -140,7 +140,7 @@ def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is
 ) -> None:
     job = start_in_bucket(start_job, bucket)
     since = saving(until_saving(job))
-    status = job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
+    status = job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsFailing", "failed writes", 240)
     assert saving(status) == since
     assert job.condition("Running")["reason"] == "Saving"
     assert len(job.members()) == 3
@@ -174,7 +174,7 @@ def test_a_job_without_ttl_is_kept_until_its_last_step_is_in_the_bucket(
 ) -> None:
     job = start_in_bucket(start_job, bucket, ttlSecondsAfterFinished=0)
     until_saving(job)
-    job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsFailing", "failed writes", 240)
+    job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsFailing", "failed writes", 240)
     return_bucket(namespace)
     run_kubectl("-n", namespace, "wait", f"epj/{job.name}", "--for=delete", "--timeout=240s")
     assert IN_BUCKET in objects(namespace)
@@ -188,7 +188,7 @@ def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
     start_job: StartJob, namespace: str, bucket: str
 ) -> None:
     job = start_in_bucket(start_job, bucket, "--width", "1024")  # 25 MB, and pods have 10 seconds
-    job.until(lambda status: job.condition("Degraded")["reason"] == "CheckpointsSlow", "a slow checkpoint", 240)
+    job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsSlow", "a slow checkpoint", 240)
     job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
     assert IN_BUCKET not in objects(namespace)
     job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
