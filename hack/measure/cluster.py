@@ -46,19 +46,10 @@ class ClusterDriver(Driver):
         await self.api.ask("POST", self._jobs, dict(manifest))
 
     async def delete_job(self, name: str) -> None:
-        await self._gone("DELETE", f"{self._jobs}/{name}")
+        await self._finds("DELETE", f"{self._jobs}/{name}")
         async with asyncio.timeout(DELETION_SECONDS):
-            while await self._is_there(name) or await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
+            while await self._finds("GET", f"{self._jobs}/{name}") or await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
                 await asyncio.sleep(LOOK_SECONDS)
-
-    async def _is_there(self, job: str) -> bool:
-        try:
-            await self.api.ask("GET", f"{self._jobs}/{job}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return False
-        return True
 
     async def pods_of(self, job: str) -> list[Object]:
         """The pods that train a job."""
@@ -71,7 +62,7 @@ class ClusterDriver(Driver):
         await self.api.ask("PATCH", f"{self._jobs}/{name}", {"spec": {"suspend": suspend}})
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
-        await self._gone("DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None)
+        await self._finds("DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None)
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
         states = pod["status"]["containerStatuses"]
@@ -163,12 +154,15 @@ class ClusterDriver(Driver):
             await asyncio.sleep(LOOK_SECONDS)
         raise TimeoutError(f"node {node} did not come back in {BACK_SECONDS:.0f} s")
 
-    async def _gone(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+    async def _finds(self, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
+        """Makes a request of an object; returns whether the object is there."""
         try:
             await self.api.ask(method, path, body)
         except ApiError as error:
             if error.status != 404:
                 raise
+            return False
+        return True
 
 
 async def leading_pod(api: Api) -> str:

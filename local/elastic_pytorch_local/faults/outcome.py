@@ -1,7 +1,7 @@
 """What a fault has cost a training, by the steps that its scripts have reported, and by the status of its job. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.job_view import JobView
@@ -122,12 +122,8 @@ def outcome(
 
 def _with_status(found: Outcome, before: JobView, after: JobView) -> Outcome:
     over = next((each for each in after.recent_interruptions if each.round > before.round), None)
-    return Outcome(
-        again=found.again,
-        pause=found.pause,
-        stopped=found.stopped,
-        whole=found.whole,
-        repeated=found.repeated,
+    return replace(
+        found,
         round=after.round,
         rounds=after.round - before.round,
         failures=after.failures - before.failures,

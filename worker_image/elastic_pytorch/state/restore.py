@@ -97,6 +97,11 @@ def claim(folder: str, generation: int) -> int:
         return generation
 
 
+def cannot_read(folder: str) -> str:
+    """What ranks other than 0 say if the folder cannot be read: only rank 0 knows the error."""
+    return f"rank 0 cannot read the checkpoints in {folder}"
+
+
 def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: int, folder: str, *, seconds: float) -> list[int]:
     """Returns the numbers that rank 0 reads in a checkpoint folder. While that fails, rank 0 tries again. Collective.
 
@@ -131,7 +136,7 @@ def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: in
         if ended == READ:
             break
         if ended == CANNOT_READ:
-            raise problem or OSError(f"rank 0 cannot read the checkpoints in {folder}")
+            raise problem or OSError(cannot_read(folder))
         time.sleep(READ_AGAIN_SECONDS)
     return numbers
 
@@ -214,8 +219,8 @@ class Search:
         if group.rank == 0 and folder:
             try:
                 in_folder = self._read_folder()
-            except OSError:
-                failed = True
+            except OSError as error:
+                failed, self._problem = True, error
         self.numbers = [*self._tell(), *in_folder, failed]
 
     def _read_folder(self) -> list[int]:
@@ -248,8 +253,10 @@ class Search:
         told = [Told._make(each[:-4]) for each in numbers]
         source = choose_memory(told)
         *in_folder, failed = numbers[0][-4:]
+        if failed and source is None:
+            raise self._problem or OSError(cannot_read(self._folder))
         if failed:
-            in_folder = when_readable(self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS if source else 0.0)
+            in_folder = when_readable(self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS)
         *on_disk, claimed = in_folder
         generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
         answer, words = self._ask_first(generation, source, StateVersion(*on_disk), told[0].words, begin)
