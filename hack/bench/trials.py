@@ -49,7 +49,7 @@ class Stage(Protocol[K_contra]):
         """How many workers there are to be after a fault."""
 
     async def recovered(self, kind: K_contra, at: float) -> None:
-        """Waits until so many workers train after a fault."""
+        """Waits until a number of workers train after a fault."""
 
     def steps(self, since: float) -> list[Step]:
         """The steps of rank 0 from a moment on, and at least the last one before."""

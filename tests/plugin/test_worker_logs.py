@@ -81,7 +81,7 @@ def test_replacements_are_read_from_their_beginning() -> None:
     following.close()
 
 
-def test_a_broken_connection_is_made_anew_and_nothing_is_told_twice() -> None:
+def test_a_broken_connection_is_made_again_and_nothing_is_told_twice() -> None:
     cluster = cluster_with_logs()
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({0})))
     assert [line.text for line in islice(following, 3)][-1] == f"{RANK0} says 3"

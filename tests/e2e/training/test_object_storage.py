@@ -58,11 +58,6 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
     ]
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
     job = JobUnderTest(manifest["metadata"]["name"], namespace)
-
-    def saved(status: dict[str, object]) -> int:
-        progress = status.get("progress") or {}
-        return progress.get("checkpointStep") or 0  # type: ignore[attr-defined, no-any-return]
-
     status = job.until(lambda status: saved(status) >= 10, "a checkpoint in the bucket", 120)
     kept = saved(status)
     names = [pod["metadata"]["name"] for pod in job.pods()]
@@ -113,6 +108,10 @@ LAST = 400
 IN_BUCKET = f"s{LAST:09}"
 
 
+def saved(status: dict[str, Any]) -> int:
+    return (status.get("progress") or {}).get("checkpointStep") or 0
+
+
 def saving(status: dict[str, Any]) -> list[str]:
     return [worker["stateSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
 
@@ -124,11 +123,15 @@ def start_in_bucket(start_job: StartJob, bucket: str, *options: str, **spec: obj
 
 def until_saving(job: JobUnderTest) -> dict[str, Any]:
     """Takes the bucket away once it has a checkpoint; returns the status once the steps are done."""
-    job.until(lambda status: (status.get("progress") or {}).get("checkpointStep"), "a checkpoint in the bucket", 180)
+    job.until(saved, "a checkpoint in the bucket", 180)  # type: ignore[arg-type]
     run_kubectl("-n", job.namespace, "delete", f"service/{SERVER}")
     status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
     assert IN_BUCKET not in objects(job.namespace)
     return status
+
+
+def until_degraded(job: JobUnderTest, reason: str) -> dict[str, Any]:
+    return job.until(lambda _: job.condition("Degraded").get("reason") == reason, reason, 240)
 
 
 def return_bucket(namespace: str) -> None:
@@ -140,7 +143,7 @@ def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is
 ) -> None:
     job = start_in_bucket(start_job, bucket)
     since = saving(until_saving(job))
-    status = job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsFailing", "failed writes", 240)
+    status = until_degraded(job, "CheckpointsFailing")
     assert saving(status) == since
     assert job.condition("Running")["reason"] == "Saving"
     assert len(job.members()) == 3
@@ -174,7 +177,7 @@ def test_a_job_without_ttl_is_kept_until_its_last_step_is_in_the_bucket(
 ) -> None:
     job = start_in_bucket(start_job, bucket, ttlSecondsAfterFinished=0)
     until_saving(job)
-    job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsFailing", "failed writes", 240)
+    until_degraded(job, "CheckpointsFailing")
     return_bucket(namespace)
     run_kubectl("-n", namespace, "wait", f"epj/{job.name}", "--for=delete", "--timeout=240s")
     assert IN_BUCKET in objects(namespace)
@@ -188,7 +191,7 @@ def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
     start_job: StartJob, namespace: str, bucket: str
 ) -> None:
     job = start_in_bucket(start_job, bucket, "--width", "1024")  # 25 MB, and pods have 10 seconds
-    job.until(lambda status: job.condition("Degraded").get("reason") == "CheckpointsSlow", "a slow checkpoint", 240)
+    until_degraded(job, "CheckpointsSlow")
     job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
     assert IN_BUCKET not in objects(namespace)
     job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
@@ -197,8 +200,7 @@ def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
 
 
 def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob, bucket: str) -> None:
-    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", "100000"]
-    job = start_job(file="elastic.yaml", args=args, change_pod=without_volumes)
+    job = start_in_bucket(start_job, bucket, "--steps", "100000")
     job.until_world(3)
     leader, _, victim = job.members()
     job.until_stepping(leader, 3)

@@ -115,7 +115,7 @@ async def a_contest() -> Contest:
     return Contest(cluster, clock, first, second, waiting)
 
 
-async def test_a_lease_given_back_is_taken_at_once_and_nobody_is_lost() -> None:
+async def test_a_lease_given_back_is_taken_at_once_and_no_worker_is_lost() -> None:
     _, _, first, second, waiting = await a_contest()
     await first.give_back()
     assert not first.leading

@@ -76,11 +76,11 @@ async def test_pods_are_made_from_the_template_of_which_the_status_has_no_conten
     assert reads(running) == 1
 
 
-@pytest.mark.parametrize("anew", [True, False], ids=["made anew", "deleted"])
-async def test_running_job_does_not_notice_what_becomes_of_its_template(running: Running, anew: bool) -> None:
+@pytest.mark.parametrize("made_again", [True, False], ids=["made again", "deleted"])
+async def test_running_job_does_not_notice_what_becomes_of_its_template(running: Running, made_again: bool) -> None:
     uid = await begin_with(running, a_template())
     running.cluster.remove_template("gpu")
-    if anew:
+    if made_again:
         running.cluster.make_template(a_template("newer", prepare={}))
     running.cluster.scale_job("lm", 4)
     await running.until(lambda: len(images(running)) == 4)
@@ -102,11 +102,11 @@ async def test_next_leader_reads_the_template_once_for_all_its_jobs(running: Run
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("anew", [True, False], ids=["made anew", "deleted"])
-async def test_next_leader_lets_a_job_whose_template_is_gone_run_and_says_so(running: Running, anew: bool) -> None:
+@pytest.mark.parametrize("made_again", [True, False], ids=["made again", "deleted"])
+async def test_next_leader_lets_a_job_whose_template_is_gone_run_and_says_so(running: Running, made_again: bool) -> None:
     await begin_with(running, a_template())
     running.cluster.remove_template("gpu")
-    if anew:
+    if made_again:
         running.cluster.make_template(a_template("newer"))
     pods = running.cluster.pods()
     async with next_leader(running) as leader:
@@ -125,7 +125,7 @@ async def test_next_leader_lets_a_job_whose_template_is_gone_run_and_says_so(run
             running.cluster.finish_deletion("default", pod["metadata"]["name"])
         await running.until(lambda: running.condition("Suspended").startswith("InvalidSpec"))
         assert f"{KIND} gpu, with which the job began, is gone" in running.condition("Suspended")
-        if not anew:
+        if not made_again:
             running.cluster.make_template(a_template("newer"))
         running.cluster.apply_job(a_short_job(suspend=False))
         await running.until(lambda: images(running) == ["newer"] * 3)

@@ -25,7 +25,7 @@ DENIED_BY_429 = 'admission webhook "w.example.com" denied the request: not so fa
 
 
 class Api:
-    """Takes writes that last a second, or for ever; remembers when each was sent."""
+    """Takes writes that last a second, or never end; remembers when each was sent."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[float, str]] = []

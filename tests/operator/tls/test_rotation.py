@@ -50,7 +50,7 @@ def test_an_authority_signs_once_pods_have_had_a_year_to_learn_of_it(ages: list[
     assert signing(authorities, NOW) == an_authority(signs)
 
 
-def test_what_is_shown_is_made_anew_in_time() -> None:
+def test_what_is_shown_is_made_again_in_time() -> None:
     signer = an_authority(400)
     trust = Trust((signer,), an_authority(59), signer.certificate, HOSTS)
     assert trust.serving_ends_at == NOW + 31 * DAY
@@ -96,7 +96,7 @@ async def test_secret_is_filled_once_and_then_read() -> None:
     assert "PRIVATE" not in repr(renewed), "no key in any log"
 
 
-async def test_secret_that_somebody_has_emptied_is_made_anew() -> None:
+async def test_secret_that_somebody_has_emptied_is_made_again() -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
@@ -128,7 +128,7 @@ def damage(trust: Trust, *path: str | int, value: object) -> bytes:
         b'{"authorities": [{"certificate": "x", "key": "y", "made_at": "yesterday"}], "serving": null, "signer": "", "hosts": []}',
     ],
 )
-async def test_damaged_secret_is_made_anew(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_damaged_secret_is_made_again(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)
@@ -156,7 +156,7 @@ async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before(
 
 
 @pytest.mark.parametrize("text", ["no base64", "AAA"])
-async def test_secret_that_is_no_base64_is_made_anew(text: str) -> None:
+async def test_secret_that_is_no_base64_is_made_again(text: str) -> None:
     cluster = with_empty_secret()
     await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get_secret("system", SECRET_NAME)

@@ -91,7 +91,7 @@ def test_worker_that_is_in_no_group_leaves_at_once() -> None:
     assert evacuate(seen, {}).leaving == {"w1": WHY}
 
 
-def test_end_that_is_soft_or_far_away_makes_nobody_leave() -> None:
+def test_end_that_is_soft_or_far_away_makes_no_worker_leave() -> None:
     assert decide(replace(SURE, certainty=Certainty.SOFT)) == Evacuation()
     assert decide(AnnouncedEnd("label", Certainty.DATED, at="2026-01-01T01:00:00Z")) == Evacuation(recheck_at=NOW + 3000)
 

@@ -187,7 +187,7 @@ def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> 
     assert all(simulation.pods[worker].node != "node-1" for worker in simulation.declared[-1].workers)
 
 
-def test_a_pod_that_was_just_put_on_the_dead_node_is_made_anew() -> None:
+def test_a_pod_that_was_just_put_on_the_dead_node_is_made_again() -> None:
     simulation = Simulation(a_job(replicas=3, minimum=1, maximum=4))
     simulation.settle(20)
     simulation.scale(4)
