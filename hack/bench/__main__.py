@@ -7,15 +7,15 @@ names end in -handler are made to the same script with a handler of SIGTERM, whi
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, product
-from pathlib import Path
 
 from elastic_pytorch_local.faults.watcher import Watcher, background
-from measure.kind_cluster import FILES, ROOT
+from measure.kind_cluster import ROOT
 from measure.program import names_of, new_console, new_parser, run, session
 
-from bench import picture, trials
+from bench import trials
 from bench.report import complaints, main_table, phase_table
 from bench.scenarios import PLAIN, SCENARIOS, Scenario
 from bench.stage import BenchStage, SetUp, read_job
@@ -30,7 +30,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
     kinds = f"of {', '.join(SCENARIOS)}"
     parser.add_argument("--only", metavar="a,b", type=names_of(SCENARIOS, "kind"), default=list(SCENARIOS), help=kinds)
-    parser.add_argument("--keep", action="store_true", help="keep the earlier results of the kinds that are not measured now")
     parser.add_argument(
         "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
     )
@@ -43,22 +42,12 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--spares", type=int, default=0, help="with --library: workers that wait, ready, for a loss (spec.spares)"
     )
-    parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     options = parser.parse_args(arguments)
     if not options.library and (options.set_up_seconds or options.prepare or options.spares):
         parser.error("a set-up and spares are measured with --library")
     if options.library:
         options.only = [name for name in options.only if name in PLAIN]
     return options
-
-
-def _kind(options: argparse.Namespace) -> str:
-    """Names the results: by the script, and by what it does before its first step."""
-    if options.prepare or options.spares:
-        return "prepared"
-    if options.set_up_seconds:
-        return "set-up"
-    return "library" if options.library else "plain"
 
 
 def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
@@ -72,33 +61,23 @@ def say(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
 
-async def measure(options: argparse.Namespace, file: Path) -> int:
-    """Makes the trials, of which each is on disk as soon as it is known; returns the exit status."""
-    found = [trial for trial in trials.read(file)[0] if options.keep and trial.kind not in options.only]
-
-    def keep(trial: Trial) -> None:
-        found.append(trial)
-        trials.write(file, found)
-
-    set_up = SetUp(options.set_up_seconds, options.prepare, options.spares)
+async def measure(options: argparse.Namespace) -> int:
+    """Makes the trials; returns the exit status."""
+    found, set_up = list[Trial](), SetUp(options.set_up_seconds, options.prepare, options.spares)
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     name = read_job(manifest, handler=False)["metadata"]["name"]
     async with session("bench", (), say) as made:
         watcher = Watcher(made.driver, name)
         async with background(watcher.run()):
             stage = BenchStage(made.driver, watcher, manifest, set_up)
-            await trials.run(stage, name, in_order(options.only, options.trials), keep, say)
-    return show(file)
+            await trials.run(stage, name, in_order(options.only, options.trials), found.append, say)
+    return show(found)
 
 
-def show(file: Path) -> int:
-    """Prints the tables, and draws the picture; returns 1 if something is not as it should be."""
-    found, drawing = trials.read(file)[0], file.with_suffix(".png")
-    if found:
-        console.print(main_table(found))
-        console.print(phase_table(found))
-        picture.draw(found, drawing)
-        say(f"{file.relative_to(ROOT)}  {drawing.relative_to(ROOT)}")
+def show(found: Sequence[Trial]) -> int:
+    """Prints the tables; returns 1 if something is not as it should be."""
+    console.print(main_table(found))
+    console.print(phase_table(found))
     said = complaints(found)
     for complaint in said:
         console.print(complaint, style="red", markup=False)
@@ -106,9 +85,7 @@ def show(file: Path) -> int:
 
 
 def main() -> int:
-    options = parse_options()
-    file = FILES / "bench" / f"{_kind(options)}.json"
-    return show(file) if options.report else run(partial(measure, options, file), "bench")
+    return run(partial(measure, parse_options()), "bench")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,26 @@
 """The trials as tables, and what is not as it should be."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
+from measure import markdown
 from rich.table import Table
 from rich.text import Text
 
 from bench.scenarios import AGAIN, SCENARIOS, Scenario
-from bench.trials import Spread, Trial, phases, spread, values
+from bench.trials import Trial, phases, values
 
 MEASURES = (
     *("trials", "trains again", "longest pause", "target", "steps repeated", "at size"),
     *("replaced", "rounds", "others\nrestarted", "failures\ncounted"),
 )
-NOTHING = "-"
 HANDLER_SECONDS = 0.5  # how much later a script with a handler of SIGTERM may train again than one without
 
 
 def main_table(trials: Sequence[Trial]) -> Table:
     """Returns how long each kind of fault was felt, beside its target."""
-    table = _table("Median and worst, in seconds", MEASURES)
+    table = _table("Median (worst), in seconds", MEASURES)
     for name, scenario in SCENARIOS.items():
         if found := of_scenario(trials, name):
             table.add_row(*_main_row(scenario, found))
@@ -30,9 +31,9 @@ def phase_table(trials: Sequence[Trial]) -> Table:
     """Returns where the time to the first new step went, as the operator has measured it."""
     table = _table("Where the time goes: median (worst), in seconds", PHASE_NAMES.values())
     for name in SCENARIOS:
-        spreads = [spread(phases(of_scenario(trials, name), phase)) for phase in PHASE_NAMES]
-        if any(spreads):
-            table.add_row(name, *(f"{s.median:.2f} ({s.worst:.2f})" if s else NOTHING for s in spreads))
+        found = [phases(of_scenario(trials, name), phase) for phase in PHASE_NAMES]
+        if any(found):
+            table.add_row(name, *(markdown.spread(seconds, digits=2) for seconds in found))
     return table
 
 
@@ -46,17 +47,19 @@ def complaints(trials: Sequence[Trial]) -> list[str]:
     for name, scenario in SCENARIOS.items():
         found = of_scenario(trials, name)
         said += [f"{name}: {trial.error}" for trial in found if trial.error]
-        measured, replaced = spread(values(found, scenario.target)), spread(values(found, "replaced"))
-        if measured and measured.median > scenario.seconds:
-            said.append(f"{name}: the median is {measured.median:.2f} s, the target {scenario.seconds:.1f} s")
-        plain = spread(values(of_scenario(trials, scenario.like), scenario.target))
-        if measured and plain and measured.median > plain.median + HANDLER_SECONDS:
-            said.append(f"{name}: the median is {measured.median:.2f} s, without a handler {plain.median:.2f} s")
-        if scenario.replaced_seconds and replaced and replaced.median > scenario.replaced_seconds:
-            said.append(f"{name}: replaced after {replaced.median:.2f} s, the target is {scenario.replaced_seconds:.1f} s")
+        measured, replaced = values(found, scenario.target), values(found, "replaced")
+        if measured and median(measured) > scenario.seconds:
+            said.append(f"{name}: the median is {median(measured):.2f} s, the target {scenario.seconds:.1f} s")
+        plain = values(of_scenario(trials, scenario.like), scenario.target)
+        if measured and plain and median(measured) > median(plain) + HANDLER_SECONDS:
+            said.append(f"{name}: the median is {median(measured):.2f} s, without a handler {median(plain):.2f} s")
+        if scenario.replaced_seconds and replaced and median(replaced) > scenario.replaced_seconds:
+            after, target = median(replaced), scenario.replaced_seconds
+            said.append(f"{name}: replaced after {after:.2f} s, the target is {target:.1f} s")
         for figure, expected in (("rounds", scenario.rounds), ("restarts", 0), ("failures", 0)):
             if wrong := [f"{value:.0f}" for value in values(found, figure) if value != expected]:
-                said.append(f"{name}: {figure} {', '.join(wrong)} instead of {expected} in {len(wrong)} of {len(found)} trials")
+                trouble = f"{', '.join(wrong)} instead of {expected} in {len(wrong)} of {len(found)} trials"
+                said.append(f"{name}: {figure} {trouble}")
     return said
 
 
@@ -69,17 +72,17 @@ def _table(title: str, columns: Iterable[str]) -> Table:
 
 def _main_row(scenario: Scenario, trials: Sequence[Trial]) -> list[str | Text]:
     of_again = scenario.target == AGAIN
-    replaced = _against(spread(values(trials, "replaced")), scenario.replaced_seconds)
+    replaced = _against(values(trials, "replaced"), scenario.replaced_seconds)
     if scenario.replaced_seconds is not None:
         replaced.append(f"  (target {scenario.replaced_seconds:.0f})", style="dim")
     return [
         scenario.name,
         f"{len(values(trials, 'rounds'))}/{len(trials)}",
-        _against(spread(values(trials, AGAIN)), scenario.seconds if of_again else None),
-        _against(spread(values(trials, "pause")), None if of_again else scenario.seconds),
+        _against(values(trials, AGAIN), scenario.seconds if of_again else None),
+        _against(values(trials, "pause"), None if of_again else scenario.seconds),
         f"{'' if of_again else 'pause '}{scenario.seconds:.1f}",
-        _against(spread(values(trials, "repeated")), None, digits=0),
-        _against(spread(values(trials, "whole")), None),
+        markdown.spread(values(trials, "repeated"), digits=0),
+        markdown.spread(values(trials, "whole"), digits=2),
         replaced,
         _expected(values(trials, "rounds"), scenario.rounds),
         _expected(values(trials, "restarts"), 0),
@@ -87,13 +90,13 @@ def _main_row(scenario: Scenario, trials: Sequence[Trial]) -> list[str | Text]:
     ]
 
 
-def _against(measured: Spread | None, target: float | None, *, digits: int = 2) -> Text:
-    if measured is None:
-        return Text(NOTHING)
-    color = "" if target is None else "green" if measured.median <= target else "red"
-    return Text(f"{measured.median:.{digits}f}  {measured.worst:.{digits}f}", style=color)
+def _against(measured: Sequence[float], target: float | None) -> Text:
+    color = ""
+    if measured and target is not None:
+        color = "green" if median(measured) <= target else "red"
+    return Text(markdown.spread(measured, digits=2), style=color)
 
 
 def _expected(found: Sequence[float], expected: int) -> Text:
-    text = "  ".join(f"{value:.0f}" for value in sorted(set(found))) or NOTHING
+    text = "  ".join(f"{value:.0f}" for value in sorted(set(found))) or markdown.NOTHING
     return Text(text, style="" if set(found) <= {expected} else "red")

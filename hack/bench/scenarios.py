@@ -21,7 +21,6 @@ ToNode = Callable[[ClusterDriver, str], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
-    title: str  # what happens, for people
     choose: Choose  # gets the trial's number
     target: str  # of what the target is, a name of Outcome
     seconds: float  # the median's target
@@ -81,26 +80,25 @@ drain = of_node("kubectl drain of a node", Cluster.drain_node, Cluster.uncordon_
 lose_node = of_node("docker kill of a node", Cluster.kill_node, Cluster.start_node)
 lose_leader = of_node("docker kill of the leader's node", Cluster.kill_node, Cluster.start_node, leader=True)
 cut_node = of_node("node drops all packets", Cluster.cut_node, Cluster.mend_node)
-BESIDE_LEADER = "the leader's node dies with a worker"
 ROWS = (
-    Scenario("kill-process", "a worker process is killed", kill_process, AGAIN, 0.8, rounds=1),
-    Scenario("kill-container", "a worker's container is killed", kill_container, AGAIN, 1.2, rounds=2),
-    Scenario("lose-pod", "a worker's pod is killed", lose_pod, AGAIN, 1.2, rounds=2),
-    Scenario("lose-rank-0", "rank 0's pod is killed", partial(lose_pod, rank_0=True), AGAIN, 1.2, rounds=2),
-    Scenario("drain", "a worker's node is drained", drain, "pause", 0.8, rounds=2),
-    Scenario("scale-up", "scaled from 3 to 4", partial(resize, 4), "pause", 0.8, rounds=1, after=4),
-    Scenario("scale-down", "scaled from 4 to 3", partial(resize, 3), "pause", 0.8, rounds=1, replicas=4, after=3),
-    Scenario("lose-node", "a worker's node dies", lose_node, AGAIN, 3.0, rounds=2, replaced_seconds=6.0),
-    Scenario("lose-node-leader", BESIDE_LEADER, lose_leader, AGAIN, 6.0, rounds=2, replaced_seconds=6.0),
-    Scenario("cut-node", "a worker's node is cut off", cut_node, AGAIN, 5.0, rounds=2, replaced_seconds=6.0),
-    Scenario("operator-restart", "the operator is killed", restart_operator, "pause", 0.3, rounds=0),
+    Scenario("kill-process", kill_process, AGAIN, 0.8, rounds=1),
+    Scenario("kill-container", kill_container, AGAIN, 1.2, rounds=2),
+    Scenario("lose-pod", lose_pod, AGAIN, 1.2, rounds=2),
+    Scenario("lose-rank-0", partial(lose_pod, rank_0=True), AGAIN, 1.2, rounds=2),
+    Scenario("drain", drain, "pause", 0.8, rounds=2),
+    Scenario("scale-up", partial(resize, 4), "pause", 0.8, rounds=1, after=4),
+    Scenario("scale-down", partial(resize, 3), "pause", 0.8, rounds=1, replicas=4, after=3),
+    Scenario("lose-node", lose_node, AGAIN, 3.0, rounds=2, replaced_seconds=6.0),
+    Scenario("lose-node-leader", lose_leader, AGAIN, 6.0, rounds=2, replaced_seconds=6.0),
+    Scenario("cut-node", cut_node, AGAIN, 5.0, rounds=2, replaced_seconds=6.0),
+    Scenario("operator-restart", restart_operator, "pause", 0.3, rounds=0),
 )
 PLAIN = {row.name: row for row in ROWS}
 
 
 def rows(row: Scenario) -> list[Scenario]:
     """Returns a kind of fault, and after a loss the same to a script with a handler of SIGTERM."""
-    handler = replace(row, name=f"{row.name}-handler", title=f"{row.title}, handler", like=row.name)
+    handler = replace(row, name=f"{row.name}-handler", like=row.name)
     return [row, handler] if row.target == AGAIN else [row]
 
 

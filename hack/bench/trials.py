@@ -1,16 +1,12 @@
 """Makes trial after trial: a fault to a whole job, and what it has cost once the job is whole again."""
 
 import asyncio
-import json
-import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults import engine
@@ -24,9 +20,7 @@ K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
 # Later with each turn, within a second: faults come at all points of heartbeats and checkpoints, which take a second.
 PHASE_SECONDS = 0.3
 LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
-QUIET_SECONDS = 3.0  # of steps before the fault, for the picture
 TROUBLE = (RuntimeError, ValueError, *engine.TROUBLE)
-Story = Sequence[tuple[float, int, int]]
 
 
 class Named(Protocol):
@@ -76,7 +70,6 @@ class Trial:
         cost: None: it failed.
         restarts: container restarts, and disappearances, of pods that had nothing to do with the fault.
         replaced: seconds from the fault to the operator's making of another pod; None: it made none.
-        story: the steps around the fault: seconds since, step number, world size.
         error: why it failed; empty: it did not.
     """
 
@@ -87,7 +80,6 @@ class Trial:
     cost: Outcome | None = None
     restarts: int = 0
     replaced: float | None = None
-    story: Story = ()
     error: str = ""
 
 
@@ -98,10 +90,9 @@ async def run(
     keep: Callable[[Trial], None],
     say: Callable[[str], None],
     *,
-    end: float = inf,
     hopeless: float = inf,
-) -> int:
-    """Makes trials, each of a kind in its turn; returns how many there was no time for, or no hope of.
+) -> None:
+    """Makes trials, each of a kind in its turn.
 
     Args:
         stage: with the job.
@@ -109,13 +100,12 @@ async def run(
         ordered: the kinds, each with the number of its turn from 0.
         keep: takes each trial as soon as it is made.
         say: tells a person.
-        end: a time of `time.monotonic` after which no trial begins.
         hopeless: how many trials in a row have failed when no other one begins.
     """
     failed, again = 0, False
-    for number, (kind, turn) in enumerate(ordered):
-        if time.monotonic() > end or failed >= hopeless:
-            return len(ordered) - number
+    for kind, turn in ordered:
+        if failed >= hopeless:
+            return
         trial = await _trial(stage, job, kind, turn, say, again=again)
         failed, again = (failed + 1, False) if trial.error else (0, True)
         if trial.error:
@@ -123,7 +113,6 @@ async def run(
                 await stage.explain(f"{job}-{kind.name}-{turn + 1}")
         keep(trial)
         say(f"  {kind.name} {turn + 1}: {describe(trial)}")
-    return 0
 
 
 async def _trial(
@@ -140,13 +129,11 @@ async def _trial(
         async with made(target, say) as at:
             await stage.recovered(kind, at)
             await asyncio.sleep(LOG_SECONDS)
-            steps = stage.steps(at - QUIET_SECONDS)
             restarts, replaced = await stage.side_effects(target, at)
-            cost = outcome(steps, at, stage.wanted(kind), before, stage.view())
+            cost = outcome(stage.steps(at), at, stage.wanted(kind), before, stage.view())
         if cost is None:
             raise Waited("no step was told of after the fault")
-        told = tuple((round(step.at - at, 3), step.number, step.world) for step in steps)
-        return replace(trial, cost=cost, restarts=restarts, replaced=replaced, story=told)
+        return replace(trial, cost=cost, restarts=restarts, replaced=replaced)
     except TROUBLE as trouble:
         return replace(trial, error=f"{type(trouble).__name__}: {trouble}")
 
@@ -164,11 +151,6 @@ def describe(trial: Trial) -> str:
     return ", ".join([*told, trial.what])
 
 
-class Spread(NamedTuple):
-    median: float
-    worst: float
-
-
 def values(trials: Iterable[Trial], name: str) -> list[float]:
     """Returns one figure, of a trial or of its cost, of all trials that have it."""
     found = (getattr(trial if hasattr(trial, name) else trial.cost, name) for trial in trials if trial.cost)
@@ -178,33 +160,3 @@ def values(trials: Iterable[Trial], name: str) -> list[float]:
 def phases(trials: Iterable[Trial], name: str) -> list[float]:
     """Returns what a phase took in all trials that have it."""
     return [trial.cost.phases[name] for trial in trials if trial.cost and name in trial.cost.phases]
-
-
-def spread(found: Sequence[float]) -> Spread | None:
-    """Returns the spread of some figures; None if there are none."""
-    return Spread(statistics.median(found), max(found)) if found else None
-
-
-def typical(trials: Iterable[Trial], name: str) -> Trial | None:
-    """Returns the trial whose figure is the median, or next above it."""
-    found = sorted((trial for trial in trials if values([trial], name)), key=lambda trial: values([trial], name))
-    return found[len(found) // 2] if found else None
-
-
-def write(path: Path, trials: Sequence[Trial], **about: Any) -> None:
-    """Keeps trials, and what is said about all of them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(about | {"trials": [asdict(trial) for trial in trials]}, indent=1) + "\n")
-
-
-def read(path: Path) -> tuple[list[Trial], dict[str, Any]]:
-    """Returns what was kept."""
-    if not path.exists():
-        return [], {}
-    about: dict[str, Any] = json.loads(path.read_text())
-    return [_trial_of(entry) for entry in about.pop("trials")], about
-
-
-def _trial_of(entry: dict[str, Any]) -> Trial:
-    cost = Outcome(**entry["cost"]) if entry["cost"] else None
-    return Trial(**entry | {"cost": cost, "story": tuple(map(tuple, entry["story"]))})

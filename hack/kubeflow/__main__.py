@@ -9,14 +9,13 @@ import asyncio
 import os
 import re
 import sys
-import time
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from bench import trials
 from bench.trials import TROUBLE, Trial
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
-from measure.kind_cluster import FILES, ROOT
+from measure.kind_cluster import ROOT
 from measure.program import Session, commit_of_checkout, names_of, new_console, new_parser, run, session
 
 from kubeflow import report
@@ -24,7 +23,6 @@ from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS, USUAL
 from kubeflow.losses import KINDS, LOSSES
 from kubeflow.stage import LOGS, KubeflowStage
 
-FILE = FILES / "bench-kubeflow.json"
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
 HOPELESS = 3  # trials in a row that have failed
 console = new_console()
@@ -37,8 +35,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds)
     jobs = f"of {', '.join(JOBS)} (default: {', '.join(USUAL)})"
     parser.add_argument("--jobs", metavar="a,b", type=names_of(JOBS, "job"), default=USUAL, help=jobs)
-    parser.add_argument("--minutes", type=float, default=11.0, help="after which no trial begins (default: %(default)s)")
-    parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     return parser.parse_args(arguments)
 
 
@@ -76,29 +72,23 @@ async def run_script(*arguments: str) -> int:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    """Makes the trials, of which each is on disk as soon as it is known; returns the exit status."""
-    end = time.monotonic() + 60 * options.minutes
-    FILE.unlink(missing_ok=True)
+    """Makes the trials; returns the exit status."""
+    found, told = list[Trial](), dict[str, str]()
     try:
         async with session("kubeflow", SCRIPTS, say) as made:
             made.stack.push_async_callback(run_script, "remove")
             if status := await run_script():
                 raise RuntimeError(f"hack/kubeflow.sh has ended with {status}")
-            await _measure_jobs(options, made, end)
+            told |= await about(made.driver)
+            await _measure_jobs(options, made, found, told)
     except (*TROUBLE, OSError) as trouble:
         say(f"FAILED: {type(trouble).__name__}: {trouble}")
-        return show() or 2 if FILE.exists() else 2
-    return show()
+        show(found, told)
+        return 2
+    return show(found, told)
 
 
-async def _measure_jobs(options: argparse.Namespace, made: Session, end: float) -> None:
-    found, told = list[Trial](), dict[str, Any](about=await about(made.driver), left_out="")
-
-    def keep(trial: Trial) -> None:
-        found.append(trial)
-        trials.write(FILE, found, **told)
-
-    missing = 0
+async def _measure_jobs(options: argparse.Namespace, made: Session, found: list[Trial], told: dict[str, str]) -> None:
     for job in (JOBS[name] for name in options.jobs):
         say(f"{job.title}:")
         kind = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB
@@ -107,33 +97,26 @@ async def _measure_jobs(options: argparse.Namespace, made: Session, end: float) 
         )
         ordered = [(KINDS[name], turn) for turn in range(options.trials) for name in options.only]
         try:
-            missing += await trials.run(stage, job.name, ordered, keep, say, end=end, hopeless=HOPELESS)
+            await trials.run(stage, job.name, ordered, found.append, say, hopeless=HOPELESS)
         finally:
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):
-            told["about"]["torch"] = torch
-    if missing:
-        why = f"{options.minutes:g} minutes were over, or three in a row had failed"
-        told["left_out"] = f"{missing} trials were left out: {why}."
-    trials.write(FILE, found, **told)
+            told["torch"] = torch
 
 
-def show() -> int:
-    """Prints what has failed, and the table last; returns 1 if a trial has failed or is missing."""
-    found, told = trials.read(FILE)
+def show(found: Sequence[Trial], told: Mapping[str, str]) -> int:
+    """Prints what has failed, and the table last; returns 1 if a trial has failed."""
     said = report.complaints(found)
     for complaint in said:
         console.print(complaint, style="red", markup=False, highlight=False, soft_wrap=True)
     if said:
         say(f"The logs of failed trials: {LOGS.relative_to(ROOT)}")
-    say(f"{FILE.relative_to(ROOT)}\n")
-    say(report.table(found, told["about"], told["left_out"]))
-    return 1 if said or told["left_out"] else 0
+    say(report.table(found, told))
+    return 1 if said else 0
 
 
 def main() -> int:
-    options = parse_options()
-    return show() if options.report else run(partial(measure, options), "bench-kubeflow")
+    return run(partial(measure, parse_options()), "bench-kubeflow")
 
 
 if __name__ == "__main__":

@@ -11,20 +11,19 @@ from kubeflow.losses import KINDS
 HEAD = ("what happens", "job", "longest pause", "stands still in all", "until 3 train again", "steps repeated", "trials")
 
 
-def table(trials: Sequence[Trial], about: Mapping[str, str], left_out: str) -> str:
+def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
     """A row for each kind and job that was tried: medians, with the worst in brackets; times in seconds.
 
     Args:
         trials: in the order in which they were made.
         about: what was measured with what: texts by their names.
-        left_out: why trials are missing; empty: none are.
     """
     rows = []
     for kind in KINDS.values():
         tried = {name: [trial for trial in trials if (trial.kind, trial.job) == (kind.name, name)] for name in JOBS}
         rows += [[kind.title, JOBS[name].title, *_cells(found)] for name, found in tried.items() if found]
     measured = ", ".join(f"{name} {value}" for name, value in about.items())
-    return "\n".join([markdown.table(HEAD, rows), f"Measured with {measured}.", *([left_out] if left_out else [])])
+    return f"{markdown.table(HEAD, rows)}\nMeasured with {measured}."
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:

@@ -13,14 +13,13 @@ from measure.kind_cluster import FILES, ROOT
 from measure.program import commit_of_checkout, names_of, new_console, new_parser, session
 from measure.program import run as run_program
 
-from replay import picture, report, run
+from replay import report, run
 from replay.jobs import JOBS, SCRIPTS
 from replay.player import TROUBLE, Player
 from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
-PAGE, DRAWING = ROOT / "docs" / "evidence" / "benchmarks.md", ROOT / "docs" / "evidence" / "trace.svg"
-CAPTION = "![The effective training time ratio of each job, as bars: the first column of the tables below.](trace.svg)"
+PAGE = ROOT / "docs" / "evidence" / "benchmarks.md"
 console = new_console()
 
 
@@ -30,7 +29,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the traces (default: %(default)s)")
     parser.add_argument("--only", metavar="a,b", type=names_of(JOBS), default=list(JOBS), help=f"of {', '.join(JOBS)}")
     parser.add_argument("--traces", metavar="a,b", type=names_of(TRACES), default=list(TRACES), help=f"of {', '.join(TRACES)}")
-    parser.add_argument("--report", action="store_true", help="only show the earlier results again")
     parser.add_argument("--docs", action="store_true", help="only write the earlier results into docs/evidence/benchmarks.md")
     return parser.parse_args(arguments)
 
@@ -61,25 +59,21 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 def show() -> int:
-    """Prints the tables, and draws the picture, of all results that there are; returns 1 if something is not as it should be."""
+    """Prints the tables of all results that there are; returns 1 if something is not as it should be."""
     kept = run.read_all(FOLDER)
     console.print(report.tables(kept), markup=False, highlight=False, soft_wrap=True)
-    picture.draw(kept, FOLDER / "trace.svg")
     said = report.complaints(kept)
     for complaint in said:
         console.print(complaint, style="red", markup=False, highlight=False, soft_wrap=True)
-    say(f"{FOLDER.relative_to(ROOT)}/*.json  {FOLDER.relative_to(ROOT)}/trace.svg")
     return 1 if said else 0
 
 
 def main() -> int:
     options = parse_options()
     if options.docs:
-        kept = run.read_all(FOLDER)
-        picture.draw(kept, DRAWING)
-        PAGE.write_text(report.page(PAGE.read_text(), kept, CAPTION))
+        PAGE.write_text(report.page(PAGE.read_text(), run.read_all(FOLDER)))
         return 0
-    return show() if options.report else run_program(partial(measure, options), "trace")
+    return run_program(partial(measure, options), "trace")
 
 
 if __name__ == "__main__":

@@ -49,18 +49,9 @@ def tables(runs: Sequence[Run]) -> str:
     return "\n".join(shown)
 
 
-def page(text: str, runs: Sequence[Run], picture: str) -> str:
-    """Returns a page with the picture and the tables between its two markers.
-
-    Args:
-        text: the page.
-        runs: that were kept.
-        picture: a line of Markdown that shows it.
-
-    Raises:
-        ValueError: the page lacks the markers.
-    """
-    return markdown.page(text, BEGIN, END, f"{picture}\n\n{tables(runs)}")
+def page(text: str, runs: Sequence[Run]) -> str:
+    """Returns a page with the tables between its two markers; raises ValueError if it lacks them."""
+    return markdown.page(text, BEGIN, END, tables(runs))
 
 
 def complaints(runs: Sequence[Run]) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_local.faults.steps import Step
-from replay import picture, report
+from replay import report
 from replay import run as runs
-from replay.__main__ import CAPTION, PAGE
+from replay.__main__ import PAGE
 from replay.account import account, cost, step_seconds
 from replay.jobs import JOBS
 from replay.run import Joined, Made, Run, SetUp
@@ -126,7 +126,7 @@ def test_parts_of_the_costs_add_up_over_the_whole_trace() -> None:
                 assert total == pytest.approx(getattr(whole, name), abs=1e-6), (seed, name)
 
 
-def test_tables_page_and_picture_say_what_kept_runs_have_come_to(tmp_path: Path) -> None:
+def test_tables_and_page_say_what_kept_runs_have_come_to(tmp_path: Path) -> None:
     made = [a_run("research", "plain", 1.0), a_run("spot", "library", 0.5), a_run("spot", "restart-all", 9.0)]
     for each in made:
         runs.write(tmp_path, each)
@@ -139,10 +139,8 @@ def test_tables_page_and_picture_say_what_kept_runs_have_come_to(tmp_path: Path)
         ["**99.75 %**", "83.08 %", "9.00 (9.00)"],
         ["**100.00 %**", "99.98 %", "1.00 (1.00)"],
     ]
-    written = report.page(PAGE.read_text(), kept, CAPTION)
-    assert (written.count("**99.99 %**"), report.page(written, kept, CAPTION)) == (1, written)
-    picture.draw([a_run(trace, job, STEP * 5) for trace in ("spot", "research") for job in JOBS], tmp_path / "trace.svg")
-    assert all((tmp_path / "trace.svg").read_text().count(f">{name}<") == 2 for name in picture.NAMES.values())
+    written = report.page(PAGE.read_text(), kept)
+    assert (written.count("**99.99 %**"), report.page(written, kept)) == (1, written)
 
 
 def test_complaints_name_what_is_below_its_goal_and_what_has_failed() -> None:
