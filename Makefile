@@ -28,7 +28,7 @@ trace: venv install ## Replay losses and reclaimed nodes to jobs of several sort
 soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --hostile, --replay FILE)
 	@PYTHONPATH=hack $(PYTHON) -m soak $(ARGS)
 
-scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --profile, --docs)
+scale: venv install kwok ## What many jobs and workers cost the operator (ARGS: --jobs N --workers M, --curve, --values FILE, --docs)
 	@hack/kind/client-limits.sh
 	@PYTHONPATH=hack $(PYTHON) -m scale $(ARGS)
 

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from scale.connection import Connection, RefusedError, Server
-from scale.rounds import Round, read_round
-from scale.stream import Stream
 from scale.training import START_SECONDS, Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
@@ -22,6 +20,23 @@ HEARTBEAT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.2
 FIRST_RETRIES_SECONDS = 10.0
 LATER_RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round, and the operator's other news.
+
+    Attributes:
+        rank: of the asker; None: the round does not list it.
+        size: in pods.
+    """
+
+    number: int = 0
+    orderly_since: int = 0
+    rank: int | None = None
+    size: int = 0
+    cause: str = ""
+    nudge: int = 0
 
 
 class Observer(Protocol):
@@ -109,14 +124,13 @@ class Agent:
                 await asyncio.sleep(pause)
 
     async def _converse(self, retry: "_Retry") -> None:
-        stream = Stream(self.link, "/v1/agent", {"Authorization": f"Bearer {await self.find_token()}"})
-        await stream.open()
+        await self.link.open("/v1/agent", {"Authorization": f"Bearer {await self.find_token()}"})
         try:
             while True:
                 self.changed, began = False, time.monotonic()
                 deadline = began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS
-                stream.send(self._describe())
-                while not await self._take(stream, deadline):
+                self.link.send(self._describe())
+                while not await self._take(deadline):
                     if time.monotonic() >= deadline:
                         self.link.wait_longer()
                         raise TimeoutError
@@ -125,20 +139,20 @@ class Agent:
                 retry.succeed()
                 due = time.monotonic() + self.heartbeat_seconds
                 while not self.changed and time.monotonic() < due:
-                    await self._take(stream, due)
+                    await self._take(due)
         finally:
             self.link.close()
 
-    async def _take(self, stream: Stream, until: float) -> bool:
+    async def _take(self, until: float) -> bool:
         """Takes in what comes next, until a time; returns whether a heartbeat was answered."""
         answered = False
-        for line in await stream.receive(until - time.monotonic()):
+        for line in await self.link.receive(until - time.monotonic()):
             if (refused := line.get("refused")) is not None:
                 raise RefusedError(refused["status"], refused["error"], refused.get("retrySeconds"))
             if (answer := line.get("heartbeat")) is not None:
                 self.heartbeat_seconds, answered = answer["heartbeatSeconds"], True
             if (found := line.get("round")) is not None:
-                self._hear(read_round(found))
+                self._hear(_read_round(found))
         return answered
 
     def _hear(self, found: Round) -> None:
@@ -213,9 +227,9 @@ class Operators:
         return self._known[url, authorities]
 
 
-def connection(server: Server, source: str = "") -> Connection:
-    """Returns an agent's."""
-    return Connection(server, HEARTBEAT_TIMEOUT_SECONDS, source)
+def _read_round(fields: Mapping[str, Any]) -> Round:
+    names = ("round", "orderlySince", "rank", "size", "cause", "nudge")
+    return Round(*(fields[name] for name in names))
 
 
 class _Retry:

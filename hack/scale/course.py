@@ -1,11 +1,7 @@
 """The course of a run: create, be quiet, lose pods, kill the leader."""
 
-import argparse
 import asyncio
-import os
 import random
-import shutil
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +10,15 @@ from pathlib import Path
 
 from elastic_pytorch_local.faults.watcher import until
 
-from scale.machine import busiest, cores, find_process, processor_seconds
+from scale.machine import cores, processor_seconds
 from scale.meter import Meter
 from scale.observations import spread
 from scale.results import Result, describe
 from scale.stage import Stage
 
 CREATED_A_SECOND = 4  # fewer than that, and a run gives up
+QUIET_SECONDS = 60.0
+LOSSES = 20  # pods, and again at the takeover
 LOSS_SECONDS = 60.0
 LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 300.0
@@ -30,13 +28,13 @@ SETTLED_CORES = 0.1
 SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
 
 
-async def run(stage: Stage, options: argparse.Namespace, result: Result, folder: Path, say: Callable[[str], None]) -> None:
+async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], None]) -> None:
     """Measures one number of jobs and workers."""
     observed, meter, pods = stage.observed, Meter(stage), len(stage.jobs) * stage.workers
     result.phases = meter.phases
     await stage.leader()
     ended_before = await stage.operator_ends()
-    async with stage.set(options.import_seconds):
+    async with stage.set():
         begin = time.time()
         try:
             async with meter.phase("create"):
@@ -61,19 +59,17 @@ async def run(stage: Stage, options: argparse.Namespace, result: Result, folder:
         async with meter.phase("settle"):
             await settle(say)
         async with meter.phase("quiet"):
-            await asyncio.gather(
-                asyncio.sleep(options.quiet), *([profile(stage, options.quiet, folder, say)] if options.profile else [])
-            )
+            await asyncio.sleep(QUIET_SECONDS)
         say(f"  quiet: {describe(meter.phases['quiet'])}")
         async with meter.phase("losses"):
-            result.spreads["loss"] = spread(await lose_workers(stage, options.losses, whole=True))
+            result.spreads["loss"] = spread(await lose_workers(stage, LOSSES, whole=True))
         result.operator_ends = await stage.operator_ends() - ended_before
         say(f"  losses: {result.spreads['loss']}")
         await until(stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole again")
         await stage.save_logs(folder)
         async with meter.phase("takeover"):
             killed_at = await stage.kill_leader()
-            lost = await lose_workers(stage, min(options.losses, len(stage.jobs)), whole=False)
+            lost = await lose_workers(stage, min(LOSSES, len(stage.jobs)), whole=False)
             await until(
                 lambda: observed.heard.keys() >= set(stage.jobs), seconds=TAKEOVER_SECONDS, what="agents to be answered again"
             )
@@ -126,16 +122,3 @@ async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
         await asyncio.sleep(LOSS_PAUSE_SECONDS)
     await rounds()
     return lost
-
-
-async def profile(stage: Stage, seconds: float, folder: Path, say: Callable[[str], None]) -> None:
-    """Samples the leader's Python stacks, and says where it is busy."""
-    process = find_process(await stage.leader(), "elastic_pytorch_operator")
-    file = folder / f"{len(stage.jobs)}x{stage.workers}.stacks"
-    spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "py-spy"
-    what = f"record --nonblocking --pid {process} --duration {seconds:.0f} --format raw --output"
-    running = await asyncio.create_subprocess_exec(spy, *what.split(), str(file))
-    if await running.wait():
-        raise RuntimeError("py-spy has failed")
-    for function, share in busiest(file.read_text().splitlines()):
-        say(f"    {share:6.1%} {function}")

@@ -1,22 +1,22 @@
 """Nodes without machines: kwok stands in for their kubelets. Their pods are said to run, but no agent speaks in them."""
 
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
-from kubernetes.client.exceptions import NotFoundException
+from measure.api import Api, ApiError, pods_path
+from measure.cluster import is_ready
 from measure.kind_cluster import FILES, KUBECONFIG
-
-if TYPE_CHECKING:
-    from kubernetes.client import CoreV1Api  # the import takes a second
 
 KWOK, STAGES, LOG = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml", FILES / "logs" / "fake-nodes.log"
 LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
+NODES = "/api/v1/nodes"
+FAKE = f"labelSelector={LABEL}%3Dtrue"
 PODS_PER_NODE = 120  # of the 254 addresses of a /24: kwok takes more than one for some pods, and then those of the next range
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.5
 
 # What a pod needs to be placed on these nodes and nowhere else.
 PLACEMENT: dict[str, Any] = {
@@ -25,11 +25,11 @@ PLACEMENT: dict[str, Any] = {
 }
 
 
-@contextmanager
-def fake_nodes(core: "CoreV1Api", count: int) -> Iterator[None]:
+@asynccontextmanager
+async def fake_nodes(api: Api, count: int) -> AsyncIterator[None]:
     """Ready nodes, removed at the end together with the process that keeps them alive."""
     assert KWOK.exists() and STAGES.exists(), "there is no kwok: run `make kwok`"
-    remove_nodes(core)  # an earlier run that was killed may have left some
+    await remove_nodes(api)  # an earlier run that was killed may have left some
     command = [
         str(KWOK),
         f"--kubeconfig={KUBECONFIG}",
@@ -39,19 +39,24 @@ def fake_nodes(core: "CoreV1Api", count: int) -> Iterator[None]:
     ]
     with LOG.open("w") as log:
         # In a session of its own Ctrl-C does not reach it: it is needed until the pods have gone.
-        kwok = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        streams: dict[str, Any] = {"stdout": log, "stderr": asyncio.subprocess.STDOUT}
+        kwok = await asyncio.create_subprocess_exec(*command, **streams, start_new_session=True)
     try:
         for index in range(count):
-            core.create_node(node(f"fake-{index}"))
-        wait_until_ready(core, kwok, count)
+            await api.ask("POST", NODES, node(f"fake-{index}"))
+        async with asyncio.timeout(START_SECONDS):
+            while sum(map(is_ready, await _fake(api))) < count:
+                assert kwok.returncode is None, f"kwok has ended: see {LOG}"
+                await asyncio.sleep(LOOK_SECONDS)
         yield
     finally:
-        remove_nodes(core)
-        kwok.terminate()
-        kwok.wait(STOP_SECONDS)
+        await remove_nodes(api)
+        with suppress(ProcessLookupError):
+            kwok.terminate()
+        await asyncio.wait_for(kwok.wait(), STOP_SECONDS)
 
 
-def node(name: str) -> Any:
+def node(name: str) -> dict[str, Any]:
     """A node that keeps other pods away. It has no address, so that the pod network lays no route to its pods."""
     room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
     return {
@@ -61,29 +66,17 @@ def node(name: str) -> Any:
     }
 
 
-def remove_nodes(core: "CoreV1Api") -> None:
+async def remove_nodes(api: Api) -> None:
     """Removes the nodes, and the pods that DaemonSets have put there: no kubelet would confirm their end."""
-    nodes: list[Any] = core.list_node(label_selector=f"{LABEL}=true").items
-    core.delete_collection_node(label_selector=f"{LABEL}=true")
-    for node in nodes:
-        pods: list[Any] = core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={node.metadata.name}").items
-        for pod in pods:
-            delete_pod_at_once(core, pod.metadata.namespace, pod.metadata.name)
+    nodes = await _fake(api)
+    await api.ask("DELETE", f"{NODES}?{FAKE}")
+    for name in (found["metadata"]["name"] for found in nodes):
+        pods = (await api.ask("GET", f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}"))["items"]
+        for metadata in (pod["metadata"] for pod in pods):
+            with suppress(ApiError):  # it may be gone already
+                path = pods_path(metadata["namespace"], metadata["name"])
+                await api.ask("DELETE", path, {"gracePeriodSeconds": 0})
 
 
-def delete_pod_at_once(core: "CoreV1Api", namespace: str, name: str) -> None:
-    """Does what `kubectl delete pod --grace-period=0 --force` does; the pod may be gone already."""
-    with suppress(NotFoundException):
-        core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
-
-
-def wait_until_ready(core: "CoreV1Api", kwok: subprocess.Popen[bytes], count: int) -> None:
-    until = time.monotonic() + START_SECONDS
-    while sum(is_ready(node) for node in core.list_node(label_selector=f"{LABEL}=true").items) < count:
-        assert kwok.poll() is None, f"kwok has ended: see {LOG}"
-        assert time.monotonic() < until, f"the fake nodes are not ready after {START_SECONDS:.0f} s: see {LOG}"
-        time.sleep(0.5)
-
-
-def is_ready(node: Any) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions or ())
+async def _fake(api: Api) -> list[dict[str, Any]]:
+    return list((await api.ask("GET", f"{NODES}?{FAKE}"))["items"])

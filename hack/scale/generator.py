@@ -16,20 +16,21 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from scale.agent import Agent, Job, Operators, connection
-from scale.connection import Connection, Server
-from scale.rounds import Round
+from scale.agent import Agent, Job, Operators, Round
+from scale.connection import Connection, RefusedError
 from scale.training import Training
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 AUDIENCE = "elastic-pytorch-operator"
 JOB_LABEL = "elasticpytorch.dev/job-name"
 TICK_SECONDS = 0.2
+IMPORT_SECONDS = 2.0  # from a container's start to its agent's
 TOKEN_SECONDS = 3600  # as in pods
 RENEWED_SHARE = 0.8  # of a token's time, after which the kubelet renews it, too
 TOKEN_REQUESTS = 16  # at once
@@ -53,15 +54,14 @@ class WatchEnded(Exception):
 class Api:
     """The API server, and the file with the token for it."""
 
-    server: Server
+    url: str
     token: Path
+    tls: ssl.SSLContext | None = None
 
-    @property
-    def url(self) -> str:
-        return f"http{'s' if self.server.tls else ''}://{self.server.host}:{self.server.port}"
-
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token.read_text().strip()}"}
+    def options(self) -> dict[str, Any]:
+        """Of each request to it."""
+        headers = {"Authorization": f"Bearer {self.token.read_text().strip()}"}
+        return {"headers": headers, "ssl": self.tls or False}
 
 
 @dataclass(slots=True)
@@ -134,15 +134,13 @@ class Watched:
 class Generator:
     """Keeps an agent for each pod that runs."""
 
-    def __init__(self, api: Api, namespace: str, import_seconds: float) -> None:
-        self._api, self._namespace, self._import_seconds = api, namespace, import_seconds
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
         self._watched, self._operators = Watched(), Operators()
         self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}  # names are not used again
         self._present: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._askers: asyncio.Queue[Connection] = asyncio.Queue()
-        for _ in range(TOKEN_REQUESTS):
-            self._askers.put_nowait(Connection(api.server, TOKEN_REQUEST_SECONDS))
+        self._asking = asyncio.Semaphore(TOKEN_REQUESTS)
 
     async def run(self) -> None:
         """Watches the pods until it is cancelled."""
@@ -162,18 +160,18 @@ class Generator:
                 task.cancel()
 
     async def _follow(self, session: aiohttp.ClientSession, path: str) -> None:
-        ask: dict[str, Any] = {"ssl": self._api.server.tls or False, "headers": self._api.headers()}
+        ask = self._api.options()
         async with session.get(path, **ask, raise_for_status=True) as answer:
             listed = await answer.json()
         for name in self._present - {pod["metadata"]["name"] for pod in listed["items"]}:
             self._end(name)
         for pod in listed["items"]:
-            self._observe("ADDED", pod)
+            self._observe(session, "ADDED", pod)
         version = listed["metadata"]["resourceVersion"]
         async with session.get(f"{path}&watch=1&resourceVersion={version}", **ask, raise_for_status=True) as answer:
             async for line in answer.content:
                 event = json.loads(line)
-                self._observe(event["type"], event["object"])
+                self._observe(session, event["type"], event["object"])
 
     async def _tick(self) -> None:
         due = time.monotonic()
@@ -193,7 +191,7 @@ class Generator:
                 **self._watched.counts,
             )
 
-    def _observe(self, change: str, pod: dict[str, Any]) -> None:
+    def _observe(self, session: aiohttp.ClientSession, change: str, pod: dict[str, Any]) -> None:
         if change not in ("ADDED", "MODIFIED", "DELETED"):
             raise WatchEnded(change)  # it is too old
         name = pod["metadata"]["name"]
@@ -207,7 +205,7 @@ class Generator:
                 self._seen[what].add(name)
                 self._watched.counts[what] += 1
                 if what == "running":
-                    self._tasks[name] = task = asyncio.create_task(self._live(pod))
+                    self._tasks[name] = task = asyncio.create_task(self._live(session, pod))
                     task.add_done_callback(_report_end)
 
     def _end(self, name: str) -> None:
@@ -216,12 +214,12 @@ class Generator:
         if (task := self._tasks.pop(name, None)) is not None:
             task.cancel()
 
-    async def _live(self, pod: dict[str, Any]) -> None:
+    async def _live(self, session: aiohttp.ClientSession, pod: dict[str, Any]) -> None:
         """A container: it imports torch, then it is an agent."""
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"][JOB_LABEL]
-        await asyncio.sleep(self._import_seconds)
-        token = Token(self._api, self._askers, self._namespace, pod)
-        link = connection(self._operators.of(pod), pod["status"]["podIP"])
+        await asyncio.sleep(IMPORT_SECONDS)
+        token = Token(self._api, session, self._asking, pod)
+        link = Connection(self._operators.of(pod), pod["status"]["podIP"])
         group = self._watched.group(job)
         agent = Agent(name, job, group.job, link, token.find, self._watched)
         try:
@@ -233,11 +231,11 @@ class Generator:
 class Token:
     """A pod's token: bound to it, and renewed as the kubelet does."""
 
-    def __init__(self, api: Api, askers: asyncio.Queue[Connection], namespace: str, pod: dict[str, Any]) -> None:
-        self._api, self._askers = api, askers
-        account = pod["spec"].get("serviceAccountName", "default")
-        self._path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    def __init__(self, api: Api, session: aiohttp.ClientSession, asking: asyncio.Semaphore, pod: dict[str, Any]) -> None:
+        self._api, self._session, self._asking = api, session, asking
+        metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
+        self._url = f"{api.url}/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
         self._body = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}}
         self._token, self._renew_at = "", 0.0
         self._lock = asyncio.Lock()
@@ -248,14 +246,21 @@ class Token:
             return self._token
         async with self._lock:
             if time.monotonic() >= self._renew_at:
-                asker = await self._askers.get()
-                try:
-                    answer = await asker.request("POST", self._path, self._api.headers(), self._body)
-                finally:
-                    self._askers.put_nowait(asker)
-                self._token = json.loads(answer)["status"]["token"]
+                async with self._asking:
+                    self._token = await self._ask()
                 self._renew_at = time.monotonic() + RENEWED_SHARE * TOKEN_SECONDS
         return self._token
+
+    async def _ask(self) -> str:
+        limit = aiohttp.ClientTimeout(total=TOKEN_REQUEST_SECONDS)
+        asked = self._session.post(self._url, json=self._body, timeout=limit, **self._api.options())
+        try:
+            async with asked as answer:
+                if answer.status >= HTTPStatus.BAD_REQUEST:
+                    raise RefusedError(answer.status, await answer.text(), None)
+                return str((await answer.json())["status"]["token"])
+        except aiohttp.ClientError as error:
+            raise OSError(repr(error)) from error
 
 
 def _report_end(task: asyncio.Task[None]) -> None:
@@ -270,10 +275,10 @@ async def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # As the operator does: by default ten thousand agents would wait for the garbage collector for seconds.
     gc.set_threshold(50_000)
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    api = Api(Server(host, host, port, tls), ACCOUNT / "token")
-    await Generator(api, os.environ["JOBS_NAMESPACE"], float(os.environ["IMPORT_SECONDS"])).run()
+    api = Api(f"https://{host}:{port}", ACCOUNT / "token", tls)
+    await Generator(api, os.environ["JOBS_NAMESPACE"]).run()
 
 
 if __name__ == "__main__":

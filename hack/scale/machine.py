@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -21,7 +21,6 @@ PROGRAMS = {
     "elastic_pytorch_operator": "operator",
 }
 OTHERS = "kernel and others"
-WAITING = ("sigwait ", "_worker (concurrent/futures/thread.py", "EpollSelector.select ", "select ")  # of py-spy's functions
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -72,25 +71,3 @@ def rates(before: Mapping[str, float], after: Mapping[str, float], seconds: floa
     """Returns how fast each counter grew, a second, the fastest first; those that stood still are left out."""
     grown = {name: round((value - before.get(name, 0.0)) / seconds, 1) for name, value in after.items()}
     return {name: value for name, value in sorted(grown.items(), key=lambda entry: -entry[1]) if value > 0}
-
-
-def find_process(pod: str, module: str, proc: Path = Path("/proc")) -> int | None:
-    """Returns the process that runs a module in a pod, which needs permission to read its environment; None: not found."""
-    for folder in proc.iterdir():
-        try:
-            runs = f"\0{module}\0".encode() in (folder / "cmdline").read_bytes()
-            if runs and f"POD_NAME={pod}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                return int(folder.name)
-        except (OSError, ValueError):
-            continue
-    return None
-
-
-def busiest(stacks: Iterable[str], most: int = 15) -> list[tuple[str, float]]:
-    """Returns the functions in which a profile's samples ended, with their share of those that did not wait, from py-spy's raw format."""
-    ends: Counter[str] = Counter()
-    for line in stacks:
-        stack, _, count = line.rpartition(" ")
-        if not (end := stack.rpartition(";")[2]).startswith(WAITING):
-            ends[end] += int(count)
-    return [(name, round(count / ends.total(), 3)) for name, count in ends.most_common(most)]

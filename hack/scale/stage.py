@@ -22,7 +22,7 @@ from scale.observations import Observations
 NAMESPACE = "scale"
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
-CODE = ("__init__", "agent", "connection", "generator", "rounds", "stream", "training")
+CODE = ("__init__", "agent", "connection", "generator", "training")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
 LEASE_OPTIONS = ("--lease-duration=", "--renew-deadline=", "--retry-period=")
@@ -47,9 +47,9 @@ def job_manifest(name: str, workers: int) -> dict[str, Any]:
     }
 
 
-def generator_pod(image: str, pull_policy: str, node: str, import_seconds: float) -> dict[str, Any]:
+def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
     """Returns the load generator on a node's own network, where the addresses of the fake pods are."""
-    environment = {"PYTHONPATH": "/load", "JOBS_NAMESPACE": NAMESPACE, "IMPORT_SECONDS": str(import_seconds)}
+    environment = {"PYTHONPATH": "/load", "JOBS_NAMESPACE": NAMESPACE}
     container = {
         "name": "generator",
         "image": image,
@@ -94,7 +94,7 @@ class Stage:
         self.observed, self.deleted = Observations(), 0
 
     @asynccontextmanager
-    async def set(self, import_seconds: float) -> AsyncIterator[None]:
+    async def set(self) -> AsyncIterator[None]:
         """The load generator, and the routes to its agents, until the end; the fake nodes are there.
 
         Meanwhile the operator's nodes have as large a share of the processors as the control plane's, where the load generator is, too.
@@ -109,7 +109,7 @@ class Stage:
             for node in real:
                 await self.commands.docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, node)
                 await self.commands.docker("exec", node, "sh", "-ec", routes(ranges, place, address, at=node))
-            await self._start_generator(place, import_seconds)
+            await self._start_generator(place)
             await until(lambda: self.observed.ticks, seconds=READY_SECONDS, what="the load generator to start")
             yield
         finally:
@@ -226,7 +226,7 @@ class Stage:
                     return real, fake
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def _start_generator(self, node: str, import_seconds: float) -> None:
+    async def _start_generator(self, node: str) -> None:
         deployment = await self.api.ask("GET", OPERATOR)
         operator = deployment["spec"]["template"]["spec"]["containers"][0]
         code = {f"{name}.py": (Path(__file__).parent / f"{name}.py").read_text() for name in CODE}
@@ -237,7 +237,7 @@ class Stage:
         named = {"metadata": {"name": GENERATOR}}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": GENERATOR}
         subjects = [{"kind": "ServiceAccount", "name": GENERATOR, "namespace": NAMESPACE}]
-        pod = generator_pod(operator["image"], operator["imagePullPolicy"], node, import_seconds)
+        pod = generator_pod(operator["image"], operator["imagePullPolicy"], node)
         core, roles = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
         await self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self.api.ask("POST", f"{core}/serviceaccounts", named)

@@ -18,7 +18,6 @@ from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.secret import SECRET_NAME
-from scale.connection import Server
 from scale.generator import Api, Generator
 from scale.observations import Observations
 
@@ -108,8 +107,9 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 
 @pytest.fixture
-async def api(cluster: FakeCluster, tmp_path: Path) -> AsyncIterator[ApiServer]:
+async def api(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
     """With a load generator."""
+    monkeypatch.setattr("scale.generator.IMPORT_SECONDS", 0.1)
     api, app = ApiServer(cluster), web.Application()
     app.add_routes([web.get("/api/v1/namespaces/default/pods", api.pods)])
     app.add_routes([web.post("/api/v1/namespaces/default/serviceaccounts/default/token", api.token)])
@@ -117,8 +117,8 @@ async def api(cluster: FakeCluster, tmp_path: Path) -> AsyncIterator[ApiServer]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     (tmp_path / "token").write_text("admin\n")
-    place = Api(Server("127.0.0.1", "127.0.0.1", runner.addresses[0][1]), tmp_path / "token")
-    generator = asyncio.create_task(Generator(place, "default", import_seconds=0.1).run())
+    place = Api(f"http://127.0.0.1:{runner.addresses[0][1]}", tmp_path / "token")
+    generator = asyncio.create_task(Generator(place, "default").run())
     await until(lambda: api.watches)
     yield api
     generator.cancel()
