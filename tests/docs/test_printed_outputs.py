@@ -33,7 +33,9 @@ def news_in(event: re.Match[str]) -> tuple[int, News] | None:
         )
     if found := RESUMED.fullmatch(event["note"]):
         lost = int(found["lost"] or 0)
-        resumed = Interruption(2, found["cause"], NOW, seconds=float(found["seconds"]), steps_lost=lost)
+        resumed = Interruption(
+            2, found["cause"], NOW, seconds=float(found["seconds"]), steps_lost=lost, size=int(found["size"])
+        )
         return int(found["size"]), News(resumed=resumed)
     return None
 

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.reconcile.claim_writer import claim_taken
@@ -97,7 +97,7 @@ def test_round(before: Round | None, declared: Round, cause: str) -> None:
 @pytest.mark.parametrize("reason", [operator_names.WORKER_LOST, operator_names.WORKER_JOINED, operator_names.SCALED_DOWN])
 @pytest.mark.parametrize(("lost", "steps"), [(None, 0), (0, 0), (1, 1), (13, 13)])
 def test_interruption(reason: str, lost: int | None, steps: int) -> None:
-    event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost))
+    event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost, size=2))
     assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.26, steps)
 
 
@@ -297,7 +297,9 @@ def test_whole_status() -> None:
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2)
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, Findings(budget, a_target(a_job()), interruption))
+    status = describe_job(
+        a_job(), seen, assess_workers(seen), seen.round, Findings(budget, a_target(a_job()), Interruptions(last=interruption))
+    )
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
     assert (job.failures, job.total_failures, job.interruptions) == (1, 2, 1)

@@ -117,13 +117,13 @@ class JobCounts:
         if todo.set_up_seconds is not None:
             self._phases.labels(PREPARE).observe(todo.set_up_seconds)
         self._spent_time.count(namespace, before.account, todo.memory.account)
-        interruption, last = todo.memory.interruption, todo.memory.budget.last
-        if interruption is not None and interruption.seconds is not None and interruption != before.interruption:
-            self._interruption.labels(interruption.reason).observe(interruption.seconds)
-            for phase, seconds in interruption.phases.items():
+        resumed, last = todo.resumed, todo.memory.budget.last
+        if resumed is not None and resumed.seconds is not None:
+            self._interruption.labels(resumed.reason).observe(resumed.seconds)
+            for phase, seconds in resumed.phases.items():
                 self._phases.labels(phase).observe(seconds)
-            self._interrupted.labels(namespace, interruption.reason).inc(interruption.seconds)
-            self._steps_lost.labels(namespace).inc(interruption.steps_lost or 0)
+            self._interrupted.labels(namespace, resumed.reason).inc(resumed.seconds)
+            self._steps_lost.labels(namespace).inc(resumed.steps_lost or 0)
         if last is not None and last is not before.budget.last:
             self._failures.labels(namespace, last.kind).inc()
 

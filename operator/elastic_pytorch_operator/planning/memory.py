@@ -17,7 +17,12 @@ from elastic_pytorch_operator.planning.failures.progress_deadline import Stall
 from elastic_pytorch_operator.planning.nodes.objections import Objections
 from elastic_pytorch_operator.planning.reporting.events import News
 from elastic_pytorch_operator.planning.reporting.goodput import Account
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption, recall_interruption
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    NO_INTERRUPTIONS,
+    Interruption,
+    Interruptions,
+    recall_interruption,
+)
 from elastic_pytorch_operator.planning.reporting.status_writes import Written
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers, read_stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
@@ -48,8 +53,7 @@ class Memory:
     Attributes:
         budget: its failures.
         nodes: what speaks against nodes.
-        interruption: the last change of its group.
-        unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
+        interruptions: of its training.
         stall: the round that hangs, if it does.
         schedule: whether the job has given its places back, or is about to.
         checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
@@ -64,8 +68,7 @@ class Memory:
 
     budget: Budget = field(default_factory=Budget)
     nodes: Objections = ()
-    interruption: Interruption | None = None
-    unled_step: int | None = None
+    interruptions: Interruptions = NO_INTERRUPTIONS
     stall: Stall | None = None
     schedule: ScheduleWait = NO_WAIT
     checkpoint_wait: CheckpointWait | None = None
@@ -86,6 +89,7 @@ class Plan:
         round: to be declared to the agents; None: the current one stands.
         nudge: ask the agents to report at once.
         dump_stacks: have the agents of the current round write down where their workers are.
+        resumed: the interruption that is over now.
         set_up_seconds: what the round that is declared has waited for, if it begins a training; None: it waited for no set-up.
         verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
             succeeded: what an agent acts on must be in the cluster first.
@@ -99,6 +103,7 @@ class Plan:
     round: Round | None = None
     nudge: bool = False
     dump_stacks: bool = False
+    resumed: Interruption | None = None
     set_up_seconds: float | None = None
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)
@@ -106,7 +111,9 @@ class Plan:
     urgent_at: float | None = None
 
 
-def find_news(before: Memory, after: Memory, declared: Round | None, ending: Ending | None) -> News:
+def find_news(
+    before: Memory, after: Memory, declared: Round | None, ending: Ending | None, resumed: Interruption | None = None
+) -> News:
     """What a plan finds out.
 
     Args:
@@ -114,13 +121,11 @@ def find_news(before: Memory, after: Memory, declared: Round | None, ending: End
         after: what is remembered from now on; no event has reported its failed writes yet.
         declared: the round that the plan declares.
         ending: how the plan ends the job.
+        resumed: the interruption that is over now.
     """
-    over = (
-        after.interruption is not None and after.interruption.seconds is not None and after.interruption != before.interruption
-    )
     return News(
         declared,
-        after.interruption if over else None,
+        resumed,
         ending,
         unreported(after.answers.failed),
         failed=after.budget.last if after.budget.last is not before.budget.last else None,
@@ -164,8 +169,10 @@ def recall(job: Job, now: float, time: str) -> Memory:
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),
         ),
-        interruption=recall_interruption(state.interruption, now, time),
-        unled_step=step if step and job.status.get("worldSize") else None,
+        interruptions=Interruptions(
+            recall_interruption(state.interruption, now, time),
+            unled_step=step if step and job.status.get("worldSize") else None,
+        ),
         stragglers=read_stragglers(job.status),
         written=Written(at=now),  # by another leader, perhaps: its progress need not be written at once
     )

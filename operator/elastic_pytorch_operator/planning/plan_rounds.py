@@ -13,6 +13,8 @@ from elastic_pytorch_operator.planning.plan_workers import missing_pods, pod_act
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_timeout
 from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
 from elastic_pytorch_operator.planning.reporting.interruption import (
+    Interruption,
+    Interruptions,
     advance_interruption,
     begin_interruption,
     set_up_seconds,
@@ -47,12 +49,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)
-    decision, deferral, after = _decide(job, target, observed, judged)
+    decision, deferral, resumed, after = _decide(job, target, observed, judged)
     workers = judged.workers
     findings = Findings(
         budget=after.budget,
         target=target,
-        interruption=after.interruption,
+        interruptions=after.interruptions,
         ending=judged.ending,
         refusals=lasting(after.answers.failed),
         deferral=deferral,
@@ -67,10 +69,10 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     )
     round_ = decision.round or observed.round
     status = describe_job(job, observed, workers.candidates, round_, findings)
-    account = keep_account(job, status, observed, round_, memory.account, (memory.interruption, after.interruption))
+    account = keep_account(job, status, observed, round_, memory.account, after.interruptions, resumed)
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
-    news = find_news(memory, after, decision.round, judged.ending)
+    news = find_news(memory, after, decision.round, judged.ending, resumed)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
         *record_events(job, target, observed, replace(news, waited=deferral.over)),
@@ -84,13 +86,14 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         rechecks += _pauses(observed, judged)
     if observed.reports_progress:
         rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
-    interrupted = after.interruption is not None and after.interruption.seconds is None  # it has a phase for the set-up
     return Plan(
         replace(after, answers=after.answers.reported(), account=account),
         decision.round,
         nudge=decision.nudge,
         dump_stacks=judged.dump_stacks,
-        set_up_seconds=None if interrupted else set_up_seconds(decision.round, observed),
+        resumed=resumed,
+        # An interruption has a phase for the set-up.
+        set_up_seconds=None if after.interruptions.current else set_up_seconds(decision.round, observed),
         verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
         actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
@@ -98,8 +101,10 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     )
 
 
-def _decide(job: Job, target: Target, observed: Observed, judged: Judgement) -> tuple[Decision, Deferral, Memory]:
-    """Which round the group has next, whether that waits for a checkpoint, and the memory with what follows.
+def _decide(
+    job: Job, target: Target, observed: Observed, judged: Judgement
+) -> tuple[Decision, Deferral, Interruption | None, Memory]:
+    """Which round is next, whether it waits for a checkpoint, the interruption that is over, and the memory with what follows.
 
     While the job ends, or its whole group is to be replaced, there is no further round.
     """
@@ -111,24 +116,27 @@ def _decide(job: Job, target: Target, observed: Observed, judged: Judgement) -> 
     if deferral.until is not None:
         decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
-    interruption = advance_interruption(memory.interruption, observed.round, observed.agents.values(), observed.time, gone)
+    known = memory.interruptions
+    current = advance_interruption(known.current, observed.round, observed.agents.values(), observed.time, gone)
+    resumed = current if current is not None and current.seconds is not None else None
+    current = None if resumed else current
     if decision.round is not None:
         told_step = (job.status.get("progress") or {}).get("step")
-        interruption = begin_interruption(
-            observed.round, decision.round, observed, interruption, told_step=told_step, unled_step=memory.unled_step
+        current = begin_interruption(
+            observed.round, decision.round, observed, current, told_step=told_step, unled_step=known.unled_step
         )
+    unled_step = known.unled_step if observed.round is None and decision.round is None else None
     grown = grows(observed.round, decision.round)
     memory = replace(
         memory,
-        interruption=interruption,
-        unled_step=memory.unled_step if observed.round is None and decision.round is None else None,
+        interruptions=Interruptions(current, resumed or known.last, unled_step),
         checkpoint_wait=deferral.wait,
         moments=replace(memory.moments, grown_at=observed.now) if grown else memory.moments,
         stragglers=NO_STRAGGLERS
         if judged.ending
         else advance_stragglers(memory.stragglers, decision.round or observed.round, observed),
     )
-    return decision, deferral, memory
+    return decision, deferral, resumed, memory
 
 
 def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement) -> Decision:

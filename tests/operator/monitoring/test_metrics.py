@@ -59,7 +59,7 @@ def test_every_reason_of_a_round_has_its_series() -> None:
 def test_a_decision_is_told_by_its_round_its_interruption_and_its_cause() -> None:
     metrics, before = Metrics(), Memory()
     interruption = Interruption(2, "WorkerLost", since=0.0, seconds=0.7, steps_lost=4, phases={"stop": 0.5, "init": 0.2})
-    after = Plan(replace(before, interruption=interruption), round=replace(a_round(0, 1), reason="WorkerLost"))
+    after = Plan(before, resumed=interruption, round=replace(a_round(0, 1), reason="WorkerLost"))
     metrics.decided("team", before, after)
     metrics.decided("team", after.memory, Plan(after.memory))
     found = read(metrics)

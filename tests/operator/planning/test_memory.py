@@ -77,7 +77,7 @@ def test_rounds_of_stock_torchrun_are_not_counted() -> None:
     ],
 )
 def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
-    assert recall(a_job(status=status), NOW, TIME).unled_step == step
+    assert recall(a_job(status=status), NOW, TIME).interruptions.unled_step == step
 
 
 @pytest.mark.parametrize(

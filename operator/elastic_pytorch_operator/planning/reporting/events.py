@@ -100,15 +100,14 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
         }
         events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS, annotations=facts))
     if resumed is not None:
-        size = observed.round.size if observed.round else 0
         lost = ""
         if resumed.steps_lost:
             lost = f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
-        note = f"Training resumed with {size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
+        note = f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
         facts = {
-            names.ANNOTATION_WORKERS: str(size),
+            names.ANNOTATION_WORKERS: str(resumed.size),
             names.ANNOTATION_CAUSE: resumed.reason,
             names.ANNOTATION_SECONDS: f"{resumed.seconds:.3f}",
             names.ANNOTATION_STEPS_LOST: str(resumed.steps_lost or 0),

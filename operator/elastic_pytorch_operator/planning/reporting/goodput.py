@@ -16,7 +16,7 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.interruption import ACTIVE, Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import ACTIVE, NO_INTERRUPTIONS, Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
 from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
@@ -196,7 +196,8 @@ def keep_account(
     observed: Observed,
     round_: Round | None,
     account: Account | None,
-    interruptions: tuple[Interruption | None, Interruption | None] = (None, None),
+    interruptions: Interruptions = NO_INTERRUPTIONS,
+    resumed: Interruption | None = None,
 ) -> Account:
     """Returns the account of a job at a plan's moment.
 
@@ -206,22 +207,20 @@ def keep_account(
         observed: what is known.
         round_: the newest one, perhaps declared just now.
         account: of the plan before; None: this is the first one of this operator.
-        interruptions: the last change of the group, as the plan before had it, and now.
+        interruptions: as they are now.
+        resumed: the one that is over now.
     """
-    before, after = interruptions
     agents = [agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))]
-    now = find_activity(status, observed, round_, after, processes_of_a_worker(agents, job))
+    now = find_activity(status, observed, round_, interruptions, processes_of_a_worker(agents, job))
     account = (
         account or read_account(job.status, observed.now, observed.time) or Account(observed.now, now.activity, observed.now)
     )
     account = advance_account(account, observed.now, now)
-    if after is not None and after.seconds is not None and after != before:
-        return book_interruption(account, after)
-    return account
+    return account if resumed is None else book_interruption(account, resumed)
 
 
 def find_activity(
-    status: Mapping[str, Any], observed: Observed, round_: Round | None, interruption: Interruption | None, processes: int
+    status: Mapping[str, Any], observed: Observed, round_: Round | None, interruptions: Interruptions, processes: int
 ) -> Now:
     """What goes on in a job.
 
@@ -229,7 +228,7 @@ def find_activity(
         status: as the plan has it.
         observed: what is known.
         round_: the newest one, perhaps declared just now.
-        interruption: the last change of the group.
+        interruptions: of the training.
         processes: of each worker.
     """
     if has_ended(status):
@@ -241,17 +240,17 @@ def find_activity(
         spares=processes * int(status.get("readySpares", 0)),
         step_seconds=1 / max(speeds) if speeds else None,
     )
-    interrupted = interruption is not None and interruption.seconds is None
+    current, last = interruptions.current, interruptions.last
     running = find_condition(status, names.RUNNING) or {}
     if running.get("status") == "False":
-        return replace(now, activity=_waits_for(running["reason"], observed, interrupted=interrupted))
+        return replace(now, activity=_waits_for(running["reason"], observed, interrupted=current is not None))
     if running.get("status") != "True" or round_ is None:
         return now  # a new leader has not heard the group: it probably trains
-    if interruption is not None and interruption.seconds is None:
-        orderly = interruption.reason in ORDERLY
-        return replace(now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=interruption.since)
-    if interruption is not None and interruption.seconds is not None and interruption.step_before is not None:
-        return replace(now, since=interruption.since + interruption.seconds)
+    if current is not None:
+        orderly = current.reason in ORDERLY
+        return replace(now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=current.since)
+    if last is not None and last.round == round_.number and last.step_before is not None:
+        return replace(now, since=last.since + (last.seconds or 0.0))
     agents = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
     stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
     if stepped:

@@ -20,7 +20,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import Interruptions
 
 HISTORY = "history"  # the field
 MAX_BYTES = 4096
@@ -42,32 +42,26 @@ def count_interruptions(history: Sequence[Entry]) -> int:
     return sum(int(entry.get("count", 1)) for entry in history if "seconds" in entry)
 
 
-def add_change(
-    history: Sequence[Entry], interruption: Interruption | None, round_: Round | None, progress: Entry, time: str
+def add_changes(
+    history: Sequence[Entry], interruptions: Interruptions, round_: Round | None, progress: Entry, time: str
 ) -> list[Entry]:
-    """Returns a history with the last change of the group, if that is over and not in it yet.
+    """Returns a history with the last changes of the group that are over and not in it yet.
 
     Args:
         history: as it is.
-        interruption: the last one; None: the last round interrupted no training.
+        interruptions: one that goes on has no entry, and nor has its round.
         round_: the newest one. One without a reason was taken over from a leader who knew more.
         progress: `status.progress`.
         time: now, RFC 3339.
     """
-    changes = changes_of(history)
-    last = changes[-1] if changes else {}
-    if interruption is not None:
-        # Not the whole entry: an older resource definition drops fields.
-        entry = interruption.as_status()
-        over = interruption.seconds is not None and any(last.get(name) != entry[name] for name in ("time", "round"))
-    else:
-        entry = (
-            {} if round_ is None else {"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason}
-        )
-        over = bool(entry.get("cause")) and entry["round"] > last.get("round", 0)
-    if not over:
-        return list(history)
-    return _thin([*history, {**entry, "cause": entry["cause"][:MAX_CAUSE_CHARACTERS], **_measured(progress)}])
+    ends = [] if interruptions.last is None else [interruptions.last.as_status()]
+    if interruptions.current is None and round_ is not None and round_.reason:
+        ends.append({"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason})
+    for entry in ends:
+        if entry["round"] > max((known.get("round", 0) for known in changes_of(history)), default=0):
+            entry["cause"] = entry["cause"][:MAX_CAUSE_CHARACTERS]
+            history = _thin([*history, {**entry, **_measured(progress)}])
+    return list(history)
 
 
 def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Entry]:

@@ -66,9 +66,7 @@ class Interruption:
     began: str = ""
 
     def as_state(self) -> dict[str, Any]:
-        """What the next leader is to know of it while it lasts; nothing once it is over."""
-        if self.seconds is not None:
-            return {}
+        """What the next leader is to know of it while it lasts."""
         found: dict[str, Any] = {"round": self.round, "cause": self.reason, "began": self.began}
         return found if self.step_before is None else found | {"step": self.step_before}
 
@@ -79,6 +77,24 @@ class Interruption:
         if self.phases:
             found["phaseSeconds"] = {phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()}
         return found if self.steps_lost is None else found | {"stepsLost": self.steps_lost}
+
+
+@dataclass(frozen=True, slots=True)
+class Interruptions:
+    """What is remembered of a job's interruptions.
+
+    Attributes:
+        current: the one that goes on.
+        last: the last one that is over.
+        unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
+    """
+
+    current: Interruption | None = None
+    last: Interruption | None = None
+    unled_step: int | None = None
+
+
+NO_INTERRUPTIONS = Interruptions()
 
 
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
@@ -100,7 +116,7 @@ def begin_interruption(
     before: Round | None,
     after: Round,
     observed: Observed,
-    unfinished: Interruption | None,
+    current: Interruption | None,
     *,
     told_step: int | None = None,
     unled_step: int | None = None,
@@ -111,14 +127,14 @@ def begin_interruption(
         before: the round that it follows; None: this operator knows of none.
         after: the new round.
         observed: what was known when it was declared.
-        unfinished: an interruption still going on, which this round continues.
+        current: the interruption that goes on, which this round continues.
         told_step: the last step in the job's status, which holds if no agent of the group is known any more; None: there is none.
         unled_step: the last step of a group that trained under another leader, and of which nothing was heard since; None: there was none.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
-    if unfinished is not None and unfinished.seconds is None:
-        return replace(unfinished, round=after.number, emptied=unfinished.emptied or not after.size)
+    if current is not None:
+        return replace(current, round=after.number, emptied=current.emptied or not after.size)
     if before is None and unled_step is not None:
         return Interruption(
             after.number, names.WORKER_LOST, after.declared_at, unled_step, declared_at=after.declared_at, began=observed.time
@@ -194,13 +210,13 @@ def advance_interruption(
     """Ends an interruption once its group trains: at its first step, or if its script reports none, when all its workers run.
 
     Args:
-        interruption: the last one, if there was any.
+        interruption: the one that goes on, if one does.
         round_: the newest round.
         agents: of the job.
         time: now, RFC 3339.
         gone: workers that are lost: what their agents said last holds no more.
     """
-    if interruption is None or interruption.seconds is not None or round_ is None:
+    if interruption is None or round_ is None:
         return interruption
     agents = list(agents)
     there = [agent for agent in agents if agent.worker not in gone]

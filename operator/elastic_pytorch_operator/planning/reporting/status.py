@@ -24,8 +24,8 @@ from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART,
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
-from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_change, count_interruptions
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_changes, count_interruptions
+from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, held, reason_of
@@ -58,7 +58,7 @@ class Findings:
     Attributes:
         budget: its failures.
         target: how many workers it is to have.
-        interruption: its last change of the group.
+        interruptions: of its training.
         ending: set if it ends now.
         refusals: what came of the writes that the API server does not accept.
         deferral: whether a change of the group waits for a checkpoint.
@@ -74,7 +74,7 @@ class Findings:
 
     budget: Budget
     target: Target
-    interruption: Interruption | None = None
+    interruptions: Interruptions = NO_INTERRUPTIONS
     ending: Ending | None = None
     refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
@@ -100,7 +100,7 @@ def describe_job(
         round_: the newest round, perhaps declared just now.
         findings: of the plan.
     """
-    budget, interruption, ending = findings.budget, findings.interruption, findings.ending
+    budget, current, ending = findings.budget, findings.interruptions.current, findings.ending
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
     ready = [c for c in live if c.liveness is Liveness.READY and c.worker not in findings.torn]
@@ -113,7 +113,7 @@ def describe_job(
     trains = (bool(members) and ending is None and not paused) or unheard
     workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size, findings.torn)
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
-    open_ = interruption.as_state() if interruption is not None and ending is None else {}
+    open_ = current.as_state() if current is not None and ending is None else {}
     state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, open_)
     status: Status = {
         "observedGeneration": job.generation,
@@ -145,7 +145,7 @@ def describe_job(
     told = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
     if progress := describe_progress(told, old.get("progress") or {}):
         status["progress"] = progress
-    history = add_change(old.get(HISTORY) or (), interruption, round_, progress, observed.time)
+    history = add_changes(old.get(HISTORY) or (), findings.interruptions, round_, progress, observed.time)
     status |= {"interruptions": count_interruptions(history), **({HISTORY: history} if history else {})}
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:

@@ -16,14 +16,15 @@ from elastic_pytorch_operator.planning.reporting.goodput import (
     keep_account,
     read_account,
 )
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruption, Interruptions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
 
-LOST = Interruption(2, "WorkerLost", NOW - 3, step_before=40)
-GROWN = replace(LOST, reason="WorkerJoined")
+LOST = Interruption(1, "WorkerLost", NOW - 3, step_before=40)
+LOSING = Interruptions(LOST)
+GROWING = Interruptions(replace(LOST, reason="WorkerJoined"))
 
 
 def running(reason: str = "", *, size: int = 2, spares: int = 0) -> dict[str, Any]:
@@ -40,41 +41,53 @@ STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1,
 
 
 @pytest.mark.parametrize(
-    ("status", "agents", "pods", "interruption", "activity", "since"),
+    ("status", "agents", "pods", "interruptions", "activity", "since"),
     [
-        pytest.param(running(), STEPPING, [], None, "Training", NOW - 1, id="first steps"),
-        pytest.param(running(), group(), [], None, "StepsUnreported", NOW - 100, id="no steps are reported"),
-        pytest.param(running(), group(state="ready"), [], None, "Starting", None, id="processes start"),
-        pytest.param(running(), group(round_=0), [], None, "StepsUnreported", NOW - 100, id="stock torchrun has no agents"),
-        pytest.param(running(), STEPPING, [], LOST, "Recovering", NOW - 3, id="a loss"),
-        pytest.param(running(), STEPPING, [], GROWN, "Resizing", NOW - 3, id="a resize"),
-        pytest.param(running(), STEPPING, [], replace(LOST, seconds=2.0), "Training", NOW - 1, id="after a loss"),
+        pytest.param(running(), STEPPING, [], NO_INTERRUPTIONS, "Training", NOW - 1, id="first steps"),
+        pytest.param(running(), group(), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100, id="no steps are reported"),
+        pytest.param(running(), group(state="ready"), [], NO_INTERRUPTIONS, "Starting", None, id="processes start"),
+        pytest.param(
+            running(), group(round_=0), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100, id="stock torchrun has no agents"
+        ),
+        pytest.param(running(), STEPPING, [], LOSING, "Recovering", NOW - 3, id="a loss"),
+        pytest.param(running(), STEPPING, [], GROWING, "Resizing", NOW - 3, id="a resize"),
+        pytest.param(
+            running(), STEPPING, [], Interruptions(last=replace(LOST, seconds=2.0)), "Training", NOW - 1, id="after a loss"
+        ),
         pytest.param(
             running(),
             group(),
             [],
-            replace(LOST, step_before=None, seconds=2.0),
+            Interruptions(last=replace(LOST, step_before=None, seconds=2.0)),
             "StepsUnreported",
             NOW - 100,
             id="no steps, after",
         ),
-        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], None, "Starting", None, id="pods start"),
-        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], None, "WaitingForNodes", None, id="no node"),
-        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], LOST, "WaitingForNodes", None, id="lost, no node"),
-        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], LOST, "Recovering", None, id="below the minimum"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], NO_INTERRUPTIONS, "Starting", None, id="pods start"),
         pytest.param(
-            running("WaitingForWorkers"), group(state="preparing"), [a_pod(0)], None, "Preparing", None, id="a set-up goes on"
+            running("WaitingForWorkers"), [], [a_pending_pod(0)], NO_INTERRUPTIONS, "WaitingForNodes", None, id="no node"
         ),
-        pytest.param(running("ScheduleTimeout"), [], [], None, "WaitingForNodes", None, id="gives its places back"),
-        pytest.param(running("WaitingForQuota"), [], [], None, "WaitingForQuota", None, id="waits for quota"),
-        pytest.param(running("BackingOff"), [], [], None, "Recovering", None, id="backs off"),
-        pytest.param(running("JobSuspended"), [], [], None, "Suspended", None, id="suspended"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], LOSING, "WaitingForNodes", None, id="lost, no node"),
+        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], LOSING, "Recovering", None, id="below the minimum"),
+        pytest.param(
+            running("WaitingForWorkers"),
+            group(state="preparing"),
+            [a_pod(0)],
+            NO_INTERRUPTIONS,
+            "Preparing",
+            None,
+            id="a set-up goes on",
+        ),
+        pytest.param(running("ScheduleTimeout"), [], [], NO_INTERRUPTIONS, "WaitingForNodes", None, id="gives its places back"),
+        pytest.param(running("WaitingForQuota"), [], [], NO_INTERRUPTIONS, "WaitingForQuota", None, id="waits for quota"),
+        pytest.param(running("BackingOff"), [], [], NO_INTERRUPTIONS, "Recovering", None, id="backs off"),
+        pytest.param(running("JobSuspended"), [], [], NO_INTERRUPTIONS, "Suspended", None, id="suspended"),
     ],
 )
 def test_activity(
-    status: dict[str, Any], agents: list[Any], pods: list[Any], interruption: Any, activity: str, since: float | None
+    status: dict[str, Any], agents: list[Any], pods: list[Any], interruptions: Interruptions, activity: str, since: float | None
 ) -> None:
-    now = find_activity(status, observed(pods, agents), a_round(0, 1), interruption, 8)
+    now = find_activity(status, observed(pods, agents), a_round(0, 1), interruptions, 8)
     assert now.activity == activity
     if since is not None:
         assert now.since == since
@@ -83,7 +96,7 @@ def test_activity(
 
 def test_group_that_a_new_leader_has_not_heard_trains() -> None:
     status = {"conditions": [{"type": "Running", "status": "Unknown", "reason": "WorkersUnheard"}]}
-    assert find_activity(status, observed(), None, None, 1).activity is Activity.TRAINING
+    assert find_activity(status, observed(), None, NO_INTERRUPTIONS, 1).activity is Activity.TRAINING
 
 
 def test_ended_job_spends_no_more_time() -> None:

@@ -14,12 +14,12 @@ from elastic_pytorch_operator.planning.reporting.history import (
     MAX_BYTES,
     MAX_SAMPLES,
     WHOLE,
-    add_change,
+    add_changes,
     add_sample,
     changes_of,
     count_interruptions,
 )
-from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, PHASES, Interruption, Interruptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,9 +41,9 @@ def over(number: int, cause: str = "WorkerLost", seconds: float = 2.0, **fields:
 
 
 def told(changes: Iterable[Interruption], history: Entries | None = None) -> Entries:
-    history = history or add_change([], None, a_round(0, 1, 2, number=1), {}, TIME)
+    history = history or add_changes([], NO_INTERRUPTIONS, a_round(0, 1, 2, number=1), {}, TIME)
     for each in changes:
-        history = add_change(history, each, None, {}, each.time)
+        history = add_changes(history, Interruptions(last=each), None, {}, each.time)
     return history
 
 
@@ -61,39 +61,47 @@ LOST |= {"phaseSeconds": {"stop": "0.50", "init": "1.50"}}
 
 
 @pytest.mark.parametrize(
-    ("interruption", "round_", "added"),
+    ("interruptions", "round_", "added"),
     [
-        pytest.param(None, a_round(0, 1, 2, number=1), [], id="the round is in it"),
-        pytest.param(None, None, [], id="there is no round"),
+        pytest.param(NO_INTERRUPTIONS, a_round(0, 1, 2, number=1), [], id="the round is in it"),
+        pytest.param(NO_INTERRUPTIONS, None, [], id="there is no round"),
         pytest.param(
-            None,
+            NO_INTERRUPTIONS,
             a_round(number=2),
             [{"time": moment(9), "round": 2, "replicas": 0, "cause": "FirstRound"}],
             id="a round that interrupts no training",
         ),
-        pytest.param(Interruption(2, "WorkerLost", NOW), a_round(0, 1, number=2), [], id="an interruption goes on"),
-        pytest.param(over(2), a_round(0, 1, number=2), [LOST], id="an interruption is over"),
+        pytest.param(Interruptions(Interruption(2, "WorkerLost", NOW)), a_round(0, 1, number=2), [], id="one goes on"),
+        pytest.param(Interruptions(last=over(2)), a_round(0, 1, number=2), [LOST], id="one is over"),
         pytest.param(
-            over(2, steps_lost=None, phases={}),
+            Interruptions(Interruption(3, "WorkerLost", NOW), over(2)), a_round(0, number=3), [LOST], id="the next one goes on"
+        ),
+        pytest.param(
+            Interruptions(last=over(2, steps_lost=None, phases={})),
             a_round(0, 1, number=2),
             [{name: LOST[name] for name in ("time", "round", "replicas", "cause", "seconds")}],
             id="of a script that reports no steps",
         ),
-        pytest.param(over(2, "x" * 99), None, [{**LOST, "cause": "x" * 32}], id="with a cause that another operator has left"),
+        pytest.param(
+            Interruptions(last=over(2, "x" * 99)),
+            None,
+            [{**LOST, "cause": "x" * 32}],
+            id="with a cause that another operator left",
+        ),
     ],
 )
-def test_change_of_the_group(interruption: Interruption | None, round_: Any, added: Entries) -> None:
-    history = add_change([FIRST], interruption, round_, {}, moment(9))
+def test_change_of_the_group(interruptions: Interruptions, round_: Any, added: Entries) -> None:
+    history = add_changes([FIRST], interruptions, round_, {}, moment(9))
     assert history == [FIRST, *added]
-    assert add_change(history, interruption, round_, {}, moment(10)) == history, "it is in it"
+    assert add_changes(history, interruptions, round_, {}, moment(10)) == history, "it is in it"
 
 
 def test_round_that_was_taken_over_without_its_reason_is_left_out() -> None:
-    assert add_change([], None, replace(a_round(0, 1), reason=""), {}, TIME) == []
+    assert add_changes([], NO_INTERRUPTIONS, replace(a_round(0, 1), reason=""), {}, TIME) == []
 
 
 def test_change_tells_loss_and_speed_of_its_moment() -> None:
-    [first] = add_change([], None, a_round(0, 1, 2, number=1), PROGRESS, TIME)
+    [first] = add_changes([], NO_INTERRUPTIONS, a_round(0, 1, 2, number=1), PROGRESS, TIME)
     assert first == {**FIRST, "loss": "2.31", "stepsPerSecond": "12"}
 
 
@@ -171,10 +179,10 @@ def test_any_history_is_small_and_loses_nothing_that_adds_up(events: list[Any]) 
         lasted += seconds
         time = moment(lasted)
         if isinstance(what, int):
-            history = add_change(history, None, replace(a_round(number=number + 1), size=what), measured, time)
+            history = add_changes(history, NO_INTERRUPTIONS, replace(a_round(number=number + 1), size=what), measured, time)
         else:
             made.append(replace(what, round=number + 1, time=time))
-            history = add_change(history, made[-1], None, measured, time)
+            history = add_changes(history, Interruptions(last=made[-1]), None, measured, time)
         if sampled:
             lasted += seconds
             history = add_sample(history, measured, moment(lasted))

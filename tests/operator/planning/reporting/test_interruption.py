@@ -4,7 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
+from elastic_pytorch_operator.monitoring.metrics import Metrics
+from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.planning.reporting.interruption import (
     PHASES,
     Interruption,
@@ -206,7 +210,6 @@ def test_next_leader_goes_on_with_an_interruption() -> None:
     recalled = recall_interruption(state, NOW + 7, "2026-01-01T00:00:09Z")
     assert recalled is not None
     assert (recalled.round, recalled.reason, recalled.step_before, recalled.seconds) == (2, AFTER.reason, 96, None)
-    assert replace(begun, seconds=1.0).as_state() == {}
 
 
 @pytest.mark.parametrize("name", ["round", "cause", "began"])
@@ -256,6 +259,33 @@ def test_group_that_trains_through_a_change_of_the_leader_has_no_interruption() 
     world.take_over({})
     world.settle(30)
     assert not [entry for entry in world.job.status["history"] if "seconds" in entry]
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("suspended", [False, True], ids=["another worker is lost", "the job is suspended"])
+def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended: bool) -> None:
+    world, metrics = running(), Metrics()
+    world.agents = {name: replace(agent, steps_per_second=4.0) for name, agent in world.agents.items()}
+    world.make_progress(100)
+    world.settle(30)
+    world.kill_pod(world.members[-1])
+    while world.agents[world.members[0]].round < 2:
+        world.settle(world.step_seconds)
+    world.make_progress(101)
+    if suspended:
+        world.job = replace(world.job, suspend=True, wanted=0, generation=2)
+    else:
+        world.kill_pod(world.members[-1])
+    before = world.memory
+    plan = world.reconcile()
+    metrics.decided("team", before, plan)
+    assert plan.round is not None
+    assert plan.round.number == 3
+    assert [event.reason for event in plan.actions if isinstance(event, RecordEvent)].count("TrainingResumed") == 1
+    assert [entry["round"] for entry in world.job.status["history"] if "seconds" in entry] == [2]
+    assert world.memory.account is not None
+    assert world.memory.account.spent[Activity.REPEATING].seconds > 0
+    assert 'elastic_pytorch_steps_lost_total{namespace="team"} 100.0' in metrics.render(GaugeValues()).decode()
 
 
 def milestones(**changes: Any) -> Milestones:

@@ -1,11 +1,12 @@
 """The fields of a job's status besides its state, counts and conditions."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 
 from tests.operator.builders import NOW, TIME, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
@@ -61,6 +62,7 @@ def test_workers_are_in_the_order_of_their_indices_without_those_whose_pods_are_
     assert [worker["name"] for worker in status_of(seen)["workers"]] == ["w0", "w2"]
 
 
+ENDED = Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME, size=1)
 LOST = {"time": TIME, "round": 4, "replicas": 2, "cause": "WorkerLost", "seconds": "1.00"}
 OLD = {
     "round": 4,
@@ -85,7 +87,7 @@ def test_what_is_known_from_before_stays() -> None:
         pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
         pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
         pytest.param(
-            {"interruption": Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME, size=1)},
+            {"interruptions": Interruptions(last=ENDED)},
             "history",
             [
                 LOST,
@@ -93,9 +95,11 @@ def test_what_is_known_from_before_stays() -> None:
             ],
             id="an interruption is over",
         ),
-        pytest.param({"interruption": Interruption(5, "WorkerFailed", NOW)}, "history", [LOST], id="it goes on"),
         pytest.param(
-            {"interruption": Interruption(4, "WorkerLost", NOW, seconds=1.0, time=TIME, steps_lost=7)},
+            {"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))}, "history", [LOST], id="it goes on"
+        ),
+        pytest.param(
+            {"interruptions": Interruptions(last=replace(ENDED, round=4))},
             "history",
             [LOST],
             id="it is in it, and an older resource definition has dropped fields",

@@ -15,7 +15,7 @@ from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
-from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
+from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
@@ -65,14 +65,14 @@ def a_group(every: int) -> Observed:
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
     old: dict[str, Any] = {"rootCause": BOOM.as_status(), "operatorState": {"lastGrowthTime": TIME}, "startTime": TIME}
-    interruption = Interruption(1, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
+    interruption = Interruption(2 * 10**9, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
     entry = interruption.as_status() | {"replicas": WORKERS, "count": 10**6}
     old["history"] = [entry | {"round": 10**9 + number} for number in range(100)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
     known = {
         "target": Target(WORKERS),
         "budget": Budget(last=BOOM),
-        "interruption": interruption,
+        "interruptions": Interruptions(last=interruption),
         "stragglers": Stragglers(slow),
         **said,
     }
