@@ -45,13 +45,10 @@ class AgentApi:
     """Hears agents, and answers them.
 
     Args:
-        cache: knows which pods are workers of which job.
-        registry: holds what agents have reported, and what they are to be told.
-        reviewer: tells whose token a request carries.
         request_work: called with a job and a delay in seconds when a request may change a decision.
-        leading: whether this replica may answer; otherwise agents are refused, and look for the one that leads.
-        metrics: counts the answers.
-        lines_per_second: of one pod, that are admitted.
+        leading: whether this replica may answer; otherwise agents are refused, and look for the one
+            that leads.
+        lines_per_second: of one pod that are admitted.
     """
 
     def __init__(

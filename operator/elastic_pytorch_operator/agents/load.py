@@ -19,7 +19,8 @@ class Hearing:
     not been read yet. Or thousands of agents connect at once, and their handshakes and the reviews of their tokens take seconds.
 
     Attributes:
-        waiting: since when each connection from a worker pod's address has been open without having been let in, the oldest first.
+        waiting: since when each connection from a worker pod's address has been open without having
+            been let in, the oldest first.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,9 +61,6 @@ class HeartbeatInterval:
 
     An agent keeps the interval that it was told last until its next heartbeat. So an interval that becomes shorter is not expected
     of the agents before each had the time to hear of it.
-
-    Attributes:
-        seconds: that agents are told now.
     """
 
     def __init__(self) -> None:
@@ -82,7 +80,6 @@ class HeartbeatInterval:
         """The longest interval that an agent may keep now, in seconds.
 
         Args:
-            now: monotonic seconds.
             told: what agents are told; None: the interval of now.
         """
         seconds = self.seconds if told is None else told
@@ -94,8 +91,5 @@ def delay_of_change(agents: int) -> float:
 
     A plan looks at every worker of the job. If each of a thousand reports that come together had a plan of its own, their cost would grow
     with the square of the workers. So reports wait for each other, and the longer the more agents the job has.
-
-    Args:
-        agents: how many the job has.
     """
     return agents * SECONDS_PER_AGENT

@@ -18,28 +18,21 @@ LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 
 @dataclass(slots=True)
 class JobAgents:
-    """The agents of one job.
-
-    Attributes:
-        round: the newest that this operator has declared, None before the first.
-        nudge: how often agents have been asked to report at once.
-        dump: the newest round whose stacks have been asked for.
-        verdict: `complete` or `failed` once the job has ended.
-        news: is set and replaced whenever agents are to be told something.
-        failed: workers that have failed in the newest round.
-        left_rounds: the latest rounds that some member has left: its workers no longer train with those of the other members.
-    """
+    """The agents of one job."""
 
     round: Round | None = None
-    nudge: int = 0
+    nudge: int = 0  # how often agents have been asked to report at once
     nudged_for: int = -1
-    dump: int = 0
-    verdict: str | None = None
+    dump: int = 0  # the newest round whose stacks have been asked for
+    verdict: str | None = None  # `complete` or `failed` once the job has ended
+    # Is set and replaced whenever agents are to be told something.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+    # The latest rounds that some member has left: its workers no longer train with those of the
+    # other members.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
     _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
 
@@ -74,12 +67,11 @@ class AgentRegistry:
     """The agents of all jobs, by the job's UID.
 
     Args:
-        expected: returns how many agents there probably are. An operator that has just begun to lead has not heard them all yet.
+        expected: returns how many agents there probably are. An operator that has just begun to
+            lead has not heard them all yet.
 
     Attributes:
-        last_heard_at: when any of them last sent a heartbeat, monotonic seconds.
-        arrived_at: when the last agent arrived that already had a round, from an operator before this one.
-        hearing: whether they can be heard.
+        arrived_at: when the last agent arrived that already had a round, from another operator.
     """
 
     def __init__(self, expected: Callable[[], int] = lambda: 0) -> None:

@@ -18,10 +18,7 @@ class RoundAnswer:
     """The answers about one round.
 
     Args:
-        declared: the round; None: none has been declared, which is number 0.
-
-    Attributes:
-        declared: the same.
+        declared: None: no round has been declared, which is number 0.
     """
 
     def __init__(self, declared: Round | None) -> None:
@@ -31,8 +28,7 @@ class RoundAnswer:
         """Returns what one agent is told, as a JSON object.
 
         Args:
-            worker: the agent's pod.
-            taken: the newest round that the agent has taken up; 0: none.
+            taken: 0: none.
             news: fields that do not depend on the round.
         """
         number, since, rank = 0, 0, None

@@ -37,8 +37,10 @@ class StreamLines:
     """The lines of a request's body.
 
     Args:
-        content: the body. A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
-        admit: admits that many lines now, or returns how many seconds it takes until it would; 0: admitted.
+        content: the body. A sender may cut its lines into chunks of a byte: nothing is copied or
+            searched twice.
+        admit: admits that many lines now, or returns how many seconds it takes until it would; 0:
+            admitted.
         held: by all streams of the namespace.
 
     Attributes:

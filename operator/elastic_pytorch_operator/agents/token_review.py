@@ -36,11 +36,7 @@ Value = TypeVar("Value")
 
 
 class TooManyTokensError(Exception):
-    """An address has sent too many unknown tokens.
-
-    Attributes:
-        retry_seconds: until it may send the next.
-    """
+    """An address has sent too many unknown tokens."""
 
     def __init__(self, retry_seconds: float) -> None:
         super().__init__("too many new tokens from this address")
@@ -65,11 +61,7 @@ class TokenReviewer:
     """Tells which pod a token was issued to.
 
     Args:
-        cluster: whose API server is asked.
-        observer: counts each review.
-        heartbeat_seconds: between two heartbeats of an agent, at a moment.
         max_remembered: how many right tokens, and how many wrong ones.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -97,9 +89,8 @@ class TokenReviewer:
         """The pod that a token was issued to; None if the token is not valid.
 
         Args:
-            token: what the client has sent.
-            address: of the client.
-            client: whose connection it is; None: not known yet. Kubelets renew tokens: a known client does not wait for the review.
+            client: whose connection it is; None: not known yet. Kubelets renew tokens: a known
+                client does not wait for the review.
 
         Raises:
             ClusterError: the API server could not be asked, and the token is not known.

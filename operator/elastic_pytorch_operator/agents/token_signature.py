@@ -26,12 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class TokenSignatures:
-    """Checks the signatures of tokens with the API server's public keys.
-
-    Args:
-        cluster: whose API server is asked for its keys.
-        clock: monotonic seconds.
-    """
+    """Checks the signatures of tokens with the API server's public keys."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster

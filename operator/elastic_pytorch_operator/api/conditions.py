@@ -11,14 +11,10 @@ MAX_MESSAGE = 4096  # of a condition: the API allows 32,768, but each write of a
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One observation of a job.
-
-    Attributes:
-        true: None: unknown.
-    """
+    """One observation of a job."""
 
     type: str
-    true: bool | None
+    true: bool | None  # None: unknown
     reason: str
     message: str
 
@@ -49,13 +45,7 @@ def not_ended() -> list[Condition]:
 
 
 def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
-    """All conditions of a job that has ended.
-
-    Args:
-        reason: why it has ended.
-        message: why, in words.
-        complete: whether with success.
-    """
+    """All conditions of a job that has ended."""
     rest = "the job is complete" if complete else "the job has failed"
     how = names.COMPLETE if complete else names.FAILED
     types = (names.RUNNING, names.RESIZING, names.DEGRADED, names.SUSPENDED, names.COMPLETE, names.FAILED)
@@ -65,14 +55,7 @@ def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
 def merge_conditions(
     old: Mapping[str, Any], conditions: Sequence[Condition], *, generation: int, time: str
 ) -> list[dict[str, Any]]:
-    """The whole list for a status patch.
-
-    Args:
-        old: the status that there is.
-        conditions: what holds now.
-        generation: the generation of the spec that this was found for.
-        time: RFC 3339, becomes the transition time of what has changed.
-    """
+    """The whole list for a status patch."""
     merged = []
     for condition in conditions:
         before = find_condition(old, condition.type)

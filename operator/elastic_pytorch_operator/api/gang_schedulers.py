@@ -15,25 +15,17 @@ PLURAL: Final = "podgroups"
 
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
-    """A scheduler that knows gangs.
+    """A scheduler that knows gangs."""
 
-    Attributes:
-        name: in `spec.scheduling.gangScheduler`.
-        api_version: of its PodGroup.
-        scheduler_name: of pods whose template names none; what its installation is called by default. Empty: the cluster's own.
-        group_label: of a pod, with the name of its PodGroup; empty: none.
-        built_in: it is Kubernetes' own. A pod names its PodGroup in `spec.schedulingGroup`, and the size lies in a policy. All pods
-            must have the priority of their PodGroup, and a PodGroup that is deleted stays until none of them runs. The PodGroup of
-            another scheduler says what the gang requests.
-        remedy: what to do if the cluster does not serve its PodGroup.
-    """
-
-    name: str
-    api_version: str
-    scheduler_name: str
-    group_label: str = ""
+    name: str  # in `spec.scheduling.gangScheduler`
+    api_version: str  # of its PodGroup
+    scheduler_name: str  # of pods whose template names none, by default; empty: the cluster's own
+    group_label: str = ""  # of a pod, with the name of its PodGroup; empty: none
+    # It is Kubernetes' own. A pod names its PodGroup in `spec.schedulingGroup`, and the size lies
+    # in a policy. All pods must have the priority of their PodGroup, and a PodGroup that is deleted
+    # stays until none of them runs. The PodGroup of another scheduler says what the gang requests.
     built_in: bool = False
-    remedy: str = "install that scheduler"
+    remedy: str = "install that scheduler"  # what to do if the cluster does not serve its PodGroup
 
 
 COSCHEDULING: Final = GangScheduler(

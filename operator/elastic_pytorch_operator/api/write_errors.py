@@ -44,9 +44,9 @@ def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
     """Judges an error.
 
     Args:
-        code: the HTTP status; 0 if there was no answer.
-        message: of the Status object.
-        causes: of its details. Those of the API server's own validation name fields; that of a policy's denial names none.
+        code: the HTTP status; 0: no answer.
+        causes: of its details. Those of the API server's own validation name fields; that of a
+            policy's denial names none.
     """
     if code in (400, 422) and MALFORMED.match(message) and all(cause.field for cause in causes):
         return Judgement.MALFORMED

@@ -48,12 +48,7 @@ class ServerClock:
 
 
 class TimeOfDay:
-    """The time of day of this machine, or of the API server if the two differ by more than ten seconds; the log then says so.
-
-    Args:
-        server_time: what the API server's clock says; None: it is not known.
-        own_time: what this machine's clock says.
-    """
+    """The time of day of this machine, or of the API server if the two differ by more than ten seconds; the log then says so."""
 
     def __init__(
         self,

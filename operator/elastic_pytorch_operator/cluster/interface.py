@@ -17,11 +17,11 @@ class ClusterError(Exception):
     """The API server has refused a request, or could not be asked.
 
     Attributes:
-        code: the HTTP status; 0 if there was no answer.
+        code: the HTTP status; 0: no answer.
         reason: of the Status object, such as `Invalid`.
-        causes: of its details.
-        retry_after_seconds: how long the API server asks to wait before the next request; 0: it does not say.
-        judgement: what it means for the object that was to be written. The code and the message say it, unless it is given.
+        retry_after_seconds: how long the API server asks to wait; 0: it does not say.
+        judgement: what it means for the object to write; by default, what the code and the message
+            say.
     """
 
     def __init__(
@@ -53,8 +53,6 @@ def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
     """The error in a Status object, or else the start of the answer.
 
     Args:
-        code: the HTTP status.
-        text: the answer.
         retry_after: the header; it is in seconds here, never a date.
     """
     seconds = float(parse_count(retry_after) or 0)
@@ -80,15 +78,10 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TokenKeys:
-    """What the API server's ServiceAccount tokens are signed with.
+    """What the API server's ServiceAccount tokens are signed with."""
 
-    Attributes:
-        issuer: the `iss` of the tokens that it issues.
-        keys: a JSON Web Key Set (RFC 7517).
-    """
-
-    issuer: str
-    keys: Manifest
+    issuer: str  # the `iss` of the tokens that it issues
+    keys: Manifest  # a JSON Web Key Set (RFC 7517)
 
 
 class RequestObserver(Protocol):
@@ -132,12 +125,7 @@ class Cluster(Protocol):
         ...
 
     async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Creates a PersistentVolumeClaim; a field that the API server does not know is an error.
-
-        Args:
-            manifest: the claim.
-            dry_run: nothing is stored, but admission and validation are as they would be.
-        """
+        """Creates a PersistentVolumeClaim; a field that the API server does not know is an error."""
         ...
 
     async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
@@ -145,12 +133,7 @@ class Cluster(Protocol):
         ...
 
     async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
-        """Creates a PodGroup, or replaces the one of the resource version in it; ClusterError 404 if the cluster does not know its API.
-
-        Args:
-            manifest: the PodGroup.
-            dry_run: nothing is stored, but admission and validation are as they would be.
-        """
+        """Creates a PodGroup, or replaces the one of the resource version in it; ClusterError 404 if the cluster does not know its API."""
         ...
 
     async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
@@ -161,9 +144,7 @@ class Cluster(Protocol):
         """Creates a pod.
 
         Args:
-            manifest: the pod.
             strict: a field that the API server does not know is an error; else it is dropped.
-            dry_run: nothing is stored, but admission and validation are as they would be.
         """
         ...
 
@@ -171,10 +152,9 @@ class Cluster(Protocol):
         """Deletes a pod if it is the one with that UID; None if it is gone already.
 
         Args:
-            namespace: of the pod.
-            name: of the pod.
             uid: a precondition: a pod of the same name that came later is left alone.
-            grace_seconds: 0 removes the object without waiting for the kubelet; None: the pod's own.
+            grace_seconds: 0 removes the object without waiting for the kubelet; None: the pod's
+                own.
         """
         ...
 
@@ -190,10 +170,7 @@ class Cluster(Protocol):
         """Merges fields into a job's status (null removes one); returns the job.
 
         Args:
-            namespace: of the job.
-            name: of the job.
-            status: the fields.
-            version: the resource version that they are based on; if the job has another one by now, that is a ClusterError 409.
+            version: that the fields are based on; a job with another one is a ClusterError 409.
         """
         ...
 
@@ -211,10 +188,8 @@ class Cluster(Protocol):
         """Merges fields into a Workload (null removes one); returns it, None if it is gone.
 
         Args:
-            namespace: of the Workload.
-            name: of the Workload.
-            patch: the fields.
-            version: the resource version that they are based on; ClusterError 409 if the Workload has another one by now.
+            version: that the fields are based on; a Workload with another one is a ClusterError
+                409.
             part: whose fields they are.
         """
         ...

@@ -45,13 +45,7 @@ class KubernetesCluster:
     """The Cluster behind an API server.
 
     Args:
-        api: the connection.
-        observer: counts each request.
-        namespaces: those that the operator watches; none: all.
-
-    Attributes:
-        namespaces: the same.
-        server_clock: the time of day that the API server's answers name.
+        namespaces: none: all.
     """
 
     def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:

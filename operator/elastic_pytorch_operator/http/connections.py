@@ -25,46 +25,38 @@ Refusal = Literal["files", "rate", "address", "total"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be. All limits but the first one are of unknown ones. The defaults suit agents.
+    """How many connections there may be. All limits but the first one are of unknown ones. The defaults suit agents."""
 
-    Attributes:
-        open: that all clients may have open, also known ones: beyond that, the process has too few files for itself.
-        per_second: that an address may open each second. Opening one is the bulk of what a stranger costs: a millisecond, mostly TLS.
-        at_once: that it may open after a pause: where pods share their node's address, a hundred agents open one each after a
-            takeover, and some again while the new leader is not ready.
-        per_address: that an address may have open.
-        total: that all addresses may have open.
-        reserved: more of them, for addresses that are expected.
-        newest_first: a new one takes the place of the oldest, of its address or of all, instead of being refused. So those that hold
-            connections open keep no client out whose request is answered at once.
-        authentication_seconds: for which one may stay open. No request of an agent waits for anything before it has authenticated, but
-            for a token review.
-    """
-
+    # That all clients may have open, also known ones: beyond that, the process has too few files
+    # for itself.
     open: int = sys.maxsize
+    # That an address may open each second. Opening one is the bulk of what a stranger costs: a
+    # millisecond, mostly TLS.
     per_second: float = 50.0
+    # That it may open after a pause: where pods share their node's address, a hundred agents open
+    # one each after a takeover, and some again while the new leader is not ready.
     at_once: float = 600.0
     per_address: int = 256
     total: int = 1024
-    reserved: int = 1024
+    reserved: int = 1024  # more of them, for addresses that are expected
+    # A new one takes the place of the oldest, of its address or of all, instead of being refused.
+    # So those that hold connections open keep no client out whose request is answered at once.
     newest_first: bool = False
+    # For which one may stay open. No request of an agent waits for anything before it has
+    # authenticated, but for a token review.
     authentication_seconds: float = 10.0
 
 
 @dataclass(slots=True)
 class Connections:
-    """The open connections of one server.
-
-    Attributes:
-        limits: of them.
-        is_expected: whether clients are expected at an address.
-        waiting: since when each unknown connection from such an address has been open, the oldest first.
-        displace: closes a connection that has made room for a newer one.
-    """
+    """The open connections of one server."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    # Whether clients are expected at an address.
     is_expected: Callable[[str], bool] = lambda _: False
+    # Since when each unknown connection from such an address has been open, the oldest first.
     waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
+    # Closes a connection that has made room for a newer one.
     displace: Callable[[Peer], None] = lambda _: None
     _unknown: dict[Peer, None] = field(default_factory=dict)  # the oldest first
     _unknown_of: Counter[str] = field(default_factory=Counter)

@@ -17,9 +17,6 @@ class Tls(SSLProtocol):
     A step of a handshake costs up to a millisecond, and hundreds of strangers may send one at the same time: each waits for its turn.
 
     Args:
-        inner: of the HTTP server.
-        context: with the server's certificate.
-        on_close: called when the connection is closed.
         take_step: has a step of a handshake taken when there is time for it.
     """
 
@@ -69,12 +66,7 @@ class Tls(SSLProtocol):
 
 
 class Plain(asyncio.BufferedProtocol):
-    """A connection without TLS, with as small a buffer.
-
-    Args:
-        inner: of the HTTP server.
-        on_close: called when the connection is closed.
-    """
+    """A connection without TLS, with as small a buffer."""
 
     def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None]) -> None:
         self._inner = inner

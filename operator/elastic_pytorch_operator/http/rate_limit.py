@@ -14,9 +14,9 @@ class RateLimit(Generic[Key]):
     """Admits the requests of each key at a rate.
 
     Args:
-        per_second: how many requests of a key are admitted each second.
         burst: how many at once, after a pause.
-        max_keys: how many keys are remembered; the one that has been quiet for longest is forgotten first.
+        max_keys: how many keys are remembered; the one that has been quiet for longest is forgotten
+            first.
     """
 
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
@@ -29,9 +29,8 @@ class RateLimit(Generic[Key]):
         """Admits a request, or returns how many seconds to wait: 0 means admitted.
 
         Args:
-            key: whose it is.
-            now: seconds.
-            price: how many requests it counts as. It is admitted as soon as one would be, and its key owes the rest.
+            price: how many requests it counts as. It is admitted as soon as one would be, and its
+                key owes the rest.
         """
         if wait := self.wait_seconds(key, now):
             self._keep(key, self._left(key, now), now)

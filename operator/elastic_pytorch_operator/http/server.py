@@ -71,14 +71,12 @@ async def serving(
     """Serves for as long as the context lasts, then closes all connections.
 
     Args:
-        routes: what is served.
-        host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
-        port: where it listens; 0: on a free one.
-        middlewares: around every request.
-        tls: with the server's certificate; None: it serves plain HTTP.
-        connections: which are let in.
-        on_refusal: called for each connection that is refused or closed because no client has authenticated on it, with the reason and
-            the client's address.
+        host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the
+            kernel has them.
+        port: 0: a free one.
+        tls: None: plain HTTP.
+        on_refusal: called for each connection that is refused or closed because no client has
+            authenticated on it, with the reason and the client's address.
         on_crowd: called when more connections come than can be served at once.
 
     Yields:
@@ -185,8 +183,8 @@ class _Gate:
         """Accepts connections until it is closed.
 
         Args:
-            listening: the socket.
-            protocol: makes the protocol of a connection, which calls what it is given when the connection is closed.
+            protocol: makes the protocol of a connection, which calls what it is given when the
+                connection is closed.
         """
         listening.setblocking(False)
         self._listening, self._protocol = listening, protocol

@@ -42,29 +42,21 @@ class _JobEntry:
 class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
-    Args:
-        marks: the taints and labels that announce a node's end.
-
     Each method that takes an object in returns the jobs whose plans may change by it. An object older than the known one is ignored, so
     that a watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the
     watch, too.
 
     Each object is taken in by itself. Of one that cannot be read, the last version that could be read stays: a pod that lives keeps its
     worker's place. A job with an invalid spec goes on by the last valid one, and its status tells why.
-
-    Attributes:
-        defaults: of the fields that jobs leave out.
-        primed: whether everything has been listed once.
-        watch_lag: what the watches have yet to report.
-        unreadable: the objects that cannot be read.
-        unavailable: the watched namespaces that the last list could not have. What was known of them stays until a list has them again.
     """
 
     defaults: JobDefaults = API_DEFAULTS
-    primed: bool = False
+    primed: bool = False  # everything has been listed once
     marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
+    # The watched namespaces that the last list could not have. What was known of them stays until a
+    # list has them again.
     unavailable: frozenset[str] = frozenset()
     _nodes: NodeIndex = field(init=False)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
@@ -154,10 +146,9 @@ class Cache:
         """Takes note of what a watch has reported.
 
         Args:
-            kind: of the object; one that is not watched is ignored.
-            change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch began.
-            manifest: the object.
-            now: monotonic seconds.
+            kind: one that is not watched is ignored.
+            change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch
+                began.
         """
         if kind not in WATCHES:
             return set()
@@ -211,12 +202,10 @@ class Cache:
         """Corrects what a watch has missed.
 
         Args:
-            jobs: all there are.
-            pods: all worker pods there are.
             nodes: all there are, listed after the pods, so that no pod's node is missing.
             now: when the listing began; what has been seen since is left as it is.
-            workloads: all of Kueue's that jobs own.
-            unavailable: the namespaces whose jobs, pods and Workloads are not among these, as they could not be listed.
+            unavailable: the namespaces whose jobs, pods and Workloads are not among these, as they
+                could not be listed.
         """
         touched: set[JobKey] = set()
         self.unavailable = frozenset(unavailable)
@@ -264,10 +253,7 @@ class Cache:
         """Takes note of an object; returns whom it concerns, None if it is not news, or if a list has it and it cannot be read.
 
         Args:
-            kind: of the object.
-            manifest: the object.
             now: when it was reported; if it was listed, when the listing began.
-            listed: it comes from a list.
         """
         try:
             match kind:

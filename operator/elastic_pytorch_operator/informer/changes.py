@@ -18,19 +18,12 @@ MAX_VERSION_DIGITS = 20  # of 64 bits
 
 
 class Identity(NamedTuple):
-    """An object, and its version; a field that is missing or of another type is empty.
-
-    Attributes:
-        namespace: of the object.
-        name: of the object.
-        uid: of the object.
-        version: the resource version as a number; 0: it has none.
-    """
+    """An object, and its version; a field that is missing or of another type is empty."""
 
     namespace: str
     name: str
     uid: str
-    version: int
+    version: int  # as a number; 0: none
 
 
 def identify(manifest: object) -> Identity:
@@ -56,8 +49,6 @@ def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) 
     """Whether a plan makes no difference between a pod as it was and as it is.
 
     Args:
-        before: the pod as it was.
-        after: the same pod now.
         read: the conditions that the rules of its job name. Plans read no others.
     """
     if before.conditions == after.conditions:

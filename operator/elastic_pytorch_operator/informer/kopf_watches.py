@@ -56,10 +56,8 @@ async def watch_cluster(
     Each kind has a watch of its own, in each namespace. One that ends begins again, and the others go on.
 
     Args:
-        cache: takes what the watches report.
         request_work: called for each job that a change may concern.
-        namespaces: whose jobs and pods are watched; none: those of all. Nodes belong to no namespace.
-        workloads: Kueue's Workloads are watched, too.
+        namespaces: none: all; nodes belong to no namespace.
     """
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)

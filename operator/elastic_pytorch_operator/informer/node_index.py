@@ -20,11 +20,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class NodeIndex:
-    """All nodes, and those that have been removed while pods are on them.
-
-    Attributes:
-        marks: the taints, labels and conditions that announce a node's end or report a fault.
-    """
+    """All nodes, and those that have been removed while pods are on them."""
 
     marks: tuple[Mark, ...] = MARKS
     _entries: dict[str, _Entry] = field(default_factory=dict)
@@ -62,8 +58,7 @@ class NodeIndex:
         """Remembers those as removed that a list does not have, but not those that were first reported since it began.
 
         Args:
-            listed: the names that the list has.
-            before: when it began.
+            before: when the list began.
         """
         gone = [(name, entry) for name, entry in self._entries.items() if name not in listed and entry.seen_at < before]
         return [name for name, entry in gone if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)]

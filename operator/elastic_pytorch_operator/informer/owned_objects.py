@@ -18,16 +18,10 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class Entry(Generic[View]):
-    """An object that is known.
-
-    Attributes:
-        view: what plans read of it.
-        owner: the job that it names as its owner. It may lie: that job may be another namespace's.
-        version: the resource version.
-        seen_at: when it was last reported, monotonic seconds.
-    """
+    """An object that is known."""
 
     view: View
+    # The job that it names as its owner. It may lie: that job may be another namespace's.
     owner: Owner
     version: int
     seen_at: float

@@ -27,8 +27,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
     """A pod's view.
 
     Args:
-        pod: the object.
-        seen_at: monotonic seconds, when this operator first saw it.
+        seen_at: when this operator first saw it.
         at_start: it was there when this operator started.
     """
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
@@ -78,13 +77,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
 
 
 def follow_view(known: PodView, view: PodView, now: float) -> PodView:
-    """The view of a pod that was known before, with what only the views before it tell.
-
-    Args:
-        known: the view before.
-        view: of the pod as it is now.
-        now: monotonic seconds.
-    """
+    """The view of a pod that was known before, with what only the views before it tell."""
     return replace(
         view,
         ended_before_takeover=known.ended_before_takeover,
@@ -95,12 +88,7 @@ def follow_view(known: PodView, view: PodView, now: float) -> PodView:
 
 
 def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
-    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new.
-
-    Args:
-        node: the object.
-        marks: the taints, labels and conditions that announce a node's end or report a fault.
-    """
+    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}

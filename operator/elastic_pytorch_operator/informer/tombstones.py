@@ -8,11 +8,7 @@ MAX_TOMBSTONES = 50_000  # some 10 MiB
 
 @dataclass(slots=True)
 class Tombstones:
-    """The jobs that were deleted of late, and what jobs own.
-
-    Args:
-        most: how many are kept.
-    """
+    """The jobs that were deleted of late, and what jobs own."""
 
     most: int = MAX_TOMBSTONES
     _deleted_at: dict[str, float] = field(default_factory=dict)  # by UID, the oldest first
@@ -32,9 +28,9 @@ class Tombstones:
         """Whether an object that was reported may be there.
 
         Args:
-            uid: of the object.
             now: when it was reported; if it was listed, when the listing began.
-            listed: a list has it. If that began after the deletion, the object is back: etcd was restored from a backup.
+            listed: a list has it. If that began after the deletion, the object is back: etcd was
+                restored from a backup.
         """
         if uid not in self._deleted_at:
             return True

@@ -33,15 +33,10 @@ class _Watch:
 
 @dataclass(slots=True)
 class WatchLag:
-    """What the watches have reported, and what they have yet to report.
+    """What the watches have reported, and what they have yet to report."""
 
-    Attributes:
-        by_namespace: each namespace has watches of its own.
-        began_at: when a watch last reported an object that was there when it began.
-    """
-
-    by_namespace: bool = False
-    began_at: float = -math.inf
+    by_namespace: bool = False  # each namespace has watches of its own
+    began_at: float = -math.inf  # when a watch last reported an object that was there when it began
     _listed_at: float = -math.inf  # when the last list began
     _begun_again_at: float = -math.inf  # when a watch that had ended last began
     _list_due_at: float = math.inf  # when a list is due for that
@@ -58,10 +53,6 @@ class WatchLag:
         """A watch has reported an object, or that it is gone.
 
         Args:
-            kind: of the watch.
-            manifest: the object.
-            now: monotonic seconds.
-            gone: it is gone.
             begins: it was there when the watch began.
         """
         if begins:

@@ -34,16 +34,13 @@ class Elector:
     """One replica's part in the election.
 
     Args:
-        cluster: where the Lease is.
-        namespace: of the Lease.
-        name: of the Lease.
         identity: of this replica, never used before.
-        clock: seconds that go on while this machine is suspended: a leader that wakes up later than its lease ends does not act.
-        timing: how soon the leader is replaced.
-        may_renew: whether this replica is in a state to lead.
+        clock: seconds that go on while this machine is suspended: a leader that wakes up later than
+            its lease ends does not act.
 
     Attributes:
-        lost_leader: the replica that led before this one and let its lease run out while the API server answered; empty: there was none.
+        lost_leader: the replica that led before this one and let its lease run out while the API
+            server answered; empty: there was none.
     """
 
     def __init__(

@@ -38,10 +38,6 @@ class NotLeadingError(ClusterError):
 class Fence:
     """Lets writes through as long as they are allowed.
 
-    Args:
-        cluster: the cluster itself.
-        may_write: is asked before each write.
-
     Attributes:
         cluster: the same, whose writes raise NotLeadingError unless they are allowed.
     """

@@ -26,22 +26,13 @@ PORT_NAME = "agents"  # of the Service
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a replica listens to agents.
-
-    Attributes:
-        pod: its name.
-        uid: of the pod.
-        address: an IP address.
-        port: a number.
-        node: where the pod runs; empty: not known.
-        service: the name of the agents' Service.
-    """
+    """Where a replica listens to agents."""
 
     pod: str
     uid: str
     address: str
     port: int
-    node: str = ""
+    node: str = ""  # empty: not known
     service: str = OPERATOR
 
 

@@ -23,17 +23,13 @@ MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 class LeaseTiming:
     """How soon a leader is replaced, in seconds. The three are those of Kubernetes' LeaderElectionConfiguration.
 
-    Attributes:
-        lease_seconds: how long a lease lasts without a renewal: whole seconds, as the API demands.
-        renew_deadline_seconds: a leader stops that has not renewed the lease for so long.
-        retry_period_seconds: between two renewals.
-
     Raises:
         ValueError: two tries to renew do not fit before the deadline, the deadline is not before the lease's end, or the lease is too long.
     """
 
+    # How long a lease lasts without a renewal: whole seconds, as the API demands.
     lease_seconds: int = 4
-    renew_deadline_seconds: float = 3.0
+    renew_deadline_seconds: float = 3.0  # a leader stops that has not renewed the lease for so long
     retry_period_seconds: float = 1.0
 
     def __post_init__(self) -> None:
@@ -63,38 +59,23 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A coordination.k8s.io Lease, as far as it matters.
+    """A coordination.k8s.io Lease, as far as it matters."""
 
-    Attributes:
-        holder: who leads; empty: no replica.
-        seconds: how long it lasts after a renewal.
-        renewed: the holder's time of day at the last renewal, which is compared to itself only.
-        acquired: the same, when it was taken.
-        transitions: how often it has changed hands.
-    """
-
-    holder: str
-    seconds: float
-    renewed: str
+    holder: str  # empty: no replica
+    seconds: float  # how long it lasts after a renewal
+    renewed: str  # the holder's time of day at the last renewal, which is compared to itself only
     acquired: str
-    transitions: int
+    transitions: int  # how often it has changed hands
 
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """What a replica knows about the lease.
+    """What a replica knows about the lease."""
 
-    Attributes:
-        identity: its own, another one for each process.
-        seen: the lease as last seen; None: it has not been looked at.
-        changed_at: when it was first seen so, on this replica's clock.
-        renewed_at: when the last renewal of its own that succeeded was sent; None: it does not lead.
-        timing: how soon it is replaced when it leads.
-    """
-
-    identity: str
-    seen: Lease | None = None
-    changed_at: float = 0.0
+    identity: str  # its own, another one for each process
+    seen: Lease | None = None  # None: not looked at yet
+    changed_at: float = 0.0  # when it was first seen so, on this replica's clock
+    # When the last renewal of its own that succeeded was sent; None: it does not lead.
     renewed_at: float | None = None
     timing: LeaseTiming = field(default_factory=LeaseTiming)
 
@@ -156,8 +137,7 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
     """The spec to write into the lease.
 
     Args:
-        candidacy: of the replica, which may acquire it.
-        time: the time of day, RFC 3339 with microseconds, for people and for others to see a change.
+        time: the time of day with microseconds, for people and for others to see a change.
     """
     lease = candidacy.seen
     mine = lease is not None and lease.holder == candidacy.identity
@@ -174,10 +154,7 @@ def acquired(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> 
     """What a replica knows once the API server has accepted what it wrote.
 
     Args:
-        candidacy: as it was before.
-        lease: as it was written.
         sent_at: when the write was sent: other replicas may measure from then on.
-        now: when the answer came.
     """
     return replace(see(candidacy, lease, now), renewed_at=sent_at)
 

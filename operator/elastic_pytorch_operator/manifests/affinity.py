@@ -39,9 +39,7 @@ def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
     selects (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity).
 
     Args:
-        pod: is changed. Its template's own affinity stays.
-        job: with its units.
-        index: of the worker.
+        pod: is changed; its template's own affinity stays.
     """
     unit = str(index // job.unit_replicas)
     pod["metadata"]["labels"][names.LABEL_UNIT] = unit

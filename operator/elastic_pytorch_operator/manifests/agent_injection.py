@@ -22,17 +22,11 @@ OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
 
 @dataclass(frozen=True, slots=True)
 class AgentImage:
-    """The image that brings the agent. Its entry point copies the agent to the folder that is its argument.
-
-    Attributes:
-        name: as a pod names it.
-        pull_policy: Always, IfNotPresent or Never; empty: Kubernetes' default for the name.
-        pull_secrets: the names of Secrets to pull it with, of the job's namespace.
-    """
+    """The image that brings the agent. Its entry point copies the agent to the folder that is its argument."""
 
     name: str
-    pull_policy: str = ""
-    pull_secrets: tuple[str, ...] = ()
+    pull_policy: str = ""  # Always, IfNotPresent or Never; empty: Kubernetes' default for the name
+    pull_secrets: tuple[str, ...] = ()  # names of Secrets in the job's namespace
 
 
 def agent_command(*, injected: bool) -> list[str]:
@@ -44,11 +38,11 @@ def inject_agent(spec: MutableManifest, container: MutableManifest, image: Agent
     """Puts the agent into a pod's spec.
 
     Args:
-        spec: the pod's, which is changed.
-        container: the one of its containers that trains; changed as well.
-        image: which brings the agent.
-        own_command: the container runs a command of the user's, which finds the agent, and torchrun its rendezvous handler, by
-            PYTHONPATH. The agent itself needs none, so a PYTHONPATH that the image has stays as it is.
+        spec: the pod's, is changed.
+        container: the one of them that trains, is changed.
+        own_command: the container runs a command of the user's, which finds the agent, and torchrun
+            its rendezvous handler, by PYTHONPATH. The agent itself needs none, so a PYTHONPATH that
+            the image has stays as it is.
     """
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]

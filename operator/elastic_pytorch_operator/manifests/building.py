@@ -11,12 +11,7 @@ from elastic_pytorch_operator.spec.fields import MAX_WORDS
 
 
 class UnbuildableError(ValueError):
-    """An object that the operator cannot build as a job asks for it: no further try helps, until the job's spec is changed.
-
-    Args:
-        kind: of the object.
-        fault: what the builder has raised.
-    """
+    """An object that the operator cannot build as a job asks for it: no further try helps, until the job's spec is changed."""
 
     def __init__(self, kind: str, fault: Exception) -> None:
         super().__init__(f"{kind}: the operator cannot build it: {fault!r}"[:MAX_WORDS])
@@ -25,9 +20,6 @@ class UnbuildableError(ValueError):
 @contextmanager
 def building(kind: str) -> Iterator[None]:
     """Decorates a builder: whatever it raises names what it builds.
-
-    Args:
-        kind: of the object that is built.
 
     Raises:
         UnbuildableError: instead of any other exception.

@@ -15,12 +15,7 @@ MAX_QUANTITY = 2.0**63  # where apimachinery's `resource.Quantity` ends
 
 @building("PodGroup")
 def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
-    """The PodGroup of a job, in the form that its scheduler expects.
-
-    Args:
-        job: with its minimum and its template.
-        gang: the scheduler.
-    """
+    """The PodGroup of a job, in the form that its scheduler expects."""
     return {
         "apiVersion": gang.api_version,
         "kind": gang_schedulers.KIND,

@@ -20,8 +20,6 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
 
     Args:
         pod: is changed.
-        grant: names the Workload.
-        flavors: the ResourceFlavors that it has quota of.
 
     Raises:
         PlacementConflict: the job sets a label, an annotation or a nodeSelector that the quota needs to be another one.

@@ -79,12 +79,8 @@ def stock_worker_pod(
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
     Args:
-        job: whose template it is made from.
-        index: of the worker, 0 up to its job's size.
         suffix: makes the name unique to this incarnation of the worker.
-        rendezvous: the number of the rendezvous that it joins.
-        failed_starts: the nodes on which the pods before it of its index have failed to start.
-        grant: the quota that it runs by; None: the job is in no queue.
+        failed_starts: where the pods before it of its index have failed to start.
     """
     pod, container = pod_from_template(job, index, suffix, grant)
     remember_failed_starts(pod, failed_starts)
@@ -97,13 +93,7 @@ def stock_worker_pod(
 
 @building("Pod")
 def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
-    """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python.
-
-    Args:
-        job: whose image it uses.
-        suffix: makes the name unique to this incarnation.
-        rendezvous: the number of the rendezvous that it is for.
-    """
+    """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python."""
     template = job.template["spec"]
     trains = training_container(job.template)
     container: MutableManifest = {

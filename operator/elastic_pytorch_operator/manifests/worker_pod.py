@@ -93,17 +93,11 @@ DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the agents in new pods are given.
-
-    Attributes:
-        operator_url: where they find the operator.
-        image: which brings them, for jobs that want that; None: the jobs' images must.
-        authorities: certificates, PEM, one of which has signed the operator's.
-    """
+    """What the agents in new pods are given."""
 
     operator_url: str
-    image: AgentImage | None = None
-    authorities: str = ""
+    image: AgentImage | None = None  # brings the agent into pods; None: the jobs' images do
+    authorities: str = ""  # certificates, PEM, one of which has signed the operator's
 
 
 @building("Pod")
@@ -111,10 +105,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     """A worker pod.
 
     Args:
-        job: whose template it is made from.
-        action: asks for it.
         suffix: makes the name unique to this incarnation of the worker.
-        agent: what its agent is given.
     """
     pod, container = pod_from_template(job, action.index, suffix, action.grant)
     remember_failed_starts(pod, action.failed_starts)
@@ -150,14 +141,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
 
 
 def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = None) -> tuple[MutableManifest, MutableManifest]:
-    """What any worker pod is, with either backend; and in it the container that trains.
-
-    Args:
-        job: whose template it is made from.
-        index: of the worker.
-        suffix: makes the name unique to this incarnation of the worker.
-        grant: the quota that it runs by; None: the job is in no queue.
-    """
+    """What any worker pod is, with either backend; and in it the container that trains."""
     template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]

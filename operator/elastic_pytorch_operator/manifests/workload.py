@@ -25,8 +25,8 @@ def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
     """The fields of a Workload's spec that say its priority, found as Kueue finds it for its own jobs.
 
     Args:
-        job: which may name a WorkloadPriorityClass, and whose pods may name a PriorityClass.
-        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses. One of them may be the default.
+        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses. One of
+            them may be the default.
     """
     of_queue = job.queue.priority_class if job.queue is not None else ""
     name = of_queue or job.template["spec"].get("priorityClassName")
@@ -43,11 +43,8 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
     """A Workload.
 
     Args:
-        job: in whose queue it waits.
-        action: asks for it.
-        priority: fields of its spec.
-        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors, and without them those that fit
-            `scheduling.extraWorkers`.
+        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors, and
+            without them those that fit `scheduling.extraWorkers`.
     """
     assert job.queue is not None
     extra = action.number != BASE

@@ -14,14 +14,9 @@ class CreateService:
 
 @dataclass(frozen=True, slots=True)
 class PutPodGroup:
-    """Make the job's PodGroup, or give it the job's minimum.
+    """Make the job's PodGroup, or give it the job's minimum."""
 
-    Attributes:
-        before_pods: no pod is to be made before.
-        without_pods: the job has no pod.
-    """
-
-    before_pods: bool
+    before_pods: bool  # no pod is to be made before
     without_pods: bool = False
 
 
@@ -32,26 +27,18 @@ class DeletePodGroup:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a worker pod of an index; the executor gives it a name of its own.
-
-    Attributes:
-        avoid: nodes on which it is never placed.
-        rendezvous: the stock rendezvous that it joins; 0 where the operator decides who is in the group.
-        unwanted: nodes on which it is placed only if no other takes it.
-        failed_starts: the nodes on which the pods before it of its index have failed to start, in a row.
-        group_restarts: how often the job's pods have been replaced as a group.
-        grant: the quota that it runs by; None: the job is in no queue.
-        apart: it is a spare so far, and prefers a node without another pod of the job.
-    """
+    """Make a worker pod of an index; the executor gives it a name of its own."""
 
     index: int
-    avoid: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()  # nodes on which it is never placed
+    # Of stock torchrun, that it joins; 0: the operator decides who is in the group.
     rendezvous: int = 0
-    unwanted: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()  # nodes on which it is placed only if no other takes it
+    # Where the pods before it of its index have failed to start, in a row.
     failed_starts: tuple[str, ...] = ()
     group_restarts: int = 0
     grant: Grant | None = None
-    apart: bool = False
+    apart: bool = False  # it is a spare so far, and prefers a node without another pod of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +55,25 @@ class CreateStore:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a worker pod.
-
-    Attributes:
-        force: without waiting for its kubelet, which is known to be gone.
-    """
+    """Delete a worker pod."""
 
     name: str
     uid: str
     why: str
-    force: bool = False
+    force: bool = False  # without waiting for its kubelet, which is known to be gone
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Record an event, which `kubectl describe` shows.
-
-    Attributes:
-        with_status: it reports a change of the status: only once that is written, or else each plan would record it again.
-        annotations: of the event: what the note says, for programs.
-    """
+    """Record an event, which `kubectl describe` shows."""
 
     reason: str
     note: str
     warning: bool = False
+    # It reports a change of the status: only once that is written, or else each plan would record
+    # it again.
     with_status: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # what the note says, for programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +90,11 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class CreateWorkload:
-    """Ask Kueue for quota.
+    """Ask Kueue for quota."""
 
-    Attributes:
-        number: `BASE`, or which extra it is.
-        count: the number of pods.
-        flavors: an extra is to be of the same ones as the base; none: those that fit it.
-    """
-
-    number: int
+    number: int  # `BASE`, or which extra it is
     count: int
+    # An extra is to be of the same ones as the base; none: those that fit it.
     flavors: tuple[str, ...] = ()
 
 
@@ -134,12 +109,7 @@ class DeleteWorkload:
 
 @dataclass(frozen=True, slots=True)
 class PatchWorkload:
-    """Change a Workload, if it still has this resource version.
-
-    Attributes:
-        spec: the fields to merge into its spec.
-        status: the fields to merge into its status.
-    """
+    """Change a Workload, if it still has this resource version."""
 
     name: str
     version: str

@@ -40,22 +40,15 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedEnd:
-    """The end of a node, as something in the cluster announces it, or a fault of it that is as good as an end for those that train there.
+    """The end of a node, as announced in the cluster, or a fault that is as good as one for its workers."""
 
-    Attributes:
-        by: what announces it, for people.
-        certainty: how sure it is.
-        notice_seconds: from the announcement to the earliest end, if it is sure; infinite for a fault: nothing ends the node by then.
-        at: when it comes, RFC 3339, if it is dated.
-        taint: the taint that announces it; None: something else does.
-        fault: it is a fault.
-    """
-
-    by: str
+    by: str  # what announces it, for people
     certainty: Certainty
+    # From the announcement to the earliest end, if it is sure; infinite for a fault: nothing ends
+    # the node by then.
     notice_seconds: float = NOTICE_SECONDS
-    at: str = ""
-    taint: Taint | None = None
+    at: str = ""  # RFC 3339, if it is dated
+    taint: Taint | None = None  # None: something else announces it
     fault: bool = False
 
     def __str__(self) -> str:
@@ -78,12 +71,7 @@ class Mark(NamedTuple):
     fault: bool = False
 
     def announcement(self, by: str, taint: Taint | None = None) -> AnnouncedEnd:
-        """What it announces on a node.
-
-        Args:
-            by: what bears it, for people.
-            taint: that, if it is a taint.
-        """
+        """What it announces on a node."""
         return AnnouncedEnd(by, self.certainty, self.notice_seconds, taint=taint, fault=self.fault)
 
 
@@ -151,11 +139,6 @@ def parse_marks(texts: Iterable[str], certainty: Certainty, *, fault: bool = Fal
 
     Without an effect, both taints and labels of that key announce an end. A fault may be a condition's type, too.
 
-    Args:
-        texts: the marks.
-        certainty: of what they announce.
-        fault: they report faults, not ends.
-
     Raises:
         ValueError: one has no key, or an effect that Kubernetes does not have.
     """
@@ -184,12 +167,8 @@ def announced_end(
     """The surest and soonest end that a node announces, or fault that it reports; None: neither.
 
     Args:
-        taints: all of the node's, those with PreferNoSchedule included.
-        labels: of the node.
+        taints: of the node, those with PreferNoSchedule included.
         conditions: the status of each, by its type.
-        deleting: the Node object has a deletionTimestamp.
-        unschedulable: the node is cordoned.
-        marks: what announces an end, beside these.
     """
     found = []
     by_key: dict[str, list[Taint]] = {}

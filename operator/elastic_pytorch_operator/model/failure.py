@@ -39,23 +39,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """A failure, with where it happened.
-
-    Attributes:
-        worker: the pod's name.
-        rank: global rank, None where there was none yet.
-        failed_at: monotonic seconds.
-        pod_uid: of the pod that has failed as a whole; empty: a worker process in it.
-        pid: of the process, in its pod; None: not known.
-        node: of the pod, for people.
-        time: when it failed, RFC 3339, for people.
-        rule: of `failurePolicy.rules`, which decides on it; None: none does.
-        group_restarts: how often the job's pods had been replaced as a group when this one was made.
-        oom_killed: the kubelet says that the pod's container was killed for lack of memory.
-        round: the round that a pod's workers were in when the pod ended; 0: none.
-        end: of a pod that something outside its container has ended: its index and how. The same one again, without progress in between,
-            is a failure. Empty: the failure counts or not by itself.
-    """
+    """A failure, with where it happened."""
 
     worker: str
     rank: int | None
@@ -64,14 +48,17 @@ class FailureRecord:
     message: str
     failed_at: float
     fault: Fault = Fault.CODE
-    pod_uid: str = ""
+    pod_uid: str = ""  # of the pod that failed as a whole; empty: a worker process in it did
     pid: int | None = None
     node: str = ""
     time: str = ""
-    rule: FailureRule | None = None
+    rule: FailureRule | None = None  # of `failurePolicy.rules`, that decides on it
+    # How often the job's pods had been replaced as a group when this one was made.
     group_restarts: int = 0
-    oom_killed: bool = False
-    round: int = 0
+    oom_killed: bool = False  # the kubelet says that the container was killed for lack of memory
+    round: int = 0  # that a pod's workers were in when it ended; 0: none
+    # Of a pod that something outside its container has ended: its index and how. The same one
+    # again, without progress in between, is a failure. Empty: the failure counts or not by itself.
     end: str = ""
 
     @property
@@ -140,7 +127,8 @@ def fault_of_worker(failure: Failure | None) -> Fault:
     """Whose fault a worker's failure is, judged from what the worker itself has reported.
 
     Args:
-        failure: as its agent reports it; None: the user's own torchrun, which reports only that its workers have failed.
+        failure: as its agent reports it; None: the user's own torchrun, which reports only that its
+            workers have failed.
     """
     if failure is None:
         return Fault.ECHO
@@ -159,9 +147,7 @@ def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Faul
     Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it, hides torchrun's own code.
 
     Args:
-        pod: a worker's.
-        spoken: whether its agent has ever reported.
-        succeeded: whether its agent has reported success.
+        spoken: its agent has ever reported.
     """
     if not pod.ended or (pod.exit_code == 0 and succeeded):
         return None
@@ -268,12 +254,7 @@ def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
 
 
 def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
-    """How a pod's container ended, to follow the pod's name in a sentence.
-
-    Args:
-        pod: one that has ended.
-        succeeded: whether its agent has reported success.
-    """
+    """How a pod's container ended, to follow the pod's name in a sentence."""
     reason = pod.exit_reason or pod.phase
     if reason == OOM_KILLED:
         state = "" if pod.stock else " and the state in its memory"

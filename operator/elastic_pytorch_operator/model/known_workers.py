@@ -20,16 +20,9 @@ RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """A worker of which a status tells.
+    """A worker of which a status tells."""
 
-    Attributes:
-        pod: its name; empty if only the worker's index is known, and that pod is not there any more.
-        index: the worker's.
-        state: as in the status.
-        ranked: it had a rank in the group.
-    """
-
-    pod: str
+    pod: str  # of the pod; empty: only the worker's index is known, and that pod is gone
     index: int
     state: str
     ranked: bool
@@ -50,10 +43,6 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
 
     A worker that is not listed is the newest pod of its index that was there when the status was written. A pod that was created after
     the last one whose agent has reported is no such pod: it may be a replacement, whose agent has not reported.
-
-    Args:
-        status: of a job.
-        pods: its worker pods, as they are now.
     """
     listed = [
         KnownWorker(str(worker.get("name", "")), int(worker.get("index", 0)), str(worker.get("state", "")), "rank" in worker)

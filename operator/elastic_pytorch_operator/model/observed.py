@@ -208,13 +208,7 @@ class AgentView:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableObject:
-    """An object of the job that the operator cannot read, and leaves out.
-
-    Attributes:
-        kind: of the object.
-        name: of the object.
-        fault: what it stumbled on.
-    """
+    """An object of the job that the operator cannot read, and leaves out."""
 
     kind: str
     name: str
@@ -223,13 +217,7 @@ class UnreadableObject:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything known about one job at one moment.
-
-    Attributes:
-        pods_by_name: the worker pods again.
-        ranks: of the members of the round, by pod name; empty without a round.
-        saving_since: since when the round has only its last checkpoint to write, monotonic seconds; None: it trains, or is done.
-    """
+    """Everything known about one job at one moment."""
 
     now: float  # monotonic seconds
     time: str  # the same moment in RFC 3339, for status timestamps only
@@ -255,6 +243,7 @@ class Observed:
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    # Only the last checkpoint is left to write; None: it trains, or is done.
     saving_since: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -12,17 +12,12 @@ FIELD = "operatorState"
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What no other part of a job's status, and no other object, tells.
+    """What no other part of a job's status, and no other object, tells."""
 
-    Attributes:
-        schedule_timeouts: how often in a row the job has given its places back.
-        last_growth_time: when the group last formed or grew, RFC 3339; empty: never.
-        newest_pod_time: the creation time of the newest pod whose agent has reported, of those that `status.workers` does not list.
-        interruption: of the training, while it lasts (planning/reporting/interruption.py).
-    """
-
-    schedule_timeouts: int = 0
-    last_growth_time: str = ""
+    schedule_timeouts: int = 0  # in a row
+    last_growth_time: str = ""  # RFC 3339; empty: never
+    # The creation time of the newest pod whose agent has reported, of those that `status.workers`
+    # does not list.
     newest_pod_time: str = ""
     interruption: Mapping[str, Any] = field(default_factory=dict)
 

@@ -56,11 +56,7 @@ def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceb
     """Whether the failure of a worker is only the consequence of what has happened to a peer.
 
     Args:
-        exit_code: the process's.
-        signal: the name of that signal, or empty.
-        exception: the exception's class, or empty.
-        message: what happened.
-        traceback: the end of its traceback, or of what it has written last.
+        traceback: its end, or that of what the process has written last.
     """
     if signal == "SIGABRT":
         words = f"{message}\n{traceback}"

@@ -22,16 +22,12 @@ class PlaceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process stands.
-
-    Attributes:
-        kind: what its main thread is in.
-        operation: of a collective, as torch calls it; `backward` in the backward pass. Else empty.
-        frame: the innermost one of the user's own script, such as `train.py:41 load`; empty: none is known.
-    """
+    """Where a process stands."""
 
     kind: PlaceKind
+    # Of a collective, as torch calls it; `backward` in the backward pass. Else empty.
     operation: str = ""
+    # The innermost one of the user's own script, such as `train.py:41 load`; empty: none is known.
     frame: str = ""
 
 

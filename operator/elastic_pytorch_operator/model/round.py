@@ -15,34 +15,24 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One declared group.
+    """One declared group."""
 
-    Attributes:
-        number: grows by at least one with each round of a job.
-        members: in rank order; empty: all stop and wait.
-        store_port: where rank 0 serves this round's c10d store.
-        reason: one of the causes in `names`.
-        cause: the reason in detail, for people.
-        declared_at: monotonic seconds.
-        size: how many members were declared. More than `len(members)` only in a round that a restarted operator has
-            put together from what agents reported, when not all of them have done so.
-        orderly_since: the oldest round since which no member has been lost: every member of every round was alive when the
-            next one was declared. The round's own number if a member was lost before it.
-        keeps_all_since: the oldest round since which each round has had all members of the one before. The round's own number if
-            this one has not.
-        unformed: rounds after `orderly_since` whose groups never formed, and of which a member was lost.
-        ranks: the rank of each member by its pod's name, in rank order.
-    """
-
-    number: int
-    members: tuple[Member, ...]
-    store_port: int
+    number: int  # grows with each round of a job
+    members: tuple[Member, ...]  # in rank order; empty: all stop and wait
+    store_port: int  # where rank 0 serves the c10d store
     reason: str
     cause: str
     declared_at: float
+    # How many members were declared. More than `len(members)` only in a round that a restarted
+    # operator has put together from what agents reported, when not all of them have done so.
     size: int = -1
+    # The oldest round since which no member has been lost: every member of every round was alive
+    # when the next one was declared. The round's own number if a member was lost before it.
     orderly_since: int = -1
+    # Rounds after `orderly_since` whose groups never formed, and of which a member was lost.
     unformed: tuple[int, ...] = ()
+    # The oldest round since which each round has had all members of the one before. The round's own
+    # number if this one has not.
     keeps_all_since: int = -1
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 

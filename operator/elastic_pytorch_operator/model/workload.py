@@ -14,49 +14,33 @@ BASE = 0  # the number of the base; extras count from 1
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The quota that Kueue has assigned to a Workload.
-
-    Attributes:
-        cluster_queue: whose quota it is.
-        count: the number of pods.
-        flavors: the ResourceFlavors that it is of, each once.
-        topology: Kueue chooses the node of each pod.
-        updates: what admission checks add to the pods: labels, annotations, nodeSelector and tolerations.
-    """
+    """The quota that Kueue has assigned to a Workload."""
 
     cluster_queue: str
     count: int
-    flavors: tuple[str, ...] = ()
-    topology: bool = False
+    flavors: tuple[str, ...] = ()  # each once
+    topology: bool = False  # Kueue chooses the node of each pod
+    # What admission checks add to the pods: labels, annotations, nodeSelector and tolerations.
     updates: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """A Workload of a job.
-
-    Attributes:
-        number: `BASE`, or which extra it is.
-        count: how many pods it asks for.
-        active: False: a user or Kueue has deactivated it, which frees its quota at once.
-        admission: None: it holds no quota.
-        conditions: by type. All of them, as a patch of the status has to repeat them.
-        evicted_since: when its eviction was first seen, monotonic seconds; None: it is not evicted.
-        quota_for: the text of `Job.quota_for` that it was made for.
-    """
+    """A Workload of a job."""
 
     name: str
     uid: str
     version: str
-    number: int
+    number: int  # `BASE`, or which extra it is
     count: int
     queue: str
-    active: bool = True
+    active: bool = True  # False: a user or Kueue has deactivated it, which frees its quota at once
     deleting: bool = False
-    admission: Admission | None = None
+    admission: Admission | None = None  # None: it holds no quota
+    # By type; all, as a patch of the status has to repeat them.
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evicted_since: float | None = None
-    quota_for: str = ""
+    quota_for: str = ""  # the text of `Job.quota_for` that it was made for
 
     def is_true(self, type_: str) -> bool:
         """Whether a condition is True."""
@@ -94,11 +78,7 @@ class WorkloadView:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a pod has from the Workload by whose quota it runs.
-
-    Attributes:
-        extra: the Workload is an extra.
-    """
+    """What a pod has from the Workload by whose quota it runs."""
 
     workload: str
     queue: str

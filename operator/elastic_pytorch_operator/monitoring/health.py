@@ -12,18 +12,12 @@ STUCK_SECONDS = 300.0  # a reconcile whose every request fails by time-out is sh
 
 @dataclass(frozen=True, slots=True)
 class HealthSample:
-    """What was measured.
-
-    Attributes:
-        now: monotonic seconds.
-        silent_since: by kind, since when a watch has reported nothing, although something has happened.
-        answering_since: since when the API server has answered every request; None: it did not answer the last one.
-        longest_reconcile_seconds: how long the oldest reconcile has been going on.
-    """
+    """What was measured."""
 
     now: float
+    # By kind, since when a watch has reported nothing, although something has happened.
     silent_since: Mapping[str, float] = field(default_factory=dict)
-    answering_since: float | None = None
+    answering_since: float | None = None  # None: it did not answer the last request
     longest_reconcile_seconds: float = 0.0
 
 

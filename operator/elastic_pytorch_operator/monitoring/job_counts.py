@@ -35,12 +35,7 @@ INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.
 
 
 class JobCounts:
-    """Counts for all jobs of a namespace together.
-
-    Args:
-        counter: makes one of a name, with a text and labels.
-        histogram: makes one of a name, with a text, labels and buckets.
-    """
+    """Counts for all jobs of a namespace together."""
 
     def __init__(
         self,

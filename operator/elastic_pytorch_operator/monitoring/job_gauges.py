@@ -21,12 +21,7 @@ WORKER_STATES = ("Starting", "Preparing", "Ready", "Spare", "Running", "Saving",
 
 
 class JobGauges:
-    """Shows what the leader knows of jobs. A standby replica shows nothing.
-
-    Args:
-        gauge: makes one of a name, with a text and labels.
-        per_job: whether each job has series of its own.
-    """
+    """Shows what the leader knows of jobs. A standby replica shows nothing."""
 
     def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
         self._per_job = per_job

@@ -49,15 +49,7 @@ class Family:
 
 
 class Metrics:
-    """All metrics of one operator.
-
-    Args:
-        per_job: whether each job has series of its own.
-        clock: monotonic seconds.
-
-    Attributes:
-        families: what there is, in the order of the documentation.
-    """
+    """All metrics of one operator."""
 
     def __init__(self, *, per_job: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.families: list[Family] = []

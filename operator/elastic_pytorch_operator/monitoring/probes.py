@@ -19,9 +19,9 @@ class Probes:
     """Answers probes and scrapes.
 
     Args:
-        failed_checks: returns what is wrong, so that the operator should be restarted; nothing: it is well.
+        failed_checks: returns what is wrong, so that the operator should be restarted; nothing: it
+            is well.
         ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
-        metrics: the metrics' text.
     """
 
     def __init__(

@@ -49,9 +49,7 @@ class ScrapeAccess:
     """Decides who may read the metrics.
 
     Args:
-        cluster: whose API server is asked.
-        clock: monotonic seconds.
-        max_remembered: how many decisions that allow are kept, and how many that refuse.
+        max_remembered: decisions that allow, and as many that refuse.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ class Scrapes:
 
     Args:
         begin: takes the values, and returns what makes the text of them, in a thread.
-        clock: monotonic seconds.
     """
 
     def __init__(self, begin: Callable[[], Callable[[], bytes]], clock: Callable[[], float] = time.monotonic) -> None:

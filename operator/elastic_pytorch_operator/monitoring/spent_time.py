@@ -14,9 +14,6 @@ class SpentTime:
 
     Time that an account books over to another activity may have been counted already, and a counter never falls: what it has counted
     too much is made up for by what follows.
-
-    Args:
-        counter: makes one of a name, with a text and labels.
     """
 
     def __init__(self, counter: Callable[[str, str, Sequence[str]], Counter]) -> None:

@@ -11,11 +11,6 @@ EXIT_SECONDS = 10.0  # what agents get to exit by themselves once the job has en
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
     """Decides which pods of an ended job go, and whether the job itself does.
 
-    Args:
-        job: with its policies, and its completion time in its status.
-        observed: its pods and agents.
-        ended_at: when this operator first saw it ended, monotonic seconds.
-
     Returns:
         What to do; and when to look again.
     """

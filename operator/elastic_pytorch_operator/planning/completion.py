@@ -29,16 +29,12 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Workers that go, or have gone, for a reason that is known.
+    """Workers that go, or have gone, for a reason that is known."""
 
-    Attributes:
-        victims: those that go because the operator wants them to.
-        excused: lost ones on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
-        leaving: those that have left the group since they were told to stop.
-    """
-
-    victims: frozenset[str] = frozenset()
+    victims: frozenset[str] = frozenset()  # those that the operator wants gone
+    # Lost ones on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
     excused: frozenset[str] = frozenset()
+    # Those that have left the group since they were told to stop.
     leaving: frozenset[str] = frozenset()
 
 
@@ -60,15 +56,8 @@ def decide_ending(
     """Decides whether the job ends now.
 
     Args:
-        job: with its limits.
-        target: how many workers it is to have.
-        observed: what is known.
-        candidates: its workers, assessed.
-        budget: its failures.
-        departures: workers that go, or have gone, for a reason that is known.
-        invalid: why the API server will never accept a pod of its template, or a claim of its claim templates; None: it may.
-        deadline_at: when `activeDeadlineSeconds` are over, monotonic seconds.
-        starts: the pods that have failed to start.
+        invalid: why the API server will never accept a pod of its template, or a claim of its claim
+            templates; None: it may.
 
     Returns:
         The ending, None if the job goes on; and when to look again.
@@ -182,7 +171,6 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
 
     Args:
         pods: of a job that has never had a round.
-        now: monotonic seconds.
 
     Returns:
         The reason, for people, empty while one may still start; and when to look again.

@@ -22,20 +22,12 @@ SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "p
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:
-    """A write that has failed each time since it was first tried.
+    """A write that has failed each time since it was first tried."""
 
-    Attributes:
-        words: what came of it the last time, a clause for people.
-        retry_at: when it may be tried again, monotonic seconds.
-        times: how often it has failed.
-        lasting: whether its user is to know: it is refused, or its trouble does not pass.
-        reported: whether an event has reported it.
-    """
-
-    words: str
+    words: str  # what came of it the last time, a clause for people
     retry_at: float
     times: int = 1
-    lasting: bool = False
+    lasting: bool = False  # its user is to know: it is refused, or its trouble does not pass
     reported: bool = False
 
 
@@ -44,20 +36,12 @@ FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the API server has said of a job's objects.
-
-    Attributes:
-        failed: the writes that it has not accepted.
-        invalid: why it can make no pod from the template; None: it has not said so.
-        generation: of the spec that the last plan was made for.
-        tried_generation: of the spec whose pods it has been asked about by a dry run.
-        unreadable: the objects that could not be read at the last plan.
-    """
+    """What the API server has said of a job's objects."""
 
     failed: FailedWrites = field(default_factory=dict)
-    invalid: str | None = None
-    generation: int | None = None
-    tried_generation: int = 0
+    invalid: str | None = None  # why it can make no pod from the template; None: it has not said so
+    generation: int | None = None  # of the spec that the last plan was made for
+    tried_generation: int = 0  # of the spec whose pods a dry run has tried
     unreadable: tuple[UnreadableObject, ...] = ()
 
     def about(self, generation: int) -> "Answers":
@@ -85,11 +69,6 @@ def note_failure(
 
     Args:
         before: its last failure, if it has not succeeded since.
-        judgement: what the error means.
-        words: what the user is told about it.
-        now: monotonic seconds.
-        refused_seconds: until the next try of what is refused.
-        retry_after_seconds: the least time until the next try that was asked for.
     """
     times = before.times + 1 if before else 1
     trouble = judgement is Judgement.TROUBLE
@@ -135,12 +114,6 @@ def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers
     It asks until there is an answer, once for each valid generation of a job that has never begun, or has no pod while it is stopped.
     The template of a suspended job may have changed. The status remembers the answer for the next leader: it has seen this generation,
     and its `Suspended` condition says whether what the job needs was refused.
-
-    Args:
-        job: with its status.
-        target: whether any worker may run.
-        observed: its pods and its round.
-        answers: what the API server has said, also to a dry run.
     """
     begun = observed.round is not None or job.status.get("round")
     if job.problem or observed.pods or (begun and not target.stopped) or answers.tried_generation == job.generation:

@@ -27,23 +27,12 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a job stands.
-
-    Attributes:
-        workers: what becomes of each.
-        memory: with all that follows from what is observed.
-        failure: of the current round.
-        stall: the hang for which the group is restarted now; None: it is not.
-        dump_stacks: a hang has just been found.
-        restarting: where a restart of the whole group stands.
-        ending: how the job ends now; None: it goes on.
-        recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
-    """
+    """How a job stands."""
 
     workers: WorkerPlan
     memory: Memory
     failure: RoundFailure
-    stall: Stall | None
+    stall: Stall | None  # the group is restarted for it now
     dump_stacks: bool
     restarting: GroupRestart
     ending: Ending | None
@@ -51,14 +40,7 @@ class Judgement:
 
 
 def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -> Judgement:
-    """Judges the workers, their failures, and whether the job ends.
-
-    Args:
-        job: with its limits.
-        target: how many workers it is to have.
-        observed: what is known.
-        memory: what is remembered of it.
-    """
+    """Judges the workers, their failures, and whether the job ends."""
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and (memory.stall is None or stall.round != memory.stall.round)
     restart = stall if stall is not None and observed.now >= stall.restart_at else None

@@ -33,38 +33,16 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments of a job's past, in monotonic seconds of this operator; None: it was not yet, or that is not known.
+    """Moments of a job's past, in monotonic seconds of this operator; None: it was not yet, or that is not known."""
 
-    Attributes:
-        active_since: when it began, or was resumed.
-        grown_at: when its group last grew.
-        ended_at: when this operator first saw it ended.
-    """
-
-    active_since: float | None = None
+    active_since: float | None = None  # when it began, or was resumed
     grown_at: float | None = None
     ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job.
-
-    Attributes:
-        budget: its failures.
-        nodes: what speaks against nodes.
-        interruptions: of its training.
-        stall: the round that hangs, if it does.
-        schedule: whether the job has given its places back, or is about to.
-        checkpoint_wait: the change of the group that waits for a checkpoint, if one does.
-        departures: the workers that go or have gone for a reason that is known.
-        moments: of its past.
-        answers: what the API server has said of its objects.
-        written: the status that was last written.
-        stock: of a group that stock torchrun forms.
-        stragglers: the ranks that are slow.
-        account: what its time was spent on; None: not read from the status yet.
-    """
+    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job."""
 
     budget: Budget = field(default_factory=Budget)
     nodes: Objections = ()
@@ -78,36 +56,29 @@ class Memory:
     written: Written = field(default_factory=Written)
     stock: StockMemory | None = None
     stragglers: Stragglers = NO_STRAGGLERS
-    account: Account | None = None
+    account: Account | None = None  # None: not read from the status yet
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done.
-
-    Attributes:
-        round: to be declared to the agents; None: the current one stands.
-        nudge: ask the agents to report at once.
-        dump_stacks: have the agents of the current round write down where their workers are.
-        resumed: the interruption that is over now.
-        set_up_seconds: what the round that is declared has waited for, if it begins a training; None: it waited for no set-up.
-        verdict: what to tell the agents of a job that has ended: `complete` or `failed`. Only after the actions have
-            succeeded: what an agent acts on must be in the cluster first.
-        actions: in the order in which they are to be done; creates may go in parallel.
-        memory: what to remember.
-        recheck_at: when to plan again if nothing happens before, monotonic seconds.
-        urgent_at: when that may change the group: a worker is lost by then if nothing is heard of it, or a wait is over.
-    """
+    """What is to be done."""
 
     memory: Memory
-    round: Round | None = None
-    nudge: bool = False
+    round: Round | None = None  # to be declared; None: the current one stands
+    nudge: bool = False  # ask the agents to report at once
     dump_stacks: bool = False
-    resumed: Interruption | None = None
+    resumed: Interruption | None = None  # the interruption that is over now
+    # What the round that is declared has waited for, if it begins a training; None: it waited for
+    # no set-up.
     set_up_seconds: float | None = None
+    # What to tell the agents of a job that has ended: `complete` or `failed`. Only after the
+    # actions have succeeded: what an agent acts on must be in the cluster first.
     verdict: str | None = None
+    # In the order in which they are to be done; creates may go in parallel.
     actions: tuple[Action, ...] = field(default_factory=tuple)
     recheck_at: float | None = None
+    # When that may change the group: a worker is lost by then if nothing is heard of it, or a wait
+    # is over.
     urgent_at: float | None = None
 
 
@@ -117,11 +88,7 @@ def find_news(
     """What a plan finds out.
 
     Args:
-        before: what was remembered.
-        after: what is remembered from now on; no event has reported its failed writes yet.
-        declared: the round that the plan declares.
-        ending: how the plan ends the job.
-        resumed: the interruption that is over now.
+        after: no event has reported its failed writes yet.
     """
     return News(
         declared,
@@ -133,13 +100,7 @@ def find_news(
 
 
 def recall(job: Job, now: float, time: str) -> Memory:
-    """The memory of a job that this operator has not planned before.
-
-    Args:
-        job: with its status.
-        now: monotonic seconds.
-        time: the same, RFC 3339.
-    """
+    """The memory of a job that this operator has not planned before."""
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
     running = find_condition(job.status, names.RUNNING) or {}
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF

@@ -38,14 +38,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train.
-
-    Args:
-        job: with its status.
-        target: how many workers it is to have.
-        observed: what is known.
-        memory: what is remembered of it.
-    """
+    """Decides what to do now for a job that trains, or is to train."""
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)

@@ -55,22 +55,15 @@ STEADY_SECONDS = 60.0  # a rendezvous that has lasted this long may be followed 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What one plan is made from.
-
-    Attributes:
-        observed: with the group as it was last reported as its round.
-        candidates: the workers, assessed: those that run are ready.
-        lost: names of pods, workers' and stores', that will never report their end: their nodes are gone.
-        running: the workers of the current rendezvous that run.
-        starts: the pods that have failed to start.
-    """
+    """What one plan is made from."""
 
     job: Job
     target: Target
-    observed: Observed
-    candidates: tuple[Candidate, ...]
+    observed: Observed  # with the group as it was last reported as its round
+    candidates: tuple[Candidate, ...]  # those that run are ready
+    # Names of pods, workers' and stores', that will never report their end: their nodes are gone.
     lost: frozenset[str]
-    running: tuple[PodView, ...]
+    running: tuple[PodView, ...]  # of the current rendezvous
     rendezvous: Rendezvous
     starts: FailedStarts
 

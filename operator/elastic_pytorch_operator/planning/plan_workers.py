@@ -31,16 +31,7 @@ from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What becomes of each worker.
-
-    Attributes:
-        candidates: how each worker stands.
-        objections: what speaks against nodes.
-        starts: the pods that have failed to start.
-        evacuation: who leaves a node that announces its end, or reports a fault.
-        schedule: whether the job gives its places back for a while.
-        replicas: which pods come and go.
-    """
+    """What becomes of each worker."""
 
     candidates: Sequence[Candidate]
     objections: Objections
@@ -56,14 +47,7 @@ class WorkerPlan:
 
 
 def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
-    """Decides what becomes of each worker.
-
-    Args:
-        job: whose workers they are.
-        target: how many it is to have, and by which quota.
-        observed: the moment.
-        memory: of the job.
-    """
+    """Decides what becomes of each worker."""
     suspected = nodes_of(memory.nodes, SUSPECTED)
     candidates = assess_workers(observed, {name: each.since for name, each in suspected.items()})
     starts = find_failed_starts(observed)
@@ -112,13 +96,7 @@ def pod_actions(
     """What is to be done about the pods of a job that has not ended.
 
     Args:
-        job: whose pods they are.
-        target: how many workers it is to have.
-        observed: the moment.
-        workers: which of them come and go.
-        round_: the newest, which may be declared now. Its members are not deleted.
-        memory: of the job.
-        restarting: where a restart of the whole group stands.
+        round_: the newest; its members are not deleted.
     """
     replicas, starts = workers.replicas, workers.starts
     gang = plan_pod_group(job, target, observed, memory.answers.failed)

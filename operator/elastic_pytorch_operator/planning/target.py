@@ -10,17 +10,11 @@ from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How many workers a job is to have now.
+    """How many workers a job is to have now."""
 
-    Attributes:
-        wanted: how many its spec asks for; 0 while it is suspended.
-        quota: how many of these may run.
-        spares: how many pods beyond these are to wait for a loss.
-    """
-
-    wanted: int
+    wanted: int  # by its spec; 0 while it is suspended
     quota: Quota = NO_LIMIT
-    spares: int = 0
+    spares: int = 0  # pods beyond these that wait for a loss
 
     @property
     def size(self) -> int:

@@ -20,11 +20,7 @@ def claim_taken(conflict: Conflict) -> ClusterError:
 
 
 class ClaimWriter:
-    """Creates each claim of a job once, before its first pod.
-
-    Args:
-        cluster: to write to.
-    """
+    """Creates each claim of a job once, before its first pod."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -51,20 +51,11 @@ class Controller:
     """Reconciles jobs.
 
     Args:
-        cluster: to write to, and to list from.
-        cache: what is known of the cluster.
-        registry: what agents report.
-        queue: the jobs that are to be looked at.
-        agent: what the agents in new pods are given.
-        clock: monotonic seconds.
-        metrics: counts the work.
-        leading: whether this replica may act.
-        slots: where writes wait for their turn; None: slots of its own.
-        time_of_day: for the times in statuses and events, and for what is decided by such times.
-        kueue: whether jobs with a queue ask Kueue for quota. Else they are not started.
+        time_of_day: for statuses and events, and for what is decided by such times.
+        kueue: jobs with a queue ask Kueue for quota; else they are not started.
 
     Attributes:
-        lost_leader_node: the node of the operator that led before this one and let its lease run out; empty: none is known.
+        lost_leader_node: of the leader before that let its lease run out; empty: none is known.
     """
 
     def __init__(
@@ -112,7 +103,8 @@ class Controller:
         """Fills the cache before the first plan, but for namespaces that the API server refuses to list.
 
         Args:
-            leave_out_failing: namespaces that fail for another reason are left out, too. Such a reason mostly passes by itself.
+            leave_out_failing: namespaces that fail for another reason are left out, too. Such a
+                reason mostly passes by itself.
 
         Raises:
             ClusterError: the cluster could not be listed.

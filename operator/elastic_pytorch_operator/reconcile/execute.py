@@ -56,11 +56,7 @@ SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the 
 
 
 class Executor:
-    """Makes the writes that plans ask for.
-
-    Attributes:
-        agent: what the agents in new pods are given.
-    """
+    """Makes the writes that plans ask for."""
 
     def __init__(
         self,
@@ -119,9 +115,6 @@ class Executor:
         """The writes that a plan's actions ask for, without events that wait for the status.
 
         Args:
-            job: as the plan was made for.
-            actions: the plan's.
-            on_status: called when the status is written.
             on_tried: called when a dry run has found that the API server takes the job's pods.
         """
         follow = {PatchStatus: on_status, TryPod: on_tried}

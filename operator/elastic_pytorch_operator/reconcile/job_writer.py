@@ -58,71 +58,53 @@ BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 @dataclass(frozen=True, slots=True)
 class JobWrite:
-    """A write that a plan asks for.
-
-    Attributes:
-        kind: what kind of write it is.
-        key: what its failures are known by from one plan to the next. Writes of one key stand or fall together.
-        id: what is written; of a deletion, the UID of the pod. Of each id, one write is on its way at most.
-        send: raises ClusterError if it fails; does what follows if it succeeds.
-        refused_seconds: until it is tried again if it is refused.
-        creates: the index of the pod that it creates, and the Workload by whose quota that runs; None: it creates no such pod.
-    """
+    """A write that a plan asks for."""
 
     kind: WriteKind
+    # What its failures are known by from one plan to the next. Writes of one key stand or fall
+    # together.
     key: str
+    # What is written; of a deletion, the UID of the pod. Of each id, one write is on its way at
+    # most.
     id: str
+    # Raises ClusterError if it fails; does what follows if it succeeds.
     send: Callable[[], Awaitable[None]]
     refused_seconds: float = REFUSED_SECONDS
+    # The index of the pod that it creates, and the Workload by whose quota that runs; None: it
+    # creates no such pod.
     creates: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A write that is over.
-
-    Attributes:
-        error: None: it has succeeded.
-        news: the error is to be logged: it is not the same refusal again, nor one of many of the same moment.
-        changed: what is known of the failures of its key is not what was known before.
-        rest: no write of its kind waits or is on its way any more. Pods are created and deleted by writes of one kind.
-    """
+    """A write that is over."""
 
     write: JobWrite
     error: ClusterError | None
+    # The error is to be logged: it is not the same refusal again, nor one of many of the same
+    # moment.
     news: bool
-    changed: bool
+    changed: bool  # what is known of the failures of its key is not what was known before
+    # No write of its kind waits or is on its way any more. Pods are created and deleted by writes
+    # of one kind.
     rest: bool
 
 
 @dataclass(slots=True)
 class _Batch:
-    """The writes of one key, from the first that is sent to the end of the last.
+    """The writes of one key, from the first that is sent to the end of the last."""
 
-    Attributes:
-        sent: how many are on their way.
-        open: the first one has succeeded, so that the others need not wait for it.
-        failed_ids: those that have failed.
-    """
-
-    sent: int = 0
-    open: bool = False
+    sent: int = 0  # on their way
+    open: bool = False  # the first one has succeeded, so that the others need not wait for it
     failed_ids: set[str] = field(default_factory=set)
 
 
 class JobWriter:
     """Sends the writes of one job.
 
-    Args:
-        key: of the job.
-        uid: of the job.
-        slots: where writes wait for their turn.
-        on_end: is called after each write.
-        clock: monotonic seconds.
-
     Attributes:
         failed: the writes that are asked for and have not succeeded.
-        status_at: when the status that was asked for may be written, monotonic seconds; None: there is none that has to wait.
+        status_at: when the status that was asked for may be written; None: none has to wait.
     """
 
     def __init__(
@@ -162,8 +144,8 @@ class JobWriter:
         """Has these writes sent, and none of those that wait from before, except deletions of pods, and events.
 
         Args:
-            writes: all that the newest plan asks for.
-            failed: the writes that have failed before. Those that may not be tried again yet are not.
+            failed: the writes that have failed before. Those that may not be tried again yet are
+                not.
         """
         now, self.status_at = self._clock(), None
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}

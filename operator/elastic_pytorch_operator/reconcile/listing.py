@@ -15,21 +15,13 @@ Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # a namespace's j
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is.
+    """What there is."""
 
-    Attributes:
-        jobs: of the namespaces that could be listed.
-        pods: the same.
-        nodes: all.
-        workloads: Kueue's, of these namespaces.
-        failed: why the other namespaces could not be listed.
-    """
-
-    jobs: list[Manifest]
+    jobs: list[Manifest]  # of the namespaces that could be listed
     pods: list[Manifest]
     nodes: list[Manifest]
     workloads: list[Manifest]
-    failed: Mapping[str, ClusterError]
+    failed: Mapping[str, ClusterError]  # why the other namespaces could not be listed
 
     @property
     def trouble(self) -> ClusterError | None:
@@ -39,10 +31,6 @@ class Listing:
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
     """Lists all that the operator works on. Nodes come last, so that no pod's node is missing.
-
-    Args:
-        cluster: to list.
-        kueue: Workloads are listed, too.
 
     Raises:
         ClusterError: the nodes cannot be listed, or no namespace can.

@@ -26,12 +26,8 @@ def observe(
     that of a newcomer.
 
     Args:
-        job: with its status.
-        cache: has its objects.
-        registry: has its agents.
-        known: the moment, with what neither of them has.
+        known: the moment, with what cache and registry do not have.
         being_deleted: UIDs of pods whose deletion the API server has not confirmed yet.
-        kueue: whether the operator asks Kueue for quota.
     """
     pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
     agents = registry.agents(job.uid, {pod.name for pod in pods})
@@ -77,8 +73,6 @@ def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now:
     If a newer round has been declared that none of them has taken up, the workers were told to stop: that round is empty.
 
     Args:
-        pods: the job's.
-        agents: by pod name.
         now: since when the operator knows of the round.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)

@@ -23,11 +23,7 @@ class PodGroupError(ClusterError):
 
 
 class PodGroupWriter:
-    """Writes the PodGroup of each job that has one.
-
-    Args:
-        cluster: to write to.
-    """
+    """Writes the PodGroup of each job that has one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -54,9 +50,8 @@ class PodGroupWriter:
         """Makes a job's PodGroup, or gives it the job's minimum; a job without one has it so.
 
         Args:
-            job: which has a gang, or none.
-            without_pods: no pod keeps one that is being deleted, so it goes soon, and another is made then.
-            dry_run: nothing is stored, but admission and validation are as they would be.
+            without_pods: no pod keeps one that is being deleted, so it goes soon, and another is
+                made then.
 
         Raises:
             ClusterError: it cannot be made.

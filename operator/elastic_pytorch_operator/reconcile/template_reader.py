@@ -26,14 +26,7 @@ WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 
 
 class TemplateReader:
-    """Reads the template of a job when the job is new or resumes, and once for each leader.
-
-    Args:
-        cluster: to read from.
-        cache: has the defaults of jobs, and keeps the templates.
-        write_status: writes a job's whole status.
-        time_of_day: for the times of conditions.
-    """
+    """Reads the template of a job when the job is new or resumes, and once for each leader."""
 
     def __init__(self, cluster: Cluster, cache: Cache, write_status: WriteStatus, time_of_day: Callable[[], datetime]) -> None:
         self._cluster = cluster

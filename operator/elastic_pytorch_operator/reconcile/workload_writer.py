@@ -28,9 +28,7 @@ class WorkloadWriter:
     """Writes Workloads.
 
     Args:
-        cluster: to write to.
         cache: knows at once what is written.
-        clock: monotonic seconds.
     """
 
     def __init__(self, cluster: Cluster, cache: Cache, clock: Callable[[], float]) -> None:

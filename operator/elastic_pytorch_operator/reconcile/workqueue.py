@@ -57,9 +57,8 @@ class WorkQueue(Generic[Key]):
     """Keys that await work, now or later.
 
     Args:
-        observer: is told what happens.
-        begun: whether keys are taken in before `begin`. Without workers nothing would ever take them out.
-        clock: monotonic seconds.
+        begun: whether keys are taken in before `begin`. Without workers nothing would ever take
+            them out.
     """
 
     def __init__(
@@ -104,9 +103,8 @@ class WorkQueue(Generic[Key]):
         The earliest time asked for counts. What waits, and was asked for as urgent for a later time, goes before what is not from then on.
 
         Args:
-            key: to work on.
-            delay_seconds: until the work is due.
-            urgent: it goes before what is not; None: if it is due soon. Reports of a loss wait for each other for a moment, steps longer.
+            urgent: it goes before what is not; None: if it is due soon. Reports of a loss wait for
+                each other for a moment, steps longer.
         """
         if urgent is None:
             urgent = delay_seconds < SOON_SECONDS

@@ -52,11 +52,6 @@ class WriteSlots:
 
     An API server that asks to wait (429) is left alone by all for that time: it limits a client as a whole (API priority and fairness).
     A 429 that a webhook has chosen is a refusal like others.
-
-    Args:
-        clock: monotonic seconds.
-        sleep: waits for a number of seconds.
-        max_writes: how many writes may be on their way at once.
     """
 
     def __init__(

@@ -38,14 +38,7 @@ def begin_to_read(
     """Takes the values of this moment; returns what counts them, in any thread: a job's manifest is replaced, and never changed.
 
     Args:
-        cache: the jobs.
-        registry: the agents.
-        queue: the jobs that await a reconcile.
-        leading: whether this replica leads.
-        now: monotonic seconds.
-        time: the time of day, RFC 3339.
         longest_work_seconds: for how long the oldest plan or write has been going on.
-        certificate_ends_at: when the certificate ends that agents are shown, seconds since the epoch; None: there is none.
     """
     others = GaugeValues(
         leading=leading,

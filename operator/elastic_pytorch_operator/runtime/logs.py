@@ -36,12 +36,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Sends all logs to stderr.
-
-    Args:
-        level: a level of Python's, such as `INFO`.
-        form: `json` or `text`.
-    """
+    """Sends all logs to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

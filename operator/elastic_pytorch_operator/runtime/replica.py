@@ -64,16 +64,12 @@ class Replica:
     """A replica.
 
     Args:
-        cluster: where it runs.
-        settings: where it is.
         watch: keeps the cache up to date until it is cancelled.
-        agent_image: which brings the agent into the pods; None: the jobs' images do.
-        metrics: what it exports to Prometheus.
-        answering_since: since when the API server has answered every request; None: it does not.
-        server_time: what the API server's clock says now; None: it is not known.
-        clock: seconds that go on while this machine is suspended, for the election.
-        timing: how soon a leader is replaced.
-        election: has the replica elected in a thread, which asks the API server by the second part; None: here.
+        agent_image: None: the jobs' images bring the agent.
+        answering_since: None: the API server does not answer every request.
+        clock: goes on while this machine is suspended, for the election.
+        election: has the replica elected in a thread, which asks the API server by the second part;
+            None: here.
     """
 
     def __init__(
@@ -298,7 +294,6 @@ async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> Non
 
     Args:
         begin: makes a replica that remembers nothing.
-        stop: set when it is to stop.
 
     Raises:
         Exception: a part has failed; the process is to be started again.

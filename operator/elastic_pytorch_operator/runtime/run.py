@@ -32,12 +32,6 @@ async def run_operator(
 ) -> None:
     """Runs until SIGTERM or SIGINT.
 
-    Args:
-        settings: where it runs.
-        agent_image: which brings the agent into the pods; None: the jobs' images do.
-        timing: how soon a leader is replaced.
-        metrics_per_job: whether each job has series of its own.
-
     Raises:
         Exception: a part has failed; the process is to be started again.
     """

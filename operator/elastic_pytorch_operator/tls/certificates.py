@@ -62,7 +62,6 @@ def is_whole(pair: Pair, signer: str) -> bool:
     """Whether a certificate and its key can be read, belong together, and are what was made at that time.
 
     Args:
-        pair: as it was found.
         signer: the certificate of the authority that has signed it; an authority signs itself.
     """
     try:

@@ -18,31 +18,18 @@ RENEW_AFTER_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key.
+    """A certificate and its private key."""
 
-    Attributes:
-        certificate: PEM.
-        key: PEM.
-        made_at: the operator's time of day, seconds since the epoch.
-    """
-
-    certificate: str
-    key: str = field(repr=False)
-    made_at: float
+    certificate: str  # PEM
+    key: str = field(repr=False)  # PEM
+    made_at: float  # the operator's time of day, seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is kept in the Secret.
+    """What is kept in the Secret."""
 
-    Attributes:
-        authorities: the oldest first.
-        serving: the operator's own certificate; None: not made yet.
-        signer: the certificate of the authority that has signed it.
-        hosts: the names that it is good for.
-    """
-
-    authorities: tuple[Pair, ...] = ()
+    authorities: tuple[Pair, ...] = ()  # the oldest first
     serving: Pair | None = None
     signer: str = ""
     hosts: tuple[str, ...] = ()

@@ -39,12 +39,8 @@ async def keep_trust(
     ended would serve no agent at all. Agents that trust only an authority which is lost find no operator that they trust.
 
     Args:
-        cluster: where the Secret is.
-        namespace: of the Secret.
-        hosts: under which agents know the operator.
-        now: the time of day, seconds since the epoch.
+        now: seconds since the epoch.
         held: what the Secret held when this replica read it last.
-        name: of the Secret.
 
     Raises:
         ClusterError: the Secret could not be read or written.

@@ -28,34 +28,20 @@ GRAVITY = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a job has used up.
+    """What a job has used up."""
 
-    Attributes:
-        failures: counted since the last progress.
-        total: counted since the job began.
-        in_a_row: since the last progress, those that a rule keeps from counting included.
-        counted_round: the newest round whose failure has been counted.
-        counted_pods: UIDs of the pods that have been counted, and that are still there.
-        step: the step at the last progress.
-        checkpoint_step: the same, of checkpoints.
-        backoff_until: when a group that has failed may be restarted, monotonic seconds.
-        last: the newest root cause.
-        fatal: what fails the job, by a rule.
-        group_restarts: how often all worker pods are to have been replaced, by a rule.
-        ends: of pods that were ended from outside, since the last progress.
-    """
-
-    failures: int = 0
-    total: int = 0
-    in_a_row: int = 0
+    failures: int = 0  # since the last progress
+    total: int = 0  # since the job began
+    in_a_row: int = 0  # since the last progress, those that a rule keeps from counting included
     counted_round: int = 0
-    counted_pods: frozenset[str] = frozenset()
-    step: int = 0
+    counted_pods: frozenset[str] = frozenset()  # UIDs of those that are still there
+    step: int = 0  # at the last progress
     checkpoint_step: int = 0
     backoff_until: float = 0.0
-    last: FailureRecord | None = None
-    fatal: FailureRecord | None = None
-    group_restarts: int = 0
+    last: FailureRecord | None = None  # the newest root cause
+    fatal: FailureRecord | None = None  # what fails the job, by a rule
+    group_restarts: int = 0  # how often all worker pods are to have been replaced, by a rule
+    # Of pods that were ended from outside, since the last progress.
     ends: frozenset[str] = frozenset()
 
     def after_progress(self, step: int | None, checkpoint_step: int | None) -> "Budget":
@@ -82,14 +68,7 @@ class Budget:
         return replace(self, failures=0, in_a_row=0, ends=frozenset()) if used and seconds >= STEADY_SECONDS else self
 
     def after_round(self, number: int, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
-        """The budget once the cause of a round's failure is known. A round counts once.
-
-        Args:
-            number: of the round.
-            cause: of its failure.
-            now: monotonic seconds.
-            back_off: the group is to wait before it is restarted.
-        """
+        """The budget once the cause of a round's failure is known. A round counts once."""
         if number <= self.counted_round:
             return self
         return replace(self, counted_round=number)._after(cause, now, back_off=back_off)
@@ -101,9 +80,7 @@ class Budget:
 
         Args:
             failed: pods that have failed and are still there.
-            there: the UIDs of all pods that are still there.
-            now: monotonic seconds.
-            back_off: the job is to wait before they are replaced.
+            there: UIDs of all pods that are still there.
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
         new = [

@@ -16,18 +16,11 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class GroupRestart:
-    """Where a restart of the group stands.
+    """Where a restart of the group stands."""
 
-    Attributes:
-        asked: the count is yet to be stored; nothing may change before.
-        under_way: it is asked for, or workers are yet to be replaced.
-        stops: the current round has such workers, and is to stop.
-        cause: the failure that asks for it, as far as it is known.
-    """
-
-    asked: bool = False
-    under_way: bool = False
-    stops: bool = False
+    asked: bool = False  # the count is yet to be stored; nothing may change before
+    under_way: bool = False  # it is asked for, or workers are yet to be replaced
+    stops: bool = False  # the current round has such workers, and is to stop
     cause: FailureRecord | None = None
 
 

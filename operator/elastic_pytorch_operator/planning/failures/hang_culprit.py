@@ -28,22 +28,17 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
-    """What the comparison has found.
+    """What the comparison has found."""
 
-    Attributes:
-        ranks: those that the others wait for, in order; empty: none stands out.
-        text: that in words, to follow a semicolon; empty: no rank has said where it is.
-    """
-
-    ranks: tuple[int, ...] = ()
-    text: str = ""
+    ranks: tuple[int, ...] = ()  # that the others wait for, in order; empty: none stands out
+    text: str = ""  # to follow a semicolon; empty: no rank has said where it is
 
 
 def find_culprits(places: Mapping[int, Place]) -> Culprits:
     """Compares where the ranks of a group stand.
 
     Args:
-        places: of all ranks, by rank. One that has said nothing is silent.
+        places: by rank; one that is missing is silent.
     """
     if all(place.kind is PlaceKind.SILENT for place in places.values()):
         return Culprits()

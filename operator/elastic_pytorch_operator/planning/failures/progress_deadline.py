@@ -22,28 +22,16 @@ ANSWERS_SECONDS = 5.0  # what the others get to say where their ranks stand, onc
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A round that hangs.
-
-    Attributes:
-        round: its number.
-        found_at: when its agents were asked for stacks, monotonic seconds.
-        restart_at: when the group is to be restarted.
-        cause: what is to be counted then.
-    """
+    """A round that hangs."""
 
     round: int
-    found_at: float
+    found_at: float  # when the agents were asked for stacks
     restart_at: float
-    cause: FailureRecord
+    cause: FailureRecord  # what is to be counted then
 
 
 def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall | None, float | None]:
     """Returns whether the current round hangs.
-
-    Args:
-        job: says how long a step may take.
-        observed: the round, and what its agents last reported.
-        known: the stall found before.
 
     Returns:
         The stall, None if the group steps; and when to look again.

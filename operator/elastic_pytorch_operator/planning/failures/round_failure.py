@@ -22,16 +22,13 @@ ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost mem
 
 @dataclass(frozen=True, slots=True)
 class RoundFailure:
-    """What is known of the failure of the current round.
+    """What is known of the failure of the current round."""
 
-    Attributes:
-        open: not all members have reported yet, so that the cause is not known: they are asked to report at once.
-        cause: what counts, with whose fault it is; None: nothing has failed, a lost member explains it, or it is not known yet.
-        echoes_only: all that has failed is the echo of something that no agent has reported.
-    """
-
-    open: bool = False
+    open: bool = False  # members are yet to report: the cause is not known
+    # What counts, with whose fault it is; None: nothing has failed, a lost member explains it, or
+    # it is not known yet.
     cause: FailureRecord | None = None
+    # All that has failed is the echo of something that no agent has reported.
     echoes_only: bool = False
 
 
@@ -39,10 +36,9 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate], again: Coll
     """Returns why the current round has failed.
 
     Args:
-        observed: the round and its agents.
-        candidates: the workers, assessed.
-        again: those that a device has failed where one had failed the job before. Such a failure counts: so a job ends that
-            has no other node, or whose script has the words of a broken device by mistake.
+        again: those that a device has failed where one had failed the job before. Such a failure
+            counts: so a job ends that has no other node, or whose script has the words of a broken
+            device by mistake.
     """
     round_ = observed.round
     if round_ is None or round_.size == 0:

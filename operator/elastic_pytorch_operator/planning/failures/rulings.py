@@ -63,8 +63,6 @@ def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> Fai
     """Why the torchrun of a pod that has ended gave up, if its agent has told.
 
     Args:
-        agent: of the pod.
-        observed: the group.
         explained: a lost member of the group explains echoes in it.
     """
     if agent.state is not AgentState.FAILED or not agent.gives_up:
@@ -96,12 +94,7 @@ def judge_pods(
     Not those that had ended before this operator began to decide, unless what their rule asks for can be asked for twice.
 
     Args:
-        observed: the job's pods and its group.
-        candidates: its workers, assessed.
-        rules: in their order.
-        ended: the pods that have ended without success.
         ours: workers that go because the operator wants them to.
-        leaving: workers that have left the group since they were told to stop.
     """
     records = []
     for record in ended:
@@ -131,14 +124,7 @@ def judge_pods(
 def leaving_members(
     observed: Observed, candidates: Iterable[Candidate], known: Collection[str], ours: Collection[str]
 ) -> frozenset[str]:
-    """The workers that leave or have left the group since they were told to stop, as long as their pods are there.
-
-    Args:
-        observed: the group.
-        candidates: the job's workers, assessed.
-        known: those found before.
-        ours: workers that go because the operator wants them to.
-    """
+    """The workers that leave or have left the group since they were told to stop, as long as their pods are there."""
     begin = {
         c.worker for c in candidates if c.liveness is Liveness.LEAVING and c.worker in observed.ranks and c.worker not in ours
     }
@@ -148,14 +134,7 @@ def leaving_members(
 def excused_members(
     observed: Observed, known: frozenset[str], pods: Sequence[FailureRecord], leaving: Collection[str] = ()
 ) -> frozenset[str]:
-    """The lost members of the group on which a rule has decided. Their pods may be gone before the group does without them.
-
-    Args:
-        observed: the group.
-        known: those found before.
-        pods: what has been found of pods now.
-        leaving: workers that have left the group since they were told to stop.
-    """
+    """The lost members of the group on which a rule has decided. Their pods may be gone before the group does without them."""
     return (known | {record.worker for record in pods if record.rule is not None}).intersection({*observed.ranks, *leaving})
 
 

@@ -25,17 +25,12 @@ ATTEMPTS = 6  # of each index, before a job that has never begun is given up: so
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    """What has failed to start.
+    """What has failed to start."""
 
-    Attributes:
-        nodes: by worker index: where its newest pods have failed, in a row, the oldest first.
-        backoff_until: by worker index: when the next pod may be made, monotonic seconds.
-        newest: by worker index: the pod that has failed last.
-        unprepared: the indexes of those whose script has failed in its set-up.
-    """
-
+    # By worker index: where its newest pods have failed in a row, the oldest first.
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    backoff_until: Mapping[int, float] = field(default_factory=dict)
+    backoff_until: Mapping[int, float] = field(default_factory=dict)  # by worker index
+    # By worker index: the pod that has failed last.
     newest: Mapping[int, PodView] = field(default_factory=dict)
     unprepared: frozenset[int] = frozenset()
 
@@ -47,8 +42,7 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
     """The failed starts of a job's pods, read from those that are kept for their logs.
 
     Args:
-        observed: the job's pods.
-        stock: no agents are heard, so that only the kubelet and the runtime report a failed start.
+        stock: no agents are heard: only the kubelet and the runtime report a failed start.
     """
     newest: dict[int, PodView] = {}
     for pod in observed.pods:
@@ -69,11 +63,6 @@ def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
 
     No container of it can be started, on any try, or the script of a worker fails in its set-up again and again. What a kubelet rejects
     is tried for as long as the job lasts: another node, or the same one later, may take it.
-
-    Args:
-        starts: the pods that have failed to start.
-        wanted: how many workers the job is to have.
-        max_failures: how often in a row the set-up of a script may fail.
     """
     for index in sorted(starts.unprepared):
         tries, pod = len(starts.nodes[index]), starts.newest[index]

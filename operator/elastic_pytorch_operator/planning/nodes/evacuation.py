@@ -25,18 +25,12 @@ TOGETHER_SECONDS = 30.0  # workers that would have to leave so soon after the fi
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    """What is to become of the workers on nodes that end.
+    """What is to become of the workers on nodes that end."""
 
-    Attributes:
-        staying: members that stay until their replacements are ready, and why they are to leave, to follow their names.
-        leaving: the same of workers that leave now.
-        leave_by: when the first of those has to have left, monotonic seconds.
-        recheck_at: when to decide again if nothing happens before; None: only on an event.
-    """
-
+    # Until their replacements are ready; why they leave, to follow their names.
     staying: Mapping[str, str] = field(default_factory=dict)
-    leaving: Mapping[str, str] = field(default_factory=dict)
-    leave_by: float = math.inf
+    leaving: Mapping[str, str] = field(default_factory=dict)  # now; why, to follow their names
+    leave_by: float = math.inf  # when the first of those has to have left
     recheck_at: float | None = None
 
 
@@ -46,15 +40,7 @@ NO_EVACUATION = Evacuation()
 def plan_evacuation(
     job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], objections: Objections
 ) -> Evacuation:
-    """Decides which workers leave their nodes.
-
-    Args:
-        job: which sizes a group may have, and how long it waits for a checkpoint.
-        target: how many workers it is to have.
-        observed: the job's pods, their nodes, and its round.
-        candidates: the workers, assessed.
-        objections: what speaks against nodes.
-    """
+    """Decides which workers leave their nodes."""
     ending = nodes_of(objections, ENDS)
     rechecks = [each.until for each in objections if each.cause is ENDS_LATER]
     if not ending and not any(pod.unhealthy for pod in observed.pods):

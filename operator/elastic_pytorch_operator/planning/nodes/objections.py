@@ -34,23 +34,14 @@ class Weight(IntEnum):
 
 
 class Cause(NamedTuple):
-    """What may speak against a node: a row of the table.
+    """What may speak against a node: a row of the table."""
 
-    Attributes:
-        known: what is known of the node.
-        since: what the seconds count from.
-        ends: what ends it before.
-        at_most_seconds: it is over after; inf: only what ends it does.
-        weight: what follows for new pods.
-        workers: what follows for those there.
-    """
-
-    known: str
-    since: str
-    ends: str
-    at_most_seconds: float
-    weight: Weight
-    workers: str = "stay"
+    known: str  # what is known of the node
+    since: str  # what the seconds count from
+    ends: str  # what ends it before
+    at_most_seconds: float  # it is over after; inf: only what ends it does
+    weight: Weight  # what follows for new pods
+    workers: str = "stay"  # what follows for those there
 
 
 SUSPECTED = Cause(
@@ -92,21 +83,13 @@ TABLE = (SUSPECTED, STARTS_FAILED, DEVICE_FAILED, DEVICE_UNHEALTHY, MAY_END, END
 
 
 class Objection(NamedTuple):
-    """Something that speaks against a node where the job is or has been.
-
-    Attributes:
-        node: its name.
-        cause: the row of the table.
-        since: when it was found, monotonic seconds.
-        until: it is over, or has to be looked at again; of ENDS: the workers have to have left.
-        worker: the one whose device it is.
-    """
+    """Something that speaks against a node where the job is or has been."""
 
     node: str
     cause: Cause
     since: float
-    until: float
-    worker: str = ""
+    until: float  # it is over, or has to be looked at again; of ENDS: the workers have to have left
+    worker: str = ""  # whose device it is
 
 
 Objections = tuple[Objection, ...]
@@ -115,15 +98,7 @@ Objections = tuple[Objection, ...]
 def find_objections(
     job: Job, observed: Observed, candidates: Iterable[Candidate], starts: FailedStarts, known: Objections
 ) -> Objections:
-    """Returns what speaks against nodes now.
-
-    Args:
-        job: says how long its workers take to stop.
-        observed: its pods, nodes and agents.
-        candidates: the workers, assessed.
-        starts: the pods that have failed to start.
-        known: what spoke against nodes at the plan before.
-    """
+    """Returns what speaks against nodes now."""
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     return (
         *_suspicions(observed, gone, known),

@@ -26,15 +26,10 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads l
 
 
 class AvoidedNodes(NamedTuple):
-    """Nodes that are not for new pods.
+    """Nodes that are not for new pods."""
 
-    Attributes:
-        never: no pod goes there, even if it has to wait.
-        unwanted: a pod goes there only if no other node takes it.
-    """
-
-    never: tuple[str, ...] = ()
-    unwanted: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()  # no pod goes there, even if it has to wait
+    unwanted: tuple[str, ...] = ()  # a pod goes there only if no other node takes it
 
 
 def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objections) -> AvoidedNodes:
@@ -42,11 +37,6 @@ def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objection
 
     A node that ends for certain is worse than none. A doubtful one is not, but worse than any other. One that may end is as
     good as any while it is there: if a pod waited, an autoscaler might buy another node.
-
-    Args:
-        observed: all nodes, and the job's pods.
-        template: of the new pods.
-        objections: what speaks against nodes where the job is or has been.
     """
     doubtful = doubtful_nodes(objections)
     marked = (node for node in observed.nodes.values() if node.end)
@@ -63,12 +53,7 @@ def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objection
 
 
 def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
-    """The pods that wait for a node while they avoid one that lives on, or is the only one left.
-
-    Args:
-        observed: the job's pods, and all nodes.
-        objections: what speaks against nodes where the job is or has been.
-    """
+    """The pods that wait for a node while they avoid one that lives on, or is the only one left."""
     doubtful = doubtful_nodes(objections)
 
     def takes(name: str, pod: PodView) -> bool:
@@ -103,11 +88,7 @@ def _first(nodes: Iterable[str], limit: int, known: Collection[str], own: Collec
 
 
 class Requirement:
-    """A NodeSelectorRequirement, whose values are a set: there may be thousands of them, for thousands of nodes.
-
-    Args:
-        manifest: of the requirement.
-    """
+    """A NodeSelectorRequirement, whose values are a set: there may be thousands of them, for thousands of nodes."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.key: str = manifest.get("key") or ""
@@ -146,12 +127,7 @@ class Term(NamedTuple):
 
 
 def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
-    """Those of some nodes that could take a pod, were they empty.
-
-    Args:
-        nodes: as the API server last reported them.
-        spec: of the pod.
-    """
+    """Those of some nodes that could take a pod, were they empty."""
     # Once for all nodes: a template may be as large as an object can be.
     requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
     tolerated = cache(partial(tolerates, spec))
@@ -174,12 +150,7 @@ def _could_take(
 
 
 def tolerates(spec: Manifest, taint: Taint) -> bool:
-    """Whether a pod tolerates a taint.
-
-    Args:
-        spec: of the pod.
-        taint: of a node.
-    """
+    """Whether a pod tolerates a taint."""
     return any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ())
 
 

@@ -34,39 +34,24 @@ class QuotaLack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a job may use.
+    """What a job may use."""
 
-    Attributes:
-        limited: the job is in a queue, or leaves one.
-        size: how many workers may run.
-        pods: how many pods may: the spares run by quota, too.
-        base: the Workload for the minimum, whether or not it is admitted; None: there is none.
-        base_size: for how many workers the base holds quota that may be used now.
-        extras: those that may be used now, by number.
-        fitting: the extras that the job would ask for now.
-        counts: for how many workers each extra asks, or is to ask.
-        queue: in which it waits, or which it leaves.
-        lack: why not all wanted workers may run; None: they may.
-        missing: how many of those that extras are for may not.
-        waiting: the extras by which none may run.
-        staying: evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave together.
-        evicted: the extras that Kueue wants back, so that workers have to leave.
-        recheck_at: when this may change without any event, monotonic seconds; None: never.
-    """
-
-    limited: bool = False
-    size: int = 0
-    pods: int = 0
-    base: WorkloadView | None = None
-    base_size: int = 0
-    extras: tuple[WorkloadView, ...] = ()
-    fitting: tuple[WorkloadView, ...] = ()
-    counts: tuple[int, ...] = ()
-    queue: str = ""
-    lack: QuotaLack | None = None
-    missing: int = 0
-    waiting: tuple[WorkloadView, ...] = ()
+    limited: bool = False  # the job is in a queue, or leaves one
+    size: int = 0  # how many workers may run
+    pods: int = 0  # how many pods may: the spares run by quota, too
+    base: WorkloadView | None = None  # the Workload for the minimum, admitted or not
+    base_size: int = 0  # for how many workers the base holds quota that may be used now
+    extras: tuple[WorkloadView, ...] = ()  # those that may be used now, by number
+    fitting: tuple[WorkloadView, ...] = ()  # those that the job would ask for now
+    counts: tuple[int, ...] = ()  # for how many workers each extra asks, or is to ask
+    queue: str = ""  # in which it waits, or which it leaves
+    lack: QuotaLack | None = None  # why not all wanted workers may run; None: they may
+    missing: int = 0  # how many of those that extras are for may not run
+    waiting: tuple[WorkloadView, ...] = ()  # the extras by which none may run
+    # Evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave
+    # together.
     staying: tuple[WorkloadView, ...] = ()
+    # The extras that Kueue wants back, so that workers have to leave.
     evicted: tuple[WorkloadView, ...] = ()
     recheck_at: float | None = None
 
@@ -194,8 +179,6 @@ def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
     """For how many workers each extra Workload asks, by its number: one, or as many as lead to the next allowed size.
 
     Args:
-        job: with the allowed sizes.
-        wanted: how many workers are wanted.
         base: for how many workers the base may be used.
     """
     sizes = job.allowed or range(base + 1, wanted + 1)

@@ -62,10 +62,8 @@ def report_readiness(
     """Returns what changes of the condition PodsReady.
 
     Args:
-        usable: the admitted Workloads, the base first.
-        ready: how many workers are ready.
-        time: RFC 3339.
-        running: how many pods of each extra run, by its name; None: workers are counted.
+        usable: the admitted ones, the base first.
+        running: pods of each extra, by its name; None: workers are counted.
     """
     patches, needed = [], 0
     for workload in usable:

@@ -40,13 +40,7 @@ ENDED = "the job has ended"
 
 
 def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadAction]:
-    """Returns what is to be done about the Workloads of a job that has not ended.
-
-    Args:
-        job: whether it wants any worker, and its minimum.
-        observed: its pods and its Workloads.
-        quota: what it may use.
-    """
+    """Returns what is to be done about the Workloads of a job that has not ended."""
     if observed.workloads is None:
         return []
     if not quota.limited:
@@ -155,11 +149,7 @@ def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, ti
     """Releases an evicted base, and keeps its count at the minimum: while it is admitted, only if extras have its flavors.
 
     Args:
-        job: whose minimum counts.
-        quota: what it may use.
-        base: the Workload for its minimum.
         holding: how many pods use quota.
-        time: RFC 3339.
     """
     if base.deleting:
         return []

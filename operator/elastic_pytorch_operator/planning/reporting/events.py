@@ -37,21 +37,12 @@ BAD_NEWS = (
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is new at this moment.
-
-    Attributes:
-        declared: the round that is declared now.
-        resumed: the change of the group that is over now.
-        ending: how the job ends now.
-        refusals: what came of the writes that the API server does not accept, as far as no event has reported it.
-        waited: the wait for a checkpoint that is over now.
-        failed: the cause of a failure that has become known now.
-    """
+    """What is new at this moment."""
 
     declared: Round | None = None
     resumed: Interruption | None = None
     ending: Ending | None = None
-    refusals: Sequence[str] = ()
+    refusals: Sequence[str] = ()  # as far as no event has reported them
     waited: WaitEnd | None = None
     failed: FailureRecord | None = None
 
@@ -61,9 +52,6 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
 
     Args:
         job: with the status before this moment.
-        target: how many workers it is to have.
-        observed: what is known.
-        news: what is new.
     """
     declared, resumed, failed = news.declared, news.resumed, news.failed
     events = []

@@ -52,14 +52,7 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
 
 
 def with_failing_saves(degraded: Condition, job: Job, observed: Observed, round_: Round | None) -> Condition:
-    """Returns the condition Degraded with what is wrong with the saves. One that is true already keeps its reason.
-
-    Args:
-        degraded: as it is without that.
-        job: says how long its pods have to stop.
-        observed: what is known.
-        round_: of the group; None: nothing trains.
-    """
+    """Returns the condition Degraded with what is wrong with the saves. One that is true already keeps its reason."""
     members = [observed.agents[name] for name in round_.ranks if name in observed.agents] if round_ else []
     reason, told = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
     if not told:

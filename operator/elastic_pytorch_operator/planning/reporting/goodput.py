@@ -44,19 +44,11 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What goes on at a moment.
+    """What goes on at a moment."""
 
-    Attributes:
-        activity: of the job; None: it has ended.
-        since: when that has begun, if that is known, monotonic seconds.
-        processes: that the job's workers have, or will have, spares apart.
-        spares: processes of the spares.
-        step_seconds: of a step, if that is known.
-    """
-
-    activity: Activity | None
+    activity: Activity | None  # None: the job has ended
     since: float | None = None
-    processes: int = 0
+    processes: int = 0  # of the workers that there are, or will be, spares apart
     spares: int = 0
     step_seconds: float | None = None
 
@@ -71,28 +63,16 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the time of a job was spent on until a moment.
-
-    Attributes:
-        until: that moment, monotonic seconds.
-        activity: that goes on then; None: the job has ended.
-        since: when that has begun, as far as this operator knows, monotonic seconds.
-        spent: by activity.
-        step_seconds: of a step, as it was last known; 0: never.
-    """
+    """What the time of a job was spent on until a moment."""
 
     until: float
     activity: Activity | None
-    since: float
+    since: float  # as far as this operator knows
     spent: Mapping[Activity, Spent] = field(default_factory=dict)
-    step_seconds: float = 0.0
+    step_seconds: float = 0.0  # as last known; 0: never
 
     def as_status(self, time: str) -> dict[str, Any]:
-        """The field.
-
-        Args:
-            time: until when it counts, RFC 3339.
-        """
+        """The field."""
         found: dict[str, Any] = {"time": time}
         if self.activity is not None:
             found["activity"] = self.activity.value
@@ -103,13 +83,7 @@ class Account:
 
 
 def advance_account(account: Account, moment: float, now: Now) -> Account:
-    """Returns an account that is carried on to a moment.
-
-    Args:
-        account: of an earlier moment.
-        moment: monotonic seconds.
-        now: what goes on.
-    """
+    """Returns an account that is carried on to a moment."""
     spent, same = dict(account.spent), now.activity is account.activity
     begun = moment if same or now.since is None else min(moment, max(now.since, account.since))
     _book(spent, account.activity, max(0.0, begun - account.until), now.processes)
@@ -166,13 +140,7 @@ def _move(spent: dict[Activity, Spent], source: Activity | None, target: Activit
 
 
 def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account | None:
-    """The account that another leader has left in a job's status; the time since then counts as what went on. None: there is none.
-
-    Args:
-        status: of the job.
-        moment: now, monotonic seconds.
-        time: the same, RFC 3339.
-    """
+    """The account that another leader has left in a job's status; the time since then counts as what went on. None: there is none."""
     found = status.get(GOODPUT)
     if not isinstance(found, Mapping) or "time" not in found:  # an older resource definition drops fields
         return None
@@ -202,13 +170,7 @@ def keep_account(
     """Returns the account of a job at a plan's moment.
 
     Args:
-        job: with the status that there is.
-        status: as the plan has it.
-        observed: what is known.
-        round_: the newest one, perhaps declared just now.
         account: of the plan before; None: this is the first one of this operator.
-        interruptions: as they are now.
-        resumed: the one that is over now.
     """
     agents = [agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))]
     now = find_activity(status, observed, round_, interruptions, processes_of_a_worker(agents, job))
@@ -225,10 +187,6 @@ def find_activity(
     """What goes on in a job.
 
     Args:
-        status: as the plan has it.
-        observed: what is known.
-        round_: the newest one, perhaps declared just now.
-        interruptions: of the training.
         processes: of each worker.
     """
     if has_ended(status):

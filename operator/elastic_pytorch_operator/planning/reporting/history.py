@@ -48,11 +48,8 @@ def add_changes(
     """Returns a history with the last changes of the group that are over and not in it yet.
 
     Args:
-        history: as it is.
         interruptions: one that goes on has no entry, and nor has its round.
         round_: the newest one. One without a reason was taken over from a leader who knew more.
-        progress: `status.progress`.
-        time: now, RFC 3339.
     """
     ends = [] if interruptions.last is None else [interruptions.last.as_status()]
     if interruptions.current is None and round_ is not None and round_.reason:
@@ -68,9 +65,7 @@ def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Ent
     """Returns a history with a sample of now, if the last one is old enough: a 24th of the time since the first entry.
 
     Args:
-        history: as it is; empty: no group has formed yet.
-        progress: `status.progress`.
-        time: now, RFC 3339.
+        history: empty: no group has formed yet.
     """
     measured = _measured(progress)
     if not history or not measured:

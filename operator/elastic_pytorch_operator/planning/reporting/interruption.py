@@ -31,39 +31,23 @@ DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A change of the group that trained, from its cause to the first step after it.
+    """A change of the group that trained, from its cause to the first step after it."""
 
-    Attributes:
-        round: the round that it led to.
-        reason: of that round.
-        since: when the group stopped or was told to, monotonic seconds.
-        step_before: the last step known of the group before, None if its script reports none.
-        seconds: what it took; None while it is going on.
-        steps_lost: steps done again; None if unknown.
-        group: the round that trained before; None: not known.
-        size: how many workers train since then, once it is over.
-        emptied: no worker was to train for some of the time.
-        declared_at: when the first round after the disturbance was declared, monotonic seconds.
-        stopped_at: when those members of the group before that go on had stopped, monotonic seconds; None: they have not.
-        phases: the seconds of each phase that is known, once it is over.
-        time: when it was over, RFC 3339.
-        began: when its first round was declared, RFC 3339.
-    """
-
-    round: int
+    round: int  # that it led to
     reason: str
-    since: float
-    step_before: int | None = None
-    seconds: float | None = None
-    steps_lost: int | None = None
-    group: Round | None = None
-    size: int = 0
-    emptied: bool = False
-    declared_at: float | None = None
+    since: float  # when the group stopped or was told to
+    step_before: int | None = None  # of the group before; None: its script reports none
+    seconds: float | None = None  # None: it goes on
+    steps_lost: int | None = None  # done again
+    group: Round | None = None  # the round that trained before; None: not known
+    size: int = 0  # how many workers train since, once it is over
+    emptied: bool = False  # no worker was to train for some of the time
+    declared_at: float | None = None  # the first round after the disturbance
+    # Those members of the group before that go on; None: they have not.
     stopped_at: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
-    time: str = ""
-    began: str = ""
+    time: str = ""  # when it was over
+    began: str = ""  # when its first round was declared, RFC 3339
 
     def as_state(self) -> dict[str, Any]:
         """What the next leader is to know of it while it lasts."""
@@ -81,16 +65,12 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """What is remembered of a job's interruptions.
+    """What is remembered of a job's interruptions."""
 
-    Attributes:
-        current: the one that goes on.
-        last: the last one that is over.
-        unled_step: the last step of a group that trained under another leader, as long as no round of it is known; None: there is none.
-    """
-
-    current: Interruption | None = None
-    last: Interruption | None = None
+    current: Interruption | None = None  # the one that goes on
+    last: Interruption | None = None  # the last one that is over
+    # The last step of a group that trained under another leader, as long as no round of it is
+    # known; None: there is none.
     unled_step: int | None = None
 
 
@@ -98,13 +78,7 @@ NO_INTERRUPTIONS = Interruptions()
 
 
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
-    """The interruption that another leader has seen begin and not end; None: there was none, or it cannot be read.
-
-    Args:
-        state: as it has left it.
-        now: monotonic seconds.
-        time: the same, RFC 3339.
-    """
+    """The interruption that another leader has seen begin and not end; None: there was none, or it cannot be read."""
     round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
     if type(round_) is not int or not isinstance(began, str) or not isinstance(cause, str) or not cause.isalpha():
         return None
@@ -124,12 +98,9 @@ def begin_interruption(
     """The interruption that a newly declared round starts; None for a first round.
 
     Args:
-        before: the round that it follows; None: this operator knows of none.
-        after: the new round.
-        observed: what was known when it was declared.
-        current: the interruption that goes on, which this round continues.
-        told_step: the last step in the job's status, which holds if no agent of the group is known any more; None: there is none.
-        unled_step: the last step of a group that trained under another leader, and of which nothing was heard since; None: there was none.
+        before: None: this operator knows of none.
+        told_step: the last step in the job's status, which holds if no agent of the group is known
+            any more; None: there is none.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
@@ -160,10 +131,6 @@ def begin_interruption(
 
 def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
     """What the last set-up has taken, of those that a round which begins or resumes a training has waited for.
-
-    Args:
-        declared: the round, which is declared now.
-        observed: the moment.
 
     Returns:
         Seconds; None: it is no such round, or has waited for no set-up.
@@ -210,11 +177,7 @@ def advance_interruption(
     """Ends an interruption once its group trains: at its first step, or if its script reports none, when all its workers run.
 
     Args:
-        interruption: the one that goes on, if one does.
-        round_: the newest round.
-        agents: of the job.
-        time: now, RFC 3339.
-        gone: workers that are lost: what their agents said last holds no more.
+        gone: their agents' last reports hold no more.
     """
     if interruption is None or round_ is None:
         return interruption
@@ -294,26 +257,16 @@ def _phases(
 
 @dataclass(frozen=True, slots=True)
 class Milestones:
-    """When each phase of an interruption was over, monotonic seconds; None: not known.
-
-    Attributes:
-        since: when the group was disturbed.
-        declared_at: when the operator declared the first round after that.
-        stopped_at: when the remaining members had stopped.
-        set_up_at: when the worker that was ready last began its set-up; None: no set-up was waited for.
-        regrouped_at: when the operator declared the round that trains.
-        started_at: when the processes of all members had been started.
-        formed_at: when their process group had formed.
-        stepped_at: when the first step was reported.
-    """
+    """When each phase of an interruption was over, monotonic seconds; None: not known."""
 
     since: float
-    declared_at: float | None = None
-    stopped_at: float | None = None
+    declared_at: float | None = None  # the first round after that
+    stopped_at: float | None = None  # the remaining members
+    # The worker that was ready last began its set-up; None: none was waited for.
     set_up_at: float | None = None
-    regrouped_at: float | None = None
-    started_at: float | None = None
-    formed_at: float | None = None
+    regrouped_at: float | None = None  # the round that trains was declared
+    started_at: float | None = None  # the processes of all members
+    formed_at: float | None = None  # their process group
     stepped_at: float | None = None
 
 

@@ -28,12 +28,8 @@ def explain_shortage(
     """One clause a cause, the most frequent first, and no more than a few.
 
     Args:
-        pods: the job's.
         speaking: names of the pods that are known to be up.
-        refusal: what came of the writes that the API server does not take.
-        starts: the pods that have failed to start.
-        preparing: names of the pods whose scripts set themselves up.
-        torn: names of the pods that are ready, and wait for others of their unit.
+        torn: ready, and waiting for others of their unit.
     """
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
@@ -75,13 +71,7 @@ def _pods(count: int) -> str:
 
 
 def may_train(old: Mapping[str, Any], candidates: Sequence[Candidate], size: int) -> bool:
-    """Whether a group that trained may do so still, although no round of it is known.
-
-    Args:
-        old: the status that there is.
-        candidates: the job's workers, assessed.
-        size: of the newest round as far as it is known.
-    """
+    """Whether a group that trained may do so still, although no round of it is known."""
     return not size and old.get("state") in TRAINED and any(candidate.unheard for candidate in candidates)
 
 

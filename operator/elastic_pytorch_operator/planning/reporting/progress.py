@@ -10,8 +10,7 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
     """The field; empty: the script has never reported a step.
 
     Args:
-        agents: of the current group, by rank.
-        old: the field as it is. It stays while nothing is reported, as after a change of the group.
+        old: stays while nothing is reported, as after a change of the group.
     """
     reports = [agent.progress for agent in agents if agent.progress.step is not None]
     if not reports:

@@ -76,12 +76,7 @@ def held(reason: str, why: str, observed: Observed, size: int, waiting: str, ref
     """Returns Running, Resizing and Degraded of a job that is not suspended and may not run.
 
     Args:
-        reason: of the conditions.
-        why: it may not run.
-        observed: its pods.
-        size: of the group that still trains.
         waiting: which checkpoint the change waits for; empty: none.
-        refusal: what came of the writes that the API server does not accept.
     """
     left = len(observed.pods) + len(observed.stores)
     pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else ""

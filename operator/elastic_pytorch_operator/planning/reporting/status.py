@@ -53,24 +53,7 @@ MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the sam
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a plan has found out about a job, beyond what is observed.
-
-    Attributes:
-        budget: its failures.
-        target: how many workers it is to have.
-        interruptions: of its training.
-        ending: set if it ends now.
-        refusals: what came of the writes that the API server does not accept.
-        deferral: whether a change of the group waits for a checkpoint.
-        cooling: the newcomers that wait because the group has just grown.
-        restarting: where a restart of the whole group stands.
-        grown: the round that is declared now makes the group larger.
-        starts: the pods that have failed to start.
-        evacuation: which workers leave their nodes once they are replaced.
-        schedule: whether the job has given its places back, or is about to.
-        stragglers: the ranks that are slow.
-        torn: the workers that are ready, and wait for others of their unit.
-    """
+    """What a plan has found out about a job, beyond what is observed."""
 
     budget: Budget
     target: Target
@@ -78,28 +61,20 @@ class Findings:
     ending: Ending | None = None
     refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
-    cooling: Sequence[str] = ()
+    cooling: Sequence[str] = ()  # newcomers that wait because the group has just grown
     restarting: GroupRestart = NO_RESTART
-    grown: bool = False
+    grown: bool = False  # the round that is declared now makes the group larger
     starts: FailedStarts = NONE_FAILED
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
-    torn: Container[str] = frozenset()
+    torn: Container[str] = frozenset()  # ready, and waiting for others of their unit
 
 
 def describe_job(
     job: Job, observed: Observed, candidates: Sequence[Candidate], round_: Round | None, findings: Findings
 ) -> Status:
-    """The whole status of a job that has not ended before.
-
-    Args:
-        job: the job, with the status it has now.
-        observed: what is known.
-        candidates: its workers, assessed.
-        round_: the newest round, perhaps declared just now.
-        findings: of the plan.
-    """
+    """The whole status of a job that has not ended before."""
     budget, current, ending = findings.budget, findings.interruptions.current, findings.ending
     old = job.status
     live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]

@@ -73,13 +73,9 @@ def write_status_at(
     """When a status is to be written, monotonic seconds; None: there is no need.
 
     Args:
-        old: the status there is.
-        new: the status there should be.
-        written: what was last written; None: nothing yet. The API server may have stored something else: an older resource definition
-            drops fields, and what is no Unicode is replaced. To write the same again at once would change nothing.
-        written_at: when that was.
-        now: monotonic seconds.
-        progress_at: when progress is written next, monotonic seconds.
+        written: what was last written; None: nothing yet. The API server may have stored something
+            else: an older resource definition drops fields, and what is no Unicode is replaced. To
+            write the same again at once would change nothing.
     """
     times = []
     if needs_write(old, new):
@@ -104,14 +100,7 @@ class Written(NamedTuple):
 def status_write(
     job: Job, status: dict[str, Any], observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
-    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need).
-
-    Args:
-        job: with the status there is.
-        status: the one there should be.
-        observed: the moment.
-        written: the last one, as of `write_status_at`.
-    """
+    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need)."""
     progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
     due = write_status_at(job.status, status, *written, observed.now, progress_at)
     if due is None or due > observed.now:

@@ -38,25 +38,15 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A rank that is slow.
-
-    Attributes:
-        worker: its pod.
-        local_rank: its number in the pod.
-        rank: its rank in the group.
-        node: of the pod.
-        slowdown: how many times the group's median its work is.
-        seconds: of its work in a step.
-        median_seconds: of the group.
-    """
+    """A rank that is slow."""
 
     worker: str
     local_rank: int
     rank: int
     node: str
-    slowdown: float
-    seconds: float
-    median_seconds: float
+    slowdown: float  # of its work, as a multiple of the group's median
+    seconds: float  # of its work in a step
+    median_seconds: float  # of the group
 
     @property
     def place(self) -> Place:
@@ -73,18 +63,13 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class Stragglers:
-    """What is known of a group's ranks.
+    """What is known of a group's ranks."""
 
-    Attributes:
-        slow: the stragglers, the slowest first.
-        round: the number of the round in which they were measured.
-        windows: how many windows of it all ranks had reported when they were last looked at.
-        turning: in how many windows in a row a rank was the opposite of what it counts as: slow, or not slow any more.
-    """
-
-    slow: tuple[Straggler, ...] = ()
-    round: int = 0
-    windows: int = 0
+    slow: tuple[Straggler, ...] = ()  # the slowest first
+    round: int = 0  # in which they were measured
+    windows: int = 0  # how many windows of it all ranks had reported when they were last looked at
+    # In how many windows in a row a rank was the opposite of what it counts as: slow, or not slow
+    # any more.
     turning: Mapping[Place, int] = field(default_factory=dict)
 
     def as_status(self) -> list[dict[str, Any]]:
@@ -117,11 +102,6 @@ def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observ
     """Looks at the next window of a group, once all ranks have reported it.
 
     Those that are known stay over a change of the group, as long as their workers are in it and it is large enough to measure.
-
-    Args:
-        known: what is known.
-        round_: the newest round.
-        observed: what is known of its workers.
     """
     members = round_.ranks if round_ is not None else {}
     agents = [agent for name in members if (agent := observed.agents.get(name))]

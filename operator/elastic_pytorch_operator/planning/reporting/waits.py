@@ -38,12 +38,7 @@ def explain_wait_end(job: Job, end: WaitEnd) -> str:
 
 
 def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
-    """Which newcomers wait because the group has just grown, and until when; empty: none does.
-
-    Args:
-        job: with its status.
-        newcomers: the workers that are ready.
-    """
+    """Which newcomers wait because the group has just grown, and until when; empty: none does."""
     if not newcomers:
         return ""
     until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)

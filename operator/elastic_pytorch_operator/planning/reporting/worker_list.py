@@ -38,12 +38,8 @@ def describe_workers(
     of several pods of an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
 
     Args:
-        candidates: the workers, assessed.
-        job: says whether it has spares. Its status says since when workers have been preparing.
-        observed: their pods and agents.
-        round_: the newest; None: there was none.
+        job: says since when workers have been preparing.
         wanted: how many workers a whole group has.
-        torn: the workers that are ready, and wait for others of their unit.
     """
     whole = round_ is not None and round_.size >= wanted > 0
     left_out = "Spare" if job.spares and whole else "Ready"

@@ -20,19 +20,13 @@ LEAVE_SECONDS = 2.0  # how long a leaving worker trains on after any wait, until
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWait:
-    """A wait that is going on.
+    """A wait that is going on."""
 
-    Attributes:
-        round: the one that trains on meanwhile.
-        since: when its change was first wanted, monotonic seconds.
-        counts: by worker, how many checkpoints its agent had seen at its first report in this wait.
-        leaving_since: when the first member that has to go was seen to leave; None: none leaves.
-    """
-
-    round: int
-    since: float
+    round: int  # that trains on meanwhile
+    since: float  # when its change was first wanted
+    # By worker, how many checkpoints its agent had seen at its first report in this wait.
     counts: Mapping[str, int] = field(default_factory=dict)
-    leaving_since: float | None = None
+    leaving_since: float | None = None  # when the first member that has to go was seen to leave
 
 
 class WaitEndReason(Enum):
@@ -48,36 +42,24 @@ class WaitEndReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitEnd:
-    """The end of a wait.
-
-    Attributes:
-        reason: why it is over.
-        seconds: for how long the change has waited.
-        detail: the worker that has seen the checkpoint or has failed, or the cause of the change that cannot wait.
-    """
+    """The end of a wait."""
 
     reason: WaitEndReason
     seconds: float
+    # The worker that has seen the checkpoint or has failed, or the cause of the change that cannot
+    # wait.
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Whether a change of the group is deferred.
-
-    Attributes:
-        wait: what to remember.
-        until: the change waits, but not longer than this, monotonic seconds; None: it need not wait.
-        change: the round that would be declared if it did not wait; None: nothing waits.
-        seconds: the longest that it waits, from when it was first wanted.
-        over: the wait that has ended just now; None: none has.
-    """
+    """Whether a change of the group is deferred."""
 
     wait: CheckpointWait | None = None
-    until: float | None = None
-    change: Round | None = None
-    seconds: float = 0.0
-    over: WaitEnd | None = None
+    until: float | None = None  # the change waits, but not longer; None: it need not
+    change: Round | None = None  # the round that would be declared if it did not wait
+    seconds: float = 0.0  # the longest that it waits, from when it was first wanted
+    over: WaitEnd | None = None  # the wait that has ended just now
 
 
 NO_DEFERRAL = Deferral()
@@ -89,11 +71,8 @@ def defer_for_checkpoint(
     """Decides whether a change of the group is to wait for a checkpoint.
 
     Args:
-        job: says how long a change may wait, and which folder its agents watch.
-        observed: what the agents have reported.
-        wanted: the round that would be declared now; None: nothing is to change, or not yet.
-        known: the wait that was going on.
-        leave_by: when workers that leave now have to have left, monotonic seconds.
+        wanted: the round that would be declared now.
+        leave_by: when workers that leave now have to have left.
     """
     current = observed.round
     if known is not None and (current is None or current.number != known.round):

@@ -16,11 +16,10 @@ def choose_group(
     """Returns the workers of the next group: units of which all have been in the group first, those with newcomers only last.
 
     Args:
-        stay: members that stay, in the order of their ranks.
-        joiners: workers that are ready and in no group, in the order of their indices; none has the index of another or of a member.
-        wanted: how many workers the group should have.
-        allowed: the sizes that it may have; none: any.
-        unit: how many workers a unit has.
+        stay: in the order of their ranks.
+        joiners: workers that are ready and in no group, in the order of their indices; none has the
+            index of another or of a member.
+        allowed: none: any.
     """
     ready = [*stay, *joiners]
     if unit > 1:

@@ -43,55 +43,35 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to happen to the group now.
+    """What is to happen to the group now."""
 
-    Attributes:
-        round: to be declared; None: the current one stands.
-        nudge: ask every agent to report at once.
-        recheck_at: when to decide again if nothing happens before; None: only on an event.
-        cooling: the newcomers that are ready and wait only because the group has just grown.
-    """
-
-    round: Round | None = None
-    nudge: bool = False
+    round: Round | None = None  # to be declared; None: the current one stands
+    nudge: bool = False  # ask every agent to report at once
     recheck_at: float | None = None
-    cooling: tuple[str, ...] = ()
+    cooling: tuple[str, ...] = ()  # newcomers that wait only because the group has just grown
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What has been decided about a group, or is remembered of it.
+    """What has been decided about a group, or is remembered of it."""
 
-    Attributes:
-        stop: why no worker is to train; None: they are.
-        backoff_until: do not restart a failed group before (back-off of a crash loop).
-        failure_open: why a member has failed is not known yet: all are to report first.
-        stall: why the group hangs and is to be restarted; None: it does not.
-        settled: the change waits for a checkpoint anyway, so that no further newcomers are awaited.
-        grown_at: when it last grew, monotonic seconds: each round that makes it larger sets that, the first one included.
-        restart: why all workers are replaced, so that the group stops; None: they are not.
-        eviction: why it has less quota, if some is taken back; None: none is.
-    """
-
-    stop: Cause | None = None
+    stop: Cause | None = None  # why no worker is to train
     backoff_until: float = 0.0
-    failure_open: bool = False
-    stall: Cause | None = None
+    failure_open: bool = False  # why a member has failed is not known yet: all are to report first
+    stall: Cause | None = None  # why the group hangs and is to be restarted
+    # The change waits for a checkpoint anyway: no further newcomers are awaited.
     settled: bool = False
+    # When it last grew: each round that makes it larger sets that, the first one included.
     grown_at: float | None = None
-    restart: Cause | None = None
-    eviction: Cause | None = None
+    restart: Cause | None = None  # why all workers are replaced, so that the group stops
+    eviction: Cause | None = None  # why it has less quota, if some is taken back
 
 
 def next_round(job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], state: GroupState) -> Decision:
     """Decides on the next round.
 
     Args:
-        job: what its spec says of groups, and which rounds its status knows.
-        target: how many workers a round should have.
-        observed: the newest declared round, and its agents.
         candidates: all workers of the job; at most one READY one of each index is chosen.
-        state: of the group.
     """
     now, current, members, wanted = observed.now, observed.round, observed.ranks, target.size
     # A member has finished its work: a whole group is not disturbed any more.
@@ -189,12 +169,6 @@ def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], job
     """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
 
     Where another member needs new processes as well, the group waits for them anyway. Where no member goes on, all have failed alike.
-
-    Args:
-        stay: the members that are there.
-        joiners: workers that are ready, and in no group.
-        job: whether new processes set themselves up before they join, and the sizes that a group may have.
-        wanted: how many workers a round should have.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
     if not (job.prepare_seconds and going_on) or not all(candidate.keeps_processes for candidate in going_on):

@@ -14,16 +14,13 @@ from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How far back a new round is an orderly change.
+    """How far back a new round is an orderly change."""
 
-    Attributes:
-        since: the oldest round since which every member of every round was alive when the next one was declared. The new round's own if
-            a member was lost before it, or none trained.
-        unformed: rounds after that one whose groups never formed, and which have lost a member. A group before them may still
-            train; theirs reaches no step boundary.
-    """
-
+    # The oldest round since which every member of every round was alive when the next one was
+    # declared. The new round's own if a member was lost before it, or none trained.
     since: int
+    # Rounds after that one whose groups never formed, and which have lost a member. A group before
+    # them may still train; theirs reaches no step boundary.
     unformed: tuple[int, ...] = ()
 
 
@@ -31,11 +28,8 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
     """Returns since when no member has been lost.
 
     Args:
-        before: the round that the new one follows; None: there was none.
-        candidates: all workers of the job, assessed.
-        number: of the new round.
-        now: monotonic seconds.
-        stuck: the members of `before` are not all at work, though alive: their group hangs, or some have finished.
+        stuck: the members of `before` are not all at work, though alive: their group hangs, or some
+            have finished.
     """
     if before is None or before.size == 0 or stuck:
         return Order(number)
@@ -52,13 +46,7 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
 
 
 def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -> int:
-    """Returns the oldest round since which no member has had to leave, so that no pod waits for the workers to stop.
-
-    Args:
-        before: the round that the new one follows; None: there was none.
-        members: the workers of the new round.
-        number: of the new round.
-    """
+    """Returns the oldest round since which no member has had to leave, so that no pod waits for the workers to stop."""
     if before is None or len(before.ranks) < before.size or not before.ranks.keys() <= set(members):
         return number
     return before.keeps_all_since

@@ -41,10 +41,7 @@ def assign_ranks(
     might reach the store that is about to end. If it is the only one of its domain, that domain changes its place with the second.
 
     Args:
-        before: the ranks of the round before, by worker.
-        group: the new group, whole units in any order.
-        store_port: of the round before; 0: there was none.
-        unit: how many workers a unit has.
+        group: whole units in any order.
         domains: by worker, the domain of its node; that of a unit's first worker is the unit's.
     """
     blocks = _blocks_of(group, before, unit, domains)

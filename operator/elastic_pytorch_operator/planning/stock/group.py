@@ -19,17 +19,11 @@ START_SECONDS = 4.0  # between the starts of pods that were made together
 
 @dataclass(frozen=True, slots=True)
 class StockGroup:
-    """The workers that run.
-
-    Attributes:
-        round: as it was last reported.
-        running: the workers that run now.
-        since: since when no other does, monotonic seconds.
-    """
+    """The workers that run."""
 
     round: Round | None = None
     running: frozenset[str] = frozenset()
-    since: float = 0.0
+    since: float = 0.0  # since when no other worker runs
 
 
 def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
@@ -54,13 +48,8 @@ def next_group(
     """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
 
     Args:
-        job: with its minimum.
-        target: how many workers it is to have.
-        group: as it was.
-        running: the workers that run now.
         reasons: why workers are gone or go, by name.
-        victims: those of them that the operator has deleted because they were too many.
-        now: monotonic seconds.
+        victims: those that the operator has deleted because they were too many.
 
     Returns:
         The group, with a new round if there is one; and when to look again.
@@ -99,26 +88,14 @@ def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StockMemory:
-    """A stock rendezvous from one plan to the next; all of it can be lost without harm to the job.
+    """A stock rendezvous from one plan to the next; all of it can be lost without harm to the job."""
 
-    Attributes:
-        rendezvous: the number of the one that the rest is about.
-        since: when it was first seen, monotonic seconds.
-        disturbed: workers of it have been lost, or may have been before this operator was there.
-        group: the workers that run.
-        victims: workers deleted because they were too many.
-        in_a_row: how many before it were over soon.
-        over_since: when it was found to be over; None: it is not.
-        understood: why it is over has been found out, and counted.
-        backoff_until: no new one begins before, monotonic seconds.
-    """
-
-    rendezvous: int
+    rendezvous: int  # the number of the one that the rest is about
     since: float
-    disturbed: bool
+    disturbed: bool  # workers of it have been lost, or may have been before this operator was there
     group: StockGroup
-    victims: frozenset[str] = field(default_factory=frozenset)
-    in_a_row: int = 0
+    victims: frozenset[str] = field(default_factory=frozenset)  # deleted because they were too many
+    in_a_row: int = 0  # how many before it were over soon
     over_since: float | None = None
-    understood: bool = False
+    understood: bool = False  # why it is over has been found out, and counted
     backoff_until: float = 0.0

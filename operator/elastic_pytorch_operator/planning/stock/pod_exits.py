@@ -51,18 +51,12 @@ CLOSING = (Manner.RENDEZVOUS_CLOSED, Manner.STORE_UNREACHABLE, Manner.PEER_LOST,
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a worker's pod.
-
-    Attributes:
-        gave_up: torchrun has started the script again as often as it may.
-        telling: its record names what has gone wrong.
-        record: what is known, as a failure.
-    """
+    """The end of a worker's pod."""
 
     pod: PodView
     manner: Manner
-    gave_up: bool
-    telling: bool
+    gave_up: bool  # torchrun has started the script again as often as it may
+    telling: bool  # its record names what has gone wrong
     record: FailureRecord
 
 
@@ -70,8 +64,7 @@ def read_end(pod: PodView, now: float) -> End:
     """Returns how a pod has ended.
 
     Args:
-        pod: one that has ended.
-        now: monotonic seconds, the time of the failure as far as it is known.
+        now: the time of the failure as far as it is known.
     """
     message = pod.exit_message
     signal = _SIGNAL.search(message)

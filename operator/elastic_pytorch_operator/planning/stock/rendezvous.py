@@ -26,21 +26,13 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A stock rendezvous as its pods show it.
+    """A stock rendezvous as its pods show it."""
 
-    Attributes:
-        number: of the rendezvous, from 1.
-        phase: how far it is.
-        why: what has ended it, for people.
-        cause: the end of the worker that is to blame; None if none is.
-        counts: whether that is a failure of the job's own.
-    """
-
-    number: int
+    number: int  # from 1
     phase: Phase
-    why: str = ""
-    cause: End | None = None
-    counts: bool = False
+    why: str = ""  # what has ended it, for people
+    cause: End | None = None  # the end of the worker that is to blame
+    counts: bool = False  # that is a failure of the job's own
 
 
 def current_number(job: Job, observed: Observed) -> int:
@@ -53,12 +45,9 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
     """Returns what has become of a rendezvous.
 
     Args:
-        job: whose it is.
-        observed: the job's pods.
-        lost: names of pods, workers' and stores', that are gone although they have not ended: their nodes are.
-        number: of the rendezvous.
-        disturbed: whether workers of it have been lost, or may have been before this operator was there: then peers may fail because
-            of that.
+        lost: names of pods that are gone although they have not ended: their nodes are.
+        disturbed: whether workers of it have been lost, or may have been before this operator was
+            there: then peers may fail because of that.
     """
     pods = [pod for pod in observed.pods if pod.rendezvous == number]
     ends = [read_end(pod, observed.now) for pod in pods if pod.ended]

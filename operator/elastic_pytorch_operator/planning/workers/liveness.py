@@ -39,48 +39,36 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker pod, assessed for the next round.
-
-    Attributes:
-        why: what made it leave or be gone, for people: follows the worker's name in a sentence.
-        retired: it leaves because the operator wants fewer workers, or another pod in its place.
-        ready_since: since when it has been waiting for a round; only for READY ones outside the current round.
-        processes: how many it runs; 0: not known.
-        round: the newest round that its agent has taken up.
-        restarts: how often its agent has started its workers again.
-        failed: its workers have failed in the current round.
-        at_fault: one of them has failed by itself; not if that is only the echo of another failure.
-        keeps_processes: they can join another group without a restart.
-        failure: the last line of why, unless that is only the echo of another failure.
-        recheck_at: when its liveness may change without any further event; None: never.
-        disconnected: its agent has closed its connection, and has opened none since, so no round would reach it.
-        unheard: an operator before this one has heard it, and this one has not; until recheck_at it may train in its group.
-        gives_up: it is in no further round: its torchrun has failed as often as its own budget allows, or a device has failed it.
-        succeeded: it has done its work.
-    """
+    """A worker pod, assessed for the next round."""
 
     worker: str
     index: int
     address: str
     liveness: Liveness
-    why: str = ""
-    retired: bool = False
+    why: str = ""  # it leaves or is gone; follows the worker's name in a sentence
+    retired: bool = False  # the operator wants fewer workers, or another pod in its place
     port: int = 0
     heard_at: float = 0.0
-    ready_since: float = 0.0
-    processes: int = 0
-    round: int = 0
-    restarts: int = 0
-    failed: bool = False
+    ready_since: float = 0.0  # only of READY ones outside the current round
+    processes: int = 0  # 0: not known
+    round: int = 0  # the newest that its agent has taken up
+    restarts: int = 0  # of its workers by its agent
+    failed: bool = False  # in the current round
+    # One of them has failed by itself; not if that is only the echo of another failure.
     at_fault: bool = False
-    keeps_processes: bool = False
-    failure: str = ""
+    keeps_processes: bool = False  # they can join another group without a restart
+    failure: str = ""  # the last line of why, unless that is only the echo of another failure
     failed_since: float = 0.0
     container_runs: bool = False
     created_at: float = 0.0
     recheck_at: float | None = None
+    # Its agent has closed its connection, and has opened none since, so no round would reach it.
     disconnected: bool = False
+    # An operator before this one has heard it, and this one has not; until recheck_at it may train
+    # in its group.
     unheard: bool = False
+    # It is in no further round: its torchrun has failed as often as its own budget allows, or a
+    # device has failed it.
     gives_up: bool = False
     succeeded: bool = False
 
@@ -91,9 +79,9 @@ def assess_workers(
     """Assesses all worker pods of a job, and the members of its round whose pods no longer exist.
 
     Args:
-        observed: the job's pods, nodes, agents and current round.
-        suspected_since: nodes that have probably died, and since when that is suspected, monotonic seconds.
-        stock: there are no agents to ask, so that a node that is not ready counts once its taint has evicted the pod.
+        suspected_since: nodes that have probably died.
+        stock: no agents are heard: a node that is not ready counts once its taint has evicted the
+            pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
     number = observed.round.number if observed.round else 0
@@ -148,9 +136,8 @@ def without_victims(
     """The workers once it is decided which of them go: those leave the group, unless they are lost or leave already.
 
     Args:
-        candidates: the workers, assessed.
         victims: pods that are about to be removed.
-        evacuated: those of them that leave their nodes, and why, to follow their names in a sentence.
+        evacuated: those that leave their nodes, and why, to follow their names.
     """
 
     def leaving(worker: Candidate) -> Candidate:
@@ -250,11 +237,9 @@ def settled_at(
     """Returns when the newcomers need not wait for more, monotonic seconds: at once if there is no room for more.
 
     Args:
-        newcomers: workers that are ready; at least one, unless there is no room.
-        candidates: all workers of the job.
+        newcomers: at least one, unless there is no room.
         room: how many newcomers there may be.
         settle_seconds: how long to wait for another one after the last that came.
-        now: monotonic seconds.
     """
     if len(newcomers) >= room:
         return now

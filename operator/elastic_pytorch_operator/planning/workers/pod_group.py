@@ -11,15 +11,10 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class PodGroupPlan:
-    """What is to be done about a job's PodGroup.
-
-    Attributes:
-        actions: before any pod is made.
-        holds_pods: no pod may be made, because the PodGroup cannot be.
-    """
+    """What is to be done about a job's PodGroup."""
 
     actions: tuple[Action, ...] = ()
-    holds_pods: bool = False
+    holds_pods: bool = False  # no pod may be made, because the PodGroup cannot be
 
 
 def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: FailedWrites) -> PodGroupPlan:
@@ -28,10 +23,7 @@ def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: 
     Pods wait only for the first write. While a group trains the PodGroup was there when it formed, and a lost worker is replaced at once.
 
     Args:
-        job: says which PodGroup it has, and its minimum.
-        target: whether any worker may run; None: the job has ended.
-        observed: what is known of it, and the group.
-        failed: the writes that have failed.
+        target: None: the job has ended.
     """
     if job.scheduling.gang is None:
         return PodGroupPlan()

@@ -15,9 +15,8 @@ def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> 
     """The number of processes that most of the ready workers run; 0 if it is not known.
 
     Args:
-        members: of the present group. Of numbers that are equally frequent, the one that more members run counts, then the one of the
-            lowest index.
-        candidates: all workers of the job.
+        members: of the present group. Of numbers that are equally frequent, the one that more
+            members run counts, then the one of the lowest index.
     """
     ready = [c for c in candidates if c.liveness is Liveness.READY and c.processes]
     votes = Counter(candidate.processes for candidate in ready)
@@ -32,13 +31,7 @@ def differs(candidate: Candidate, processes: int) -> bool:
 
 
 def explain_difference(members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]) -> str:
-    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none.
-
-    Args:
-        members: of the present group.
-        candidates: the workers of the job that may train.
-        pods: the worker pods, by name.
-    """
+    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none."""
     processes = processes_each(members, candidates)
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:

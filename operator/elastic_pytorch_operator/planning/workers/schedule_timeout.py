@@ -23,23 +23,14 @@ MAX_PAUSE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWait:
-    """Where a job stands that may give its places back.
+    """Where a job stands that may give its places back."""
 
-    Attributes:
-        timeouts: how often in a row it has given them back.
-        short_since: since when it holds places for too few workers, monotonic seconds; None: it does not.
-        retry_at: until when it asks for no pod, monotonic seconds; 0: it may ask.
-        generation: of the spec that it waits with: another one is tried at once.
-        recheck_at: when to judge again if nothing happens before, monotonic seconds; None: only on an event.
-        retry_time: `retry_at` as RFC 3339: the same while it waits; None: it does not wait.
-    """
-
-    timeouts: int = 0
-    short_since: float | None = None
-    retry_at: float = 0.0
-    generation: int = 0
+    timeouts: int = 0  # how often in a row it has given its places back
+    short_since: float | None = None  # since when it holds places for too few workers
+    retry_at: float = 0.0  # until when it asks for no pod; 0: it may ask
+    generation: int = 0  # of the spec that it waits with: another one is tried at once
     recheck_at: float | None = None
-    retry_time: str | None = None
+    retry_time: str | None = None  # RFC 3339, the same while it waits; None: it does not
 
 
 NO_WAIT = ScheduleWait()
@@ -51,13 +42,6 @@ def judge_schedule(
     """Decides whether a job gives its places back, or asks for pods again.
 
     A job that holds no place keeps its pods: they take nothing from others, and autoscalers see them.
-
-    Args:
-        job: with its minimum and its timeout.
-        target: whether any worker may run.
-        observed: its pods and its round.
-        candidates: its workers, assessed.
-        known: where it stood before.
     """
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
     if timeout_seconds is None or target.stopped or (observed.round is not None and observed.round.size > 0):

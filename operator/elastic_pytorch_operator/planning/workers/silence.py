@@ -21,28 +21,22 @@ STALLS = f"{BREAKS}, or a script that reports steps makes none for {STALLED_SECO
 
 
 class Wait(NamedTuple):
-    """How long a worker that is not heard may be alive: a row of the table.
+    """How long a worker that is not heard may be alive: a row of the table."""
 
-    Attributes:
-        known: what is known of it and of its group.
-        since: what the seconds count from.
-        at_least_seconds: it is not lost before, and a new leader decides nothing about its job before.
-        at_most_seconds: it is lost after; inf: only the API server can tell that it is.
-        ends: what ends the wait between the two; empty: nothing.
-        why: it is lost, to follow its name in a sentence, with places for `node` and for the `seconds` of silence.
-        arrival_seconds: a new leader also decides nothing before, after each agent that arrives.
-        crowded_seconds: the same if agents had to wait to be let in, or were told to come again.
-        per_heartbeat: the seconds are more in proportion where heartbeats come less often than every second.
-    """
-
-    known: str
-    since: str
+    known: str  # what is known of it and of its group
+    since: str  # what the seconds count from
+    # It is not lost before, and a new leader decides nothing about its job before.
     at_least_seconds: float
-    at_most_seconds: float
-    ends: str = ""
+    at_most_seconds: float  # it is lost after; inf: only the API server can tell that it is
+    ends: str = ""  # what ends the wait between the two; empty: nothing
+    # It is lost, to follow its name in a sentence, with places for `node` and for the `seconds` of
+    # silence.
     why: str = "has not reported since this operator began to lead"
+    # A new leader also decides nothing before, after each agent that arrives.
     arrival_seconds: float = 1.0
+    # The same if agents had to wait to be let in, or were told to come again.
     crowded_seconds: float = 5.0
+    # The seconds are more in proportion where heartbeats come less often than every second.
     per_heartbeat: bool = False
 
 

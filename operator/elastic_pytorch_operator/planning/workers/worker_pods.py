@@ -18,42 +18,35 @@ from elastic_pytorch_operator.spec.sizes import unit_indices
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """What is to be done about a job's pods.
-
-    Attributes:
-        create: indices to make a pod for.
-        apart: those of them that are beyond the wanted ones: their pods prefer nodes without another pod of the job.
-        victims: pods to remove, once the current round does without them.
-        discard: pods that no longer serve and can go at once.
-        abandon: pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting for it.
-    """
+    """What is to be done about a job's pods."""
 
     create: tuple[int, ...] = ()
+    # Those beyond the wanted ones, which prefer nodes without another pod of the job.
     apart: frozenset[int] = frozenset()
-    victims: frozenset[str] = frozenset()
-    discard: tuple[PodView, ...] = ()
+    victims: frozenset[str] = frozenset()  # to be removed once the current round does without them
+    discard: tuple[PodView, ...] = ()  # pods that no longer serve and can go at once
+    # Pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting
+    # for it.
     abandon: tuple[PodView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """Workers that are there, and are to go.
+    """Workers that are there, and are to go."""
 
-    Attributes:
-        outdated: once their group does without them; replaced when the last of them is being deleted, for their replacements may
-            need their places.
-        displaced: the same of those that may not stay where they are; replaced at once.
-        misled: those that wait for a place, away from a node that would take them after all; replaced at once.
-        staying: those that train until their replacements, which are made at once, are ready.
-        leaving: those of them that leave now.
-        doubted: nodes against which something speaks: of workers that serve alike, those there go first if there are too many.
-    """
-
+    # Once their group does without them; replaced when the last of them is being deleted, for their
+    # replacements may need their places.
     outdated: Collection[str] = ()
+    # The same of those that may not stay where they are; replaced at once.
     displaced: Collection[str] = ()
+    # Those that wait for a place, away from a node that would take them after all; replaced at
+    # once.
     misled: Collection[str] = ()
+    # Those that train until their replacements, which are made at once, are ready.
     staying: Collection[str] = ()
-    leaving: Collection[str] = ()
+    leaving: Collection[str] = ()  # those of them that leave now
+    # Nodes against which something speaks: of workers that serve alike, those there go first if
+    # there are too many.
     doubted: Collection[str] = ()
 
 
@@ -69,13 +62,6 @@ def plan_replicas(
     as long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless
     it lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so
     that a job that is suspended leaves nothing that its template was used for.
-
-    Args:
-        job: how many workers are a unit.
-        target: how many it is to have.
-        observed: its pods, their nodes, and its round.
-        candidates: the workers, assessed.
-        going: those that are to go whatever their number.
     """
     pods, nodes, wanted, spares = observed.pods, observed.nodes, target.size, target.pods - target.size
     liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
@@ -116,13 +102,7 @@ def plan_replicas(
 
 
 def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
-    """Returns as many indices for new pods: first those that make whole the units of the pods there are, then the lowest.
-
-    Args:
-        taken: the indices that have a pod.
-        count: of new pods.
-        unit: how many workers a unit has.
-    """
+    """Returns as many indices for new pods: first those that make whole the units of the pods there are, then the lowest."""
     begun = {index - index % unit for index in taken}
     lacking = (index for first in sorted(begun) for index in unit_indices(first, unit) if index not in taken)
     fresh = (index for index in itertools.count() if index - index % unit not in begun)
@@ -172,7 +152,6 @@ def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -
     """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train.
 
     Args:
-        pods: of the job.
         done: members of the group that have succeeded.
         keep_last: the last ended pod of each index stays for its log.
     """
