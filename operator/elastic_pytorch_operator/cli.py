@@ -85,7 +85,6 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """The words between commas, each once."""
     return tuple(dict.fromkeys(word for word in map(str.strip, text.split(",")) if word))
 
 

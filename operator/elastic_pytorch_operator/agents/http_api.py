@@ -157,7 +157,6 @@ class AgentApi:
         return _line("heartbeat", json.dumps(answer).encode())
 
     def _refuse(self, refusal: web.HTTPException) -> bytes:
-        """Refuses a line of a stream."""
         self.metrics.answered("heartbeat", refusal.status)
         fields = {"status": refusal.status, **json.loads(refusal.text or "{}")}
         if (seconds := refusal.headers.get("Retry-After")) is not None:
@@ -165,7 +164,6 @@ class AgentApi:
         return _line("refused", json.dumps(fields).encode())
 
     async def _tell_news(self, told: web.StreamResponse, speaker: Speaker) -> None:
-        """Sends the job's round at once, and again whenever there is news, until it is cancelled."""
         _, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         with suppress(ConnectionError):  # the stream ends with it
@@ -177,11 +175,6 @@ class AgentApi:
                     await job.news.wait()
 
     def _take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
-        """Takes note of a heartbeat; returns the answer.
-
-        Raises:
-            MalformedHeartbeat: it cannot be read.
-        """
         key, job_uid, worker = speaker
         beat = parse_heartbeat(fields)
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
@@ -216,22 +209,12 @@ class AgentApi:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
     async def _speaker(self, request: web.Request, token: str) -> Speaker:
-        """Identifies the worker that sends a request, which counts against the worker's limit.
-
-        Raises:
-            web.HTTPException: it is unknown, or no worker, or has sent too many.
-        """
         speaker = await self._identify(request, token)
         if wait := self._limit.admit(speaker, time.monotonic()):
             raise _too_many(speaker, wait)
         return speaker
 
     async def _identify(self, request: web.Request, token: str) -> Speaker:
-        """Finds out whose token it is.
-
-        Raises:
-            web.HTTPException: it is unknown, or no worker's.
-        """
         address = peer_of(request)[0]
         if not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")

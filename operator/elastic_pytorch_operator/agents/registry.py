@@ -255,7 +255,6 @@ class AgentRegistry:
 
 
 def _is_known(progress: Progress) -> tuple[bool, bool]:
-    """Whether a script has reported a step, and the first step of its round."""
     return progress.step is not None, progress.first_step is not None
 
 
@@ -265,7 +264,6 @@ def _moment(known: float | None, age_seconds: float | None, now: float) -> float
 
 
 def _set_up(known: AgentView | None, beat: Heartbeat, now: float) -> tuple[float | None, float | None]:
-    """When the last set-up of a worker has begun, and when it was over, monotonic seconds."""
     prepared = known is not None and known.state is AgentState.PREPARING
     if beat.state is AgentState.PREPARING:
         return (known.set_up_since if known is not None and prepared else now), None

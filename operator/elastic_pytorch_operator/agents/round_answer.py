@@ -53,5 +53,4 @@ class RoundAnswer:
 
 
 def _fields(fields: Mapping[str, Any]) -> bytes:
-    """Fields of a JSON object, without its braces."""
     return json.dumps(fields)[1:-1].encode()

@@ -89,7 +89,6 @@ class StreamLines:
 
     @contextmanager
     def _holding(self, size: int) -> Iterator[None]:
-        """While the rest of a line is waited for."""
         if size > MAX_LINE_BYTES or self._held.count + size > MAX_HELD_BYTES:
             raise LineTooLongError()
         self._held.count += size

@@ -75,7 +75,6 @@ class TokenSignatures:
         self._reading = asyncio.create_task(self._read_keys())
 
     async def _read_keys(self) -> None:
-        """Reads the keys; those that there are stay if there is no answer."""
         asked_at = self._clock()
         try:
             found = await self._cluster.get_token_keys()
@@ -95,7 +94,6 @@ class TokenSignatures:
 
 
 def _pod_of(claim: Any) -> PodIdentity | None:
-    """The pod of the private claim of a ServiceAccount token; None if it is bound to none."""
     if not isinstance(claim, dict) or not isinstance(pod := claim.get("pod"), dict):
         return None
     return PodIdentity(str(claim.get("namespace")), str(pod.get("name")), str(pod.get("uid")))

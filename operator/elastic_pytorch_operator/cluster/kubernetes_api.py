@@ -234,7 +234,6 @@ class KubernetesCluster:
         return await self._replace(f"/api/v1/namespaces/{manifest['metadata']['namespace']}/secrets", manifest)
 
     async def _get_own(self, path: str) -> Manifest:
-        """One of the objects that the chart renders for the operator."""
         try:
             return await self._request("GET", path)
         except ClusterError as error:
@@ -251,7 +250,6 @@ class KubernetesCluster:
             raise
 
     async def _delete(self, path: str, options: Manifest) -> Manifest | None:
-        """Deletes an object of some UID; None: it is gone, or is another one by now."""
         try:
             return await self._write("DELETE", path, options)
         except ClusterError as error:
@@ -293,7 +291,6 @@ class KubernetesCluster:
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
         lists: str = "",
     ) -> dict[str, Any]:
-        """The object in the answer; of a list of that resource, with what is kept of each item."""
         pairs = "&".join(f"{name}={quote(value)}" for name, value in (query or {}).items())
         found: Any = None
         text = b""
@@ -336,7 +333,6 @@ class KubernetesCluster:
 
 
 def _proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for a URL."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
@@ -350,7 +346,6 @@ def _place(namespace: str) -> str:
 
 
 def _target(path: str, manifest: Manifest) -> tuple[str, str]:
-    """Method and path of the request that creates an object, or replaces the one of the resource version in it."""
     metadata = manifest["metadata"]
     return ("PUT", f"{path}/{metadata['name']}") if metadata.get("resourceVersion") else ("POST", path)
 

@@ -191,7 +191,6 @@ class _Gate:
         self._resume()
 
     async def close(self) -> None:
-        """Accepts no more."""
         self._loop.remove_reader(self._listening)
         if self._pause is not None:
             self._pause.cancel()
@@ -206,11 +205,9 @@ class _Gate:
             link.transport.abort()
 
     def client_of(self, peer: Peer) -> Hashable | None:
-        """The client that has authenticated on a connection; None: none has."""
         return self._connections.client_of(peer)
 
     def authenticate(self, peer: Peer, client: Hashable) -> None:
-        """Takes note of whose a connection is."""
         oldest = self._connections.authenticate(peer, client)
         if peer in self._links:
             self._links[peer].deadline.cancel()

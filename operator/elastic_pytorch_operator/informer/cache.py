@@ -230,7 +230,6 @@ class Cache:
         return touched
 
     def _drop_others(self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float) -> set[JobKey]:
-        """Forgets the objects that a list does not have; returns the jobs that this concerns."""
         if kind == "Node":
             return set().union(*(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now)))
         gone: list[tuple[str, JobKey]] = []
@@ -272,7 +271,6 @@ class Cache:
         return concerned
 
     def _take_job(self, manifest: Manifest, now: float, *, listed: bool) -> set[JobKey] | None:
-        """Takes note of a job, as `_take` does."""
         key, metadata = parse_key(manifest), manifest["metadata"]
         known, version = self._jobs.get(key), version_of(metadata)
         if not self._is_news(metadata, known, now, listed=listed):

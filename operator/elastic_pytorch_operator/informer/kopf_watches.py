@@ -219,7 +219,6 @@ class _Answer(aiohttp.ClientResponse):
 
 
 def _session_of(account: kopf.ConnectionInfo) -> kopf.AiohttpSession:
-    """The session that kopf would make by itself, but for the class of its answers."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=account.as_ssl_context()),
         headers=account.as_http_headers(),

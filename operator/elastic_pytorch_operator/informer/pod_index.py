@@ -10,8 +10,6 @@ from elastic_pytorch_operator.model.observed import PodView
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """A job's pods by role, each by index."""
-
     workers: tuple[PodView, ...] = ()
     stores: tuple[PodView, ...] = ()
 

@@ -173,7 +173,6 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
 
 
 def _unscheduled(status: Manifest) -> Manifest:
-    """The condition that says why a pod has no node; empty if none does."""
     conditions = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled" and c.get("status") == "False")
     return next(conditions, {})
 

@@ -79,7 +79,6 @@ class UnreadableObjects:
 
 
 def _owner_of(kind: str, manifest: object) -> Owner | None:
-    """The job that owns an object, if that much of it can be read."""
     read = OWNERS.get(kind)
     try:
         owner = read(manifest) if read is not None and isinstance(manifest, Mapping) else None

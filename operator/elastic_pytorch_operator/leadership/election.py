@@ -141,7 +141,6 @@ class Elector:
                 claim.cancel()
 
     async def _claim(self) -> None:
-        """Reads the lease unless this replica has just written it, and writes it if that is allowed."""
         if not self._wrote_last:
             self._found = await self._cluster.get_lease(self._namespace, self._name)
             self._candidacy = see(self._candidacy, read_lease(self._found), self._clock())
@@ -162,7 +161,6 @@ class Elector:
 
 
 async def _first_success(tasks: set[asyncio.Task[None]]) -> None:
-    """Waits until one of some tasks has succeeded; raises what the last of them has raised if none does."""
     for task in asyncio.as_completed(tasks):
         try:
             return await task

@@ -55,7 +55,6 @@ def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
 
 
 def _near(job: Job, topology_key: str, *, unit: str = "") -> MutableManifest:
-    """A term for the places of the job's workers, or of those of one unit."""
     workers = {names.LABEL_JOB_NAME: job.key.name, names.LABEL_ROLE: names.ROLE_WORKER}
     return {
         "labelSelector": {"matchLabels": {**workers, **({names.LABEL_UNIT: unit} if unit else {})}},
@@ -68,7 +67,6 @@ def _weighted(weight: int, term: MutableManifest) -> MutableManifest:
 
 
 def _with(affinity: MutableManifest, kind: str, when: str, term: MutableManifest) -> MutableManifest:
-    """An affinity with one more term."""
     known = affinity.get(kind) or {}
     return {**affinity, kind: {**known, when: [*(known.get(when) or []), term]}}
 

@@ -99,7 +99,6 @@ def native_resources(container: Mapping[str, Any]) -> MutableManifest:
 
 
 def _with_agent_on_path(env: list[MutableManifest]) -> list[MutableManifest]:
-    """The environment with the agent in front of the container's own PYTHONPATH."""
     changed = []
     rest = ""
     for variable in env:

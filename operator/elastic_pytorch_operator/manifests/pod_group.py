@@ -41,6 +41,5 @@ def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
 
 
 def _quantity(amount: float) -> str:
-    """A quantity in whole units, or in thousandths, and not more than one can be."""
     thousandths = math.ceil(round(min(amount, MAX_QUANTITY) * 1000, 3))
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)

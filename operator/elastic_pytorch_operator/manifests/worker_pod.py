@@ -230,7 +230,6 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
 
 
 def _torchrun_environment(job: Job) -> list[MutableManifest]:
-    """Lets a plain `torchrun train.py` of the user's join the job's rounds."""
     return [
         {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
         {"name": "PET_RDZV_BACKEND", "value": "elastic-pytorch"},

@@ -69,7 +69,6 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
 
 
 def _pod_template(of_job: Manifest, flavor_labels: Mapping[str, str]) -> MutableManifest:
-    """What Kueue reads of a worker pod: its requests, and what chooses its nodes."""
     template = copied(dict(of_job))
     spec: MutableManifest = template["spec"]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):

@@ -243,7 +243,6 @@ def record_of(agent: AgentView) -> FailureRecord:
 
 
 def _words_of(failure: Failure) -> str:
-    """The traceback, after the message where that adds something, such as why a process was aborted."""
     message, traceback = failure.message.strip(), failure.traceback.strip()
     return traceback if message in traceback else f"{message}\n{traceback}".strip()
 

@@ -72,7 +72,6 @@ def _unlisted(status: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _pods_by_index(pods: Iterable[PodView], others: set[str], newest: str) -> dict[int, PodView]:
-    """The newest pod of each index, without some, and without those that were created after a time, RFC 3339."""
     found: dict[int, PodView] = {}
     for pod in pods:
         if pod.name not in others and pod.creation_time <= newest and pod.newer_than(found.get(pod.index)):

@@ -192,7 +192,6 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _keep_namespaces(self, present: Iterable[str]) -> None:
-        """Has the counts begin of namespaces with jobs, and drops those of namespaces that have had none for long."""
         now = self._clock()
         for namespace in present:
             self._begin_namespace(namespace, now)
@@ -205,7 +204,6 @@ class Metrics:
                     self._job_counts.forget(namespace)
 
     def _begin_namespace(self, namespace: str, now: float) -> None:
-        """Has all counts of a namespace begin at 0, and be kept for a while."""
         with self._lock:
             if namespace not in self._namespaces:
                 for counter, labels in self._job_counts.series(namespace):

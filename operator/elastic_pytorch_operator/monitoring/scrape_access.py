@@ -113,8 +113,6 @@ class ScrapeAccess:
         return await asyncio.shield(review)
 
     def _begin_review(self, token: str, digest: bytes) -> None:
-        """Has a token reviewed; what comes of it is remembered whether or not a client still waits for it."""
-
         def end(review: asyncio.Task[Access]) -> None:
             del self._reviews[digest]
             if not review.cancelled() and not review.exception():

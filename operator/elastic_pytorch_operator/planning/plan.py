@@ -55,7 +55,6 @@ def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Plan:
-    """The plan with what the quota of its workers needs."""
     if observed.workloads is None and not target.quota.limited:
         return todo
     pods = grant_pods(observed, target.quota, todo.actions)
@@ -64,7 +63,6 @@ def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Pla
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """What is left to do for a job that has ended."""
     ended_at = observed.now if memory.moments.ended_at is None else memory.moments.ended_at
     actions, recheck = clean_up(job, observed, ended_at)
     verdict = "complete" if is_true(job.status, names.COMPLETE) else "failed"

@@ -148,14 +148,12 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
 
 
 def _why_stopped(target: Target) -> Cause | None:
-    """Why no worker is to train; None: they are."""
     if target.held:
         return Cause(names.EVICTED, f"the job {explain_lack(target.quota)}")
     return Cause(names.JOB_SUSPENDED, "the job is suspended") if target.stopped else None
 
 
 def _pauses(observed: Observed, judged: Judgement) -> list[float]:
-    """Until when pods that are to be created have to wait, monotonic seconds."""
     budget_until, starts = judged.memory.budget.backoff_until, judged.workers.starts.backoff_until
     pauses = [max(starts.get(index, 0.0), budget_until) for index in judged.workers.replicas.create]
     return [until for until in pauses if until > observed.now]

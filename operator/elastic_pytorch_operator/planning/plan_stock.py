@@ -55,8 +55,6 @@ STEADY_SECONDS = 60.0  # a rendezvous that has lasted this long may be followed 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What one plan is made from."""
-
     job: Job
     target: Target
     observed: Observed  # with the group as it was last reported as its round
@@ -68,7 +66,6 @@ class _View:
     starts: FailedStarts
 
     def alive(self, pods: Iterable[PodView]) -> list[PodView]:
-        """Those that have not ended yet, even if they are being deleted."""
         return [pod for pod in pods if not pod.ended and pod.name not in self.lost]
 
 
@@ -117,7 +114,6 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
 
 
 def _look(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
-    """What there is, and what is remembered of it."""
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
     outage = is_outage(observed.nodes)

@@ -164,7 +164,6 @@ class Controller:
             self._queue.add(key, urgent=False)
 
     def _tell_unavailable(self, found: Listing) -> None:
-        """Logs the namespaces that a list is the first one not to have, or to have again."""
         for namespace in found.failed.keys() - self._cache.unavailable:
             logger.warning("a namespace is left out: %s", found.failed[namespace], extra={"namespace": namespace})
         for namespace in self._cache.unavailable - found.failed.keys():
@@ -177,7 +176,6 @@ class Controller:
             tasks.create_task(self._list_when_due())
 
     async def _list_when_due(self) -> None:
-        """Lists the cluster again if the watches may have missed something, or if a namespace is available again."""
         asked_at = self._clock()
         while True:
             await asyncio.sleep(WATCH_CHECK_SECONDS)
@@ -259,7 +257,6 @@ class Controller:
                 self._metrics.ended(job.key.namespace, job.status)
 
     def _forget_others(self) -> None:
-        """Forgets all jobs but those that are there."""
         known = self._cache.job_uids
         self._registry.forget_others(known)
         self._executor.forget_others(known)
@@ -291,7 +288,6 @@ class Controller:
             logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
 
     def _have_written(self, job: Job, todo: Plan) -> None:
-        """Hands the plan's actions to the job's writer, and has the job planned again when that is due."""
         writer = self._writer(job.key, job.uid)
         note_tried = partial(self._remember, job.uid, tried_generation=job.generation)
         writes = self._executor.writes(job, todo.actions, partial(self._note_status, job, todo, writer), note_tried)
@@ -317,7 +313,6 @@ class Controller:
             self._queue.add(key, todo.urgent_at - self._clock(), urgent=True)
 
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
-        """The status that a plan asked for is written: what waits for that is done."""
         status = next(action.status for action in todo.actions if isinstance(action, PatchStatus))
         if memory := self._memories.get(job.uid):
             self._memories[job.uid] = replace(memory, written=Written(status, self._clock()))
@@ -328,7 +323,6 @@ class Controller:
                 writer.add_event(self._executor.event(job, action))
 
     def _end_write(self, writer: JobWriter, ended: Ended) -> None:
-        """Remembers what came of a write, and has the job planned again if the next plan may differ."""
         error, before = ended.error, self._memories.get(writer.uid)
         if error is not None and ended.news and self._leading():  # otherwise it no longer concerns this replica
             logger.warning("the API server: %s", error, extra={"job": str(writer.key), "code": error.code})
@@ -357,7 +351,6 @@ class Controller:
         return begun or self._registry.job(writer.uid).round is not None
 
     def _remember(self, uid: str, **answers: Any) -> None:
-        """Remembers what the API server has said."""
         if memory := self._memories.get(uid):
             self._memories[uid] = replace(memory, answers=replace(memory.answers, **answers))
 

@@ -181,7 +181,6 @@ class Executor:
         return self._templates.read(manifest, unread)
 
     async def _create_service(self, job: Job) -> None:
-        """Makes the job's Service, or finds that it is there."""
         try:
             await self._cluster.create_service(headless_service(job))
         except ClusterError as error:

@@ -261,7 +261,6 @@ class JobWriter:
         return error
 
     def _note_failure(self, write: JobWrite, error: ClusterError, batch: _Batch) -> bool:
-        """Returns whether the error is news."""
         if write.kind is WriteKind.EVENTS:
             return True
         before = self.failed.get(write.key)

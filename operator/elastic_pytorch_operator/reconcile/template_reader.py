@@ -69,7 +69,6 @@ class TemplateReader:
         return isinstance(self._cache.job(parse_key(manifest)), TemplateUnread)
 
     async def _take(self, manifest: Manifest, template: Manifest) -> None:
-        """Gives a job the template that has the name now."""
         name, uid, spec = template["metadata"]["name"], template["metadata"]["uid"], usable_spec(template)
         # Other pods may be made from it, so that the API server is asked about them again: this
         # generation has not been seen yet.
@@ -103,7 +102,6 @@ class TemplateReader:
         raise ClusterError(404, message, judgement=Judgement.REFUSED)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
-        """The conditions of a job, with these instead of those of their types."""
         status, time = manifest["status"], write_time(self._time_of_day())
         types = {condition.type for condition in conditions}
         others = [condition for condition in status.get("conditions") or () if condition.get("type") not in types]

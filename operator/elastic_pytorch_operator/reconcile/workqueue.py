@@ -44,8 +44,6 @@ class QueueObserver(Protocol):
 
 
 class _Due(NamedTuple):
-    """When a key is due, and from when on that is urgent."""
-
     at: float = math.inf
     urgent_at: float = math.inf
 
@@ -201,7 +199,6 @@ class WorkQueue(Generic[Key]):
         self._wakes_at = due
 
     def _wake(self) -> None:
-        """Releases the keys that have become due."""
         self._waker, self._wakes_at = None, math.inf
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:

@@ -233,7 +233,6 @@ class Replica:
         self._controller.lost_leader_node = node_of(before, self._elector.lost_leader) if self._elector else ""
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
-        """Keeps the server's certificate valid, and gives new pods the authority that has signed it."""
         hosts = [urlsplit(self._settings.operator_url).hostname or ""]
         while True:
             try:
@@ -269,7 +268,6 @@ class Replica:
         return failed_checks(sample)
 
     def _begin_to_render(self) -> Callable[[], bytes]:
-        """Takes the values of the metrics of this moment; returns what makes the text of them, in another thread."""
         read = begin_to_read(
             self._cache,
             self._registry,

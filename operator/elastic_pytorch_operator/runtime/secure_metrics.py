@@ -44,7 +44,6 @@ async def serve_metrics(cluster: Cluster, settings: ReplicaSettings, probes: Pro
 
 
 async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext) -> None:
-    """Loads the certificate, as soon as there is one."""
     told = False
     while True:
         try:

@@ -57,7 +57,6 @@ def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall
 def _cause(
     job: Job, found_at: float, round_: Round, members: list[AgentView], places: Mapping[int, tuple[str, Place]]
 ) -> FailureRecord:
-    """Blames the first rank that the others wait for, or the worker that is furthest behind."""
     training = [agent for agent in members if agent.state is not AgentState.SUCCEEDED]
     steps = {agent.worker: agent.progress.step for agent in training}
     reported = [step for step in steps.values() if step is not None]

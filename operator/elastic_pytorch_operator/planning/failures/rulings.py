@@ -73,7 +73,6 @@ def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> Fai
 
 
 def _has_lost_member(observed: Observed) -> bool:
-    """Whether a member of the group is gone or goes, other than by giving up."""
     if observed.round is None:
         return False
     heard_out = {name for name, agent in observed.agents.items() if agent.gives_up}

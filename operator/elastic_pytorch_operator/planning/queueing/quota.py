@@ -131,7 +131,6 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
 
 
 def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
-    """Why no worker of a job in a queue may run by the Workload for its minimum."""
     if base is None or base.deleting:
         return QuotaLack.NO_WORKLOAD
     if base.queue != queue:

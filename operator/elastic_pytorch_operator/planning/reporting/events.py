@@ -125,14 +125,12 @@ def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
 
 
 def _allowed(job: Job) -> str:
-    """What the requested workers are not."""
     if job.rounded_by == "unitReplicas":
         return f"a multiple of {job.rounded_by} ({job.unit_replicas})"
     return f"one of {job.rounded_by} ({', '.join(str(size) for size in job.allowed)})"
 
 
 def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
-    """That the job begins to wait for quota, and that it has got some."""
     known = (find_condition(job.status, names.RESIZING) or {}).get("reason")
     quota = target.quota
     if target.held:
@@ -165,7 +163,6 @@ def record_unreadable(now: Sequence[UnreadableObject], before: Collection[Unread
 
 
 def _enumerate(named: list[str]) -> str:
-    """The first of several, and how many more there are."""
     more = [f"and {len(named) - MAX_NAMED} more"] if len(named) > MAX_NAMED else []
     return "; ".join([*named[:MAX_NAMED], *more])
 

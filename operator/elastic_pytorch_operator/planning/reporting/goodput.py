@@ -127,7 +127,6 @@ def _book(spent: dict[Activity, Spent], activity: Activity | None, seconds: floa
 
 
 def _move(spent: dict[Activity, Spent], source: Activity | None, target: Activity | None, seconds: float) -> None:
-    """Books time over from one activity to another, as far as there is any."""
     there = spent.get(source, Spent()) if source is not None else Spent()
     moved = min(seconds, there.seconds)
     if source is None or moved <= 0:
@@ -220,7 +219,6 @@ def find_activity(
 
 
 def _waits_for(reason: str, observed: Observed, *, interrupted: bool) -> Activity:
-    """What a job does that does not train, and whose condition Running has a reason."""
     if reason in (names.SUSPENDING, names.JOB_SUSPENDED):
         return Activity.SUSPENDED
     if reason in WITHOUT_QUOTA:

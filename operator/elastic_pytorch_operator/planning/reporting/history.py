@@ -112,7 +112,6 @@ def _shorten(history: Sequence[Entry]) -> list[Entry]:
 
 
 def _alike(history: Sequence[Entry], places: Sequence[int]) -> tuple[int, int] | None:
-    """The oldest two changes of one cause, of those at some places."""
     seen: dict[object, int] = {}
     for place in places:
         if (earlier := seen.setdefault(history[place]["cause"], place)) != place:
@@ -133,7 +132,6 @@ def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    """A decimal number in a string; what is none counts as 0."""
     try:
         number = float(text)
     except ValueError:

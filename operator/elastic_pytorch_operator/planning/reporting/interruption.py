@@ -150,7 +150,6 @@ def _last_set_up(round_: Round, agents: Iterable[AgentView], after: float) -> tu
 
 
 def _signs(agent: AgentView, group: Round) -> list[float]:
-    """When an agent's workers failed, and when its connection was closed, monotonic seconds."""
     signs = []
     if agent.state is AgentState.FAILED and agent.round == group.number:
         failed_at = agent.failure.failed_at if agent.failure else agent.state_since

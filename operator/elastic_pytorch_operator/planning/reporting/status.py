@@ -221,7 +221,6 @@ def _conditions(
 def _running(
     job: Job, observed: Observed, live: Sequence[Candidate], size: int, findings: Findings, shortage: str
 ) -> Condition:
-    """Whether a group trains, and if not, what it waits for."""
     if size:
         text, reason = f"{size} of {findings.target.wanted} workers train", names.ROUND_RUNNING
         if observed.saving_since is not None:

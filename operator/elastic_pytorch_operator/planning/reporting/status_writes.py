@@ -39,7 +39,6 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
 
 
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any], apart: Container[str]) -> bool:
-    """Whether two statuses differ in other fields than some."""
     return any(_lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart)
 
 

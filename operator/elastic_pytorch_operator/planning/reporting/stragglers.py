@@ -160,13 +160,11 @@ def _turns(work: Work, typical: float, *, listed: bool) -> bool:
 
 
 def _in_round(straggler: Straggler, round_: Round, observed: Observed) -> Straggler:
-    """Returns it with its rank in a round, and its node."""
     rank, node = _where(straggler.place, straggler.node, round_, observed)
     return replace(straggler, rank=rank, node=node)
 
 
 def _where(place: Place, node: str, round_: Round, observed: Observed) -> tuple[int, str]:
-    """The rank of a process in a round, and its node, which may be known only from before."""
     worker, local_rank = place
     agent, pod = observed.agents.get(worker), observed.pods_by_name.get(worker)
     return round_.ranks[worker] * (agent.local_world_size if agent else 1) + local_rank, pod.node if pod else node

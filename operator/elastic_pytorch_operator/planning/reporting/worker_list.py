@@ -64,7 +64,6 @@ def describe_workers(
 
 
 def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
-    """The worker of each index: of several pods the newest."""
     newest: dict[int, Candidate] = {}
     for candidate in there:
         known = newest.setdefault(candidate.index, candidate)

@@ -158,8 +158,6 @@ def _last_line(agent: AgentView) -> str:
 
 
 class _Assessment(NamedTuple):
-    """What is decided about one worker; the fields are those of `Candidate`."""
-
     liveness: Liveness
     why: str = ""
     recheck_at: float | None = None
@@ -176,7 +174,6 @@ def _assess(
     outage: bool,
     stock: bool,
 ) -> _Assessment:
-    """The liveness of one worker; the last three are what `assess_workers` has been given, or has found, for it."""
     now = observed.now
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")

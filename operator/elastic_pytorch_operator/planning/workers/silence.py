@@ -192,7 +192,6 @@ class Silences:
 
 
 def _later(since: float, sign: float, delay: Delay) -> float:
-    """A moment, or a later one since which this operator has been able to hear agents."""
     return max(since, min(sign, since + delay.lost_seconds))
 
 
