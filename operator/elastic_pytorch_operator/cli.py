@@ -22,7 +22,6 @@ DEFAULT_PROBE_PORT = 8781
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the process's exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     configure_logging(options.log_level, options.log_format)

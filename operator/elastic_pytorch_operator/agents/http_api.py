@@ -73,11 +73,9 @@ class AgentApi:
 
     @property
     def hearing(self) -> Hearing:
-        """Whether agents can be heard."""
         return self._registry.hearing
 
     def note_refusal(self, reason: str, address: str) -> None:
-        """Takes note that a connection was refused."""
         self.metrics.refused_connection(reason)
         self._note_turned_away(address)
         if reason == "files" and (now := time.monotonic()) >= self._full_told_at + FULL_SECONDS:
@@ -90,16 +88,13 @@ class AgentApi:
             )
 
     def is_workers(self, address: str) -> bool:
-        """Whether there is a worker pod of this address."""
         return self._cache.has_pod_at(address)
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes of an aiohttp application."""
         return [web.post(PATH, self._stream)]
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: counts what is answered."""
         kind = "stream" if request.path == PATH else "other"
         try:
             answer = await handler(request)

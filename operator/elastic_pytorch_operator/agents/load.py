@@ -42,11 +42,9 @@ class Hearing:
         return max(self._crowded_at, self.on_time_since(now))
 
     def turn_away(self, now: float) -> None:
-        """Takes note that an agent was told to come again."""
         self._crowded_at = now
 
     async def watch(self) -> None:
-        """Watches the event loop until it is cancelled."""
         try:
             while True:
                 self.lets_in_since(self._clock())
@@ -69,7 +67,6 @@ class HeartbeatInterval:
         self._longer_until = 0.0
 
     def count(self, agents: int, now: float) -> None:
-        """Adapts the interval to how many agents there are."""
         before = self.seconds
         self.seconds = max(LEAST_SECONDS, agents / HEARTBEATS_PER_SECOND)
         if self.seconds < before:

@@ -18,8 +18,6 @@ LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
 
 @dataclass(slots=True)
 class JobAgents:
-    """The agents of one job."""
-
     round: Round | None = None
     nudge: int = 0  # how often agents have been asked to report at once
     nudged_for: int = -1
@@ -38,13 +36,11 @@ class JobAgents:
 
     @property
     def answer(self) -> RoundAnswer:
-        """The round as agents get it."""
         if self._answer.declared is not self.round:
             self._answer = RoundAnswer(self.round)
         return self._answer
 
     def announce(self) -> None:
-        """Wakes all that wait for news."""
         self.news.set()
         self.news = asyncio.Event()
 
@@ -54,7 +50,6 @@ class JobAgents:
         self.announce()
 
     def has_failed(self, agent: AgentView) -> bool:
-        """Whether an agent reports that its workers have failed in the newest round."""
         return agent.state is AgentState.FAILED and agent.round >= (self.round.number if self.round else 0)
 
 
@@ -92,12 +87,10 @@ class AgentRegistry:
         return found
 
     def forget_others(self, job_uids: set[str]) -> None:
-        """Drops all jobs but these."""
         for uid in [uid for uid in self._jobs if uid not in job_uids]:
             del self._jobs[uid]
 
     def heartbeat_seconds(self, now: float) -> float:
-        """Seconds between two heartbeats that agents are told: longer the more agents there are."""
         if now - self._counted_at > COUNT_SECONDS:
             self._counted_at = now
             heard = self.heard_since(now - HEARD_SECONDS)
@@ -116,7 +109,6 @@ class AgentRegistry:
 
     @property
     def open_streams(self) -> int:
-        """Streams of all jobs that are open."""
         return sum(sum(job.streams.values()) for job in self._jobs.values())
 
     def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
@@ -200,7 +192,6 @@ class AgentRegistry:
         }
 
     def open_stream(self, job_uid: str, worker: str) -> None:
-        """An agent has opened a stream."""
         job = self.job(job_uid)
         job.closed_at.pop(worker, None)
         job.streams[worker] = job.streams.get(worker, 0) + 1
@@ -227,7 +218,6 @@ class AgentRegistry:
             job.left_rounds.append(round_number)
 
     def declare(self, job_uid: str, round_: Round) -> None:
-        """Declares a round to the agents."""
         job = self.job(job_uid)
         job.round = round_
         job.failed = {worker for worker, agent in job.agents.items() if job.has_failed(agent)}
@@ -241,13 +231,11 @@ class AgentRegistry:
             job.ask_to_report()
 
     def ask_for_stacks(self, job_uid: str, round_number: int) -> None:
-        """Has the agents of a round write down where their workers are."""
         job = self.job(job_uid)
         job.dump = round_number
         job.ask_to_report()
 
     def conclude(self, job_uid: str, verdict: str) -> None:
-        """Tells the agents that the job has ended."""
         job = self.job(job_uid)
         if job.verdict != verdict:
             job.verdict = verdict

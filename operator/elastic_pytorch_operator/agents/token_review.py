@@ -36,16 +36,12 @@ Value = TypeVar("Value")
 
 
 class TooManyTokensError(Exception):
-    """An address has sent too many unknown tokens."""
-
     def __init__(self, retry_seconds: float) -> None:
         super().__init__("too many new tokens from this address")
         self.retry_seconds = retry_seconds
 
 
 class ReviewObserver(Protocol):
-    """Counts the reviews of tokens."""
-
     def reviewed(self, result: str) -> None:
         """A token was valid by its `signature`; or its review is over, and it is `valid` or `invalid`, or there was an `error`."""
         ...

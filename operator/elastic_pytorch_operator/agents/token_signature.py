@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 
 class TokenSignatures:
-    """Checks the signatures of tokens with the API server's public keys."""
-
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -11,8 +11,6 @@ MAX_MESSAGE = 4096  # of a condition: the API allows 32,768, but each write of a
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One observation of a job."""
-
     type: str
     true: bool | None  # None: unknown
     reason: str
@@ -20,7 +18,6 @@ class Condition:
 
 
 def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] | None:
-    """The condition of a type in a job's status, None if there is none."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == type_:
             found: Mapping[str, Any] = condition
@@ -29,13 +26,11 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] |
 
 
 def is_true(status: Mapping[str, Any], type_: str) -> bool:
-    """Whether a condition is present and true."""
     condition = find_condition(status, type_)
     return condition is not None and condition.get("status") == "True"
 
 
 def has_ended(status: Mapping[str, Any]) -> bool:
-    """Whether a job has come to its end, and stays there."""
     return is_true(status, names.COMPLETE) or is_true(status, names.FAILED)
 
 
@@ -45,7 +40,6 @@ def not_ended() -> list[Condition]:
 
 
 def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
-    """All conditions of a job that has ended."""
     rest = "the job is complete" if complete else "the job has failed"
     how = names.COMPLETE if complete else names.FAILED
     types = (names.RUNNING, names.RESIZING, names.DEGRADED, names.SUSPENDED, names.COMPLETE, names.FAILED)
@@ -55,7 +49,6 @@ def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
 def merge_conditions(
     old: Mapping[str, Any], conditions: Sequence[Condition], *, generation: int, time: str
 ) -> list[dict[str, Any]]:
-    """The whole list for a status patch."""
     merged = []
     for condition in conditions:
         before = find_condition(old, condition.type)

@@ -15,8 +15,6 @@ PLURAL: Final = "podgroups"
 
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
-    """A scheduler that knows gangs."""
-
     name: str  # in `spec.scheduling.gangScheduler`
     api_version: str  # of its PodGroup
     scheduler_name: str  # of pods whose template names none, by default; empty: the cluster's own

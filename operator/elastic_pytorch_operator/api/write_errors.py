@@ -24,8 +24,6 @@ UNAVAILABLE_CODES = (
 
 
 class Judgement(Enum):
-    """What an error means for the object that was to be written."""
-
     MALFORMED = "malformed"  # the API server itself cannot read it, or finds it invalid: no use in trying again
     REFUSED = "refused"  # a policy, a quota or a webhook refuses it: that may be lifted
     TROUBLE = "trouble"  # a conflict, too many requests, an API server that fails or does not answer: it may pass at once
@@ -33,8 +31,6 @@ class Judgement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the causes in a Status object's details."""
-
     reason: str = ""
     message: str = ""
     field: str = ""

@@ -39,7 +39,6 @@ class ServerClock:
             self._date, self._noted_at = date, self._clock()
 
     def time(self) -> datetime | None:
-        """What that clock says now; None: it is not known."""
         try:
             told = parsedate_to_datetime(self._date)
         except ValueError:

@@ -45,7 +45,6 @@ class ClusterError(Exception):
 
     @property
     def words(self) -> str:
-        """What a job's user is told about it, a clause."""
         return self._words or f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
 
 
@@ -69,8 +68,6 @@ def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """The pod that a token was issued to."""
-
     namespace: str
     name: str
     uid: str
@@ -78,15 +75,11 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TokenKeys:
-    """What the API server's ServiceAccount tokens are signed with."""
-
     issuer: str  # the `iss` of the tokens that it issues
     keys: Manifest  # a JSON Web Key Set (RFC 7517)
 
 
 class RequestObserver(Protocol):
-    """Counts the requests to the API server."""
-
     def requested(self, method: str, code: int) -> None:
         """The API server has answered a request with a status; 0: it has not answered."""
         ...
@@ -96,9 +89,7 @@ class Cluster(Protocol):
     """What the operator asks of a cluster. All methods raise ClusterError."""
 
     @property
-    def namespaces(self) -> Sequence[str]:
-        """Those that the operator watches; none: all."""
-        ...
+    def namespaces(self) -> Sequence[str]: ...
 
     async def list_jobs(self, namespace: str = "") -> list[Manifest]:
         """All ElasticPyTorchJobs of a namespace; of all if it is empty."""
@@ -108,21 +99,13 @@ class Cluster(Protocol):
         """All pods there with the label of a role in a job. Not the label managed-by: policies of others write it, too."""
         ...
 
-    async def list_nodes(self) -> list[Manifest]:
-        """All nodes."""
-        ...
+    async def list_nodes(self) -> list[Manifest]: ...
 
-    async def get_service(self, namespace: str, name: str) -> Manifest:
-        """A Service."""
-        ...
+    async def get_service(self, namespace: str, name: str) -> Manifest: ...
 
-    async def create_service(self, manifest: Manifest) -> Manifest:
-        """Creates a Service."""
-        ...
+    async def create_service(self, manifest: Manifest) -> Manifest: ...
 
-    async def get_claim(self, namespace: str, name: str) -> Manifest:
-        """A PersistentVolumeClaim."""
-        ...
+    async def get_claim(self, namespace: str, name: str) -> Manifest: ...
 
     async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Creates a PersistentVolumeClaim; a field that the API server does not know is an error."""
@@ -158,9 +141,7 @@ class Cluster(Protocol):
         """
         ...
 
-    async def get_template(self, name: str) -> Manifest:
-        """A ClusterElasticPyTorchJobTemplate."""
-        ...
+    async def get_template(self, name: str) -> Manifest: ...
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         """Deletes a job if it is the one with that UID; one that is gone already is no error."""
@@ -178,9 +159,7 @@ class Cluster(Protocol):
         """Kueue's Workloads there with the operator's label of their number; none if Kueue is not installed."""
         ...
 
-    async def create_workload(self, manifest: Manifest) -> Manifest:
-        """Creates a Workload."""
-        ...
+    async def create_workload(self, manifest: Manifest) -> Manifest: ...
 
     async def patch_workload(
         self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
@@ -202,17 +181,11 @@ class Cluster(Protocol):
         """Deletes a Workload if it is the one with that UID; one that is gone already is no error."""
         ...
 
-    async def get_resource_flavor(self, name: str) -> Manifest:
-        """A ResourceFlavor of Kueue."""
-        ...
+    async def get_resource_flavor(self, name: str) -> Manifest: ...
 
-    async def get_workload_priority_class(self, name: str) -> Manifest:
-        """A WorkloadPriorityClass of Kueue."""
-        ...
+    async def get_workload_priority_class(self, name: str) -> Manifest: ...
 
-    async def list_priority_classes(self) -> list[Manifest]:
-        """All PriorityClasses."""
-        ...
+    async def list_priority_classes(self) -> list[Manifest]: ...
 
     async def create_event(self, manifest: Manifest) -> None:
         """Records an event (events.k8s.io/v1)."""
@@ -235,25 +208,19 @@ class Cluster(Protocol):
         ...
 
     # The chart renders the operator's own objects. They are only read and replaced here: ClusterError 404 if one is not there.
-    async def get_lease(self, namespace: str, name: str) -> Manifest:
-        """A coordination.k8s.io Lease."""
-        ...
+    async def get_lease(self, namespace: str, name: str) -> Manifest: ...
 
     async def put_lease(self, manifest: Manifest) -> Manifest:
         """Replaces the Lease of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...
 
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest:
-        """An EndpointSlice of discovery.k8s.io/v1."""
-        ...
+    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest: ...
 
     async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
         """Replaces the EndpointSlice of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...
 
-    async def get_secret(self, namespace: str, name: str) -> Manifest:
-        """A Secret."""
-        ...
+    async def get_secret(self, namespace: str, name: str) -> Manifest: ...
 
     async def put_secret(self, manifest: Manifest) -> Manifest:
         """Replaces the Secret of the resource version in a manifest; ClusterError 409 if another writer came first."""

@@ -82,7 +82,6 @@ class KubernetesCluster:
         return cls(client.ApiClient(configuration), observer, namespaces)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._api.close()  # type: ignore[no-untyped-call]
 
     async def list_jobs(self, namespace: str = "") -> list[Manifest]:

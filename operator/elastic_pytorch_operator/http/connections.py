@@ -49,8 +49,6 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class Connections:
-    """The open connections of one server."""
-
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     # Whether clients are expected at an address.
     is_expected: Callable[[str], bool] = lambda _: False
@@ -117,7 +115,6 @@ class Connections:
         return oldest
 
     def close(self, peer: Peer) -> None:
-        """Forgets a connection."""
         self.waiting.pop(peer, None)
         if peer in self._unknown:
             del self._unknown[peer]

@@ -66,8 +66,6 @@ class Tls(SSLProtocol):
 
 
 class Plain(asyncio.BufferedProtocol):
-    """A connection without TLS, with as small a buffer."""
-
     def __init__(self, inner: asyncio.Protocol, on_close: Callable[[], None]) -> None:
         self._inner = inner
         self._on_close = on_close

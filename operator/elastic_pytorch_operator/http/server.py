@@ -319,6 +319,5 @@ def raise_limit() -> None:
 
 
 def most_connections() -> int:
-    """How many connections clients may have open."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, most - OWN_FILES)

@@ -75,7 +75,6 @@ class Cache:
         return entry.job if entry else None
 
     def job_manifest(self, key: JobKey) -> Manifest:
-        """A known job, as the API server last reported it."""
         return self._jobs[key].manifest
 
     def note_template(self, uid: str, spec: Manifest | None) -> None:
@@ -92,12 +91,10 @@ class Cache:
 
     @property
     def job_uids(self) -> set[str]:
-        """The UIDs of all jobs."""
         return set(self._keys)
 
     @property
     def keys(self) -> list[JobKey]:
-        """All jobs."""
         return list(self._jobs)
 
     @property
@@ -111,18 +108,15 @@ class Cache:
         return self._pods.workers_of((key, job_uid)) if key else ()
 
     def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
-        """The pods that serve the stores of a job's stock rendezvous."""
         key = self._keys.get(job_uid)
         return self._pods.stores_of((key, job_uid)) if key else ()
 
     def workloads_of(self, job_uid: str) -> tuple[WorkloadView, ...]:
-        """Kueue's Workloads of a job, by number."""
         key = self._keys.get(job_uid)
         found = self._workloads.of((key, job_uid)) if key else []
         return tuple(sorted(found, key=lambda workload: workload.number))
 
     def unreadable_of(self, job_uid: str) -> tuple[UnreadableObject, ...]:
-        """The pods and Workloads of a job that cannot be read."""
         key = self._keys.get(job_uid)
         return self.unreadable.of((key, job_uid)) if key else ()
 
@@ -134,12 +128,10 @@ class Cache:
         return entry.owner
 
     def has_pod_at(self, address: str) -> bool:
-        """Whether a pod of a job has this address."""
         return any(self.has_job(*owner) for owner in self._pods.owners_at(address))
 
     @property
     def running_workers(self) -> int:
-        """How many worker pods run."""
         return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for _, pod in self._pods)
 
     def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:

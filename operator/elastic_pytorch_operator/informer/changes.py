@@ -27,7 +27,6 @@ class Identity(NamedTuple):
 
 
 def identify(manifest: object) -> Identity:
-    """Which object a manifest is of."""
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     if not isinstance(metadata, Mapping):
         return Identity("", "", "", 0)

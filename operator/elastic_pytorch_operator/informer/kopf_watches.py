@@ -154,7 +154,6 @@ class _NoDifferences(kopf.DiffBaseStorage):
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """How kopf watches."""
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS

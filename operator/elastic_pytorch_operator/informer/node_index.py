@@ -64,7 +64,6 @@ class NodeIndex:
         return [name for name, entry in gone if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)]
 
     def forget_removed(self, used: Collection[str]) -> None:
-        """Forgets the removed nodes but those that pods are on."""
         for name in [name for name, entry in self._entries.items() if entry.view.removed and name not in used]:
             del self._entries[name]
             self._now = None

@@ -18,8 +18,6 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class Entry(Generic[View]):
-    """An object that is known."""
-
     view: View
     # The job that it names as its owner. It may lie: that job may be another namespace's.
     owner: Owner
@@ -28,7 +26,6 @@ class Entry(Generic[View]):
 
     @property
     def uid(self) -> str:
-        """The object's."""
         return self.view.uid
 
 
@@ -53,7 +50,6 @@ class OwnedIndex(Generic[View]):
         return iter(list(self._entries.items()))
 
     def get(self, place: Place) -> Entry[View] | None:
-        """An object; None if it is not known."""
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[View]) -> None:

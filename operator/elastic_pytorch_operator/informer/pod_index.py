@@ -40,7 +40,6 @@ class PodIndex(OwnedIndex[PodView]):
             self._at_address.setdefault(entry.view.address, set()).add(place)
 
     def drop(self, place: Place) -> Entry[PodView] | None:
-        """Forgets a pod, and returns it; None: it is not known."""
         entry = super().drop(place)
         if entry is not None:
             self._sorted.pop(entry.owner, None)
@@ -53,11 +52,9 @@ class PodIndex(OwnedIndex[PodView]):
         return self._sort(owner).workers
 
     def stores_of(self, owner: Owner) -> tuple[PodView, ...]:
-        """The pods that serve the stores of a job's stock rendezvous."""
         return self._sort(owner).stores
 
     def owners_on(self, node: str) -> set[Owner]:
-        """The jobs with pods on a node."""
         return {self._entries[place].owner for place in self._on_node.get(node, ())}
 
     def owners_at(self, address: str) -> set[Owner]:
@@ -66,11 +63,9 @@ class PodIndex(OwnedIndex[PodView]):
 
     @property
     def nodes(self) -> Collection[str]:
-        """The nodes that pods are on."""
         return self._on_node.keys()
 
     def mark_ended_before_takeover(self) -> None:
-        """Marks the pods that have ended."""
         for place, entry in self:
             if entry.view.ended:
                 self.put(place, replace(entry, view=replace(entry.view, ended_before_takeover=True)))

@@ -23,14 +23,11 @@ OWNERS: Mapping[str, Callable[[Manifest], Owner | None]] = {"Pod": job_of_pod, k
 
 @dataclass(slots=True)
 class UnreadableObjects:
-    """Those that are there now."""
-
     _owners: dict[str, dict[str, Owner | None]] = field(default_factory=dict)  # by kind and UID; a kind without any is left out
     _of_owner: dict[Owner, dict[str, UnreadableObject]] = field(default_factory=dict)  # by UID
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many there are, by kind."""
         return {kind: len(uids) for kind, uids in self._owners.items()}
 
     def of(self, owner: Owner) -> tuple[UnreadableObject, ...]:

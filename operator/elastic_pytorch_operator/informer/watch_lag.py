@@ -33,8 +33,6 @@ class _Watch:
 
 @dataclass(slots=True)
 class WatchLag:
-    """What the watches have reported, and what they have yet to report."""
-
     by_namespace: bool = False  # each namespace has watches of its own
     began_at: float = -math.inf  # when a watch last reported an object that was there when it began
     _listed_at: float = -math.inf  # when the last list began

@@ -16,7 +16,6 @@ def job_of_workload(workload: Manifest) -> Owner | None:
 
 
 def view_workload(workload: Manifest, known: WorkloadView | None, now: float) -> WorkloadView:
-    """The view of a Workload of a job."""
     metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
     pods: Manifest = next(iter(spec.get("podSets") or ()), {})
     view = WorkloadView(

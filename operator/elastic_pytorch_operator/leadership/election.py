@@ -72,7 +72,6 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Who was last seen to lead; empty: no replica."""
         return self._candidacy.seen.holder if self._candidacy.seen else ""
 
     async def acquire(self) -> None:

@@ -20,8 +20,6 @@ MAX_HUNG_SECONDS = 10.0  # shorter than the liveness probe takes to have the con
 
 
 class ElectionThread:
-    """A thread with an event loop."""
-
     def __init__(self) -> None:
         self._turned_at = time.monotonic()  # not by the clock of the election: a machine that was suspended has not hung
         self._told_at = 0.0

@@ -26,8 +26,6 @@ PORT_NAME = "agents"  # of the Service
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a replica listens to agents."""
-
     pod: str
     uid: str
     address: str

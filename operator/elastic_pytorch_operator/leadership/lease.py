@@ -59,8 +59,6 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A coordination.k8s.io Lease, as far as it matters."""
-
     holder: str  # empty: no replica
     seconds: float  # how long it lasts after a renewal
     renewed: str  # the holder's time of day at the last renewal, which is compared to itself only
@@ -70,8 +68,6 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """What a replica knows about the lease."""
-
     identity: str  # its own, another one for each process
     seen: Lease | None = None  # None: not looked at yet
     changed_at: float = 0.0  # when it was first seen so, on this replica's clock
@@ -101,7 +97,6 @@ def read_lease(manifest: Manifest) -> Lease:
 
 
 def see(candidacy: Candidacy, lease: Lease, now: float) -> Candidacy:
-    """What a replica knows after a look at the lease."""
     return replace(
         candidacy,
         seen=lease,
@@ -111,22 +106,18 @@ def see(candidacy: Candidacy, lease: Lease, now: float) -> Candidacy:
 
 
 def leads(candidacy: Candidacy, now: float) -> bool:
-    """Whether a replica may act as the leader at this moment."""
     return now < leads_until(candidacy)
 
 
 def leads_until(candidacy: Candidacy) -> float:
-    """Until when a replica may act as the leader unless it renews the lease."""
     return -math.inf if candidacy.renewed_at is None else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
 
 
 def may_acquire(candidacy: Candidacy, now: float) -> bool:
-    """Whether a replica may write its name into the lease, to take it or to renew it."""
     return now >= acquirable_at(candidacy)
 
 
 def acquirable_at(candidacy: Candidacy) -> float:
-    """From when on a replica may acquire the lease if it does not change."""
     lease = candidacy.seen
     if lease is None or not lease.holder or lease.holder == candidacy.identity:
         return -math.inf

@@ -15,7 +15,6 @@ MAX_QUANTITY = 2.0**63  # where apimachinery's `resource.Quantity` ends
 
 @building("PodGroup")
 def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
-    """The PodGroup of a job, in the form that its scheduler expects."""
     return {
         "apiVersion": gang.api_version,
         "kind": gang_schedulers.KIND,

@@ -24,7 +24,6 @@ NODE_LOSS_SECONDS = 10
 
 
 def owner_reference(job: Job) -> MutableManifest:
-    """Lets the garbage collector remove what the job owns when the job is deleted."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -36,7 +35,6 @@ def owner_reference(job: Job) -> MutableManifest:
 
 
 def labels(job: Job) -> dict[str, str]:
-    """The labels of everything that a job owns."""
     return {
         names.LABEL_NAME: APPLICATION,
         names.LABEL_MANAGED_BY: names.OPERATOR,
@@ -67,7 +65,6 @@ def headless_service(job: Job) -> MutableManifest:
 
 @building("PersistentVolumeClaim")
 def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
-    """The volume claim that a job has from one of its templates."""
     metadata: MutableManifest = {
         "name": template.claim_name(job.key.name),
         "namespace": job.key.namespace,
@@ -93,8 +90,6 @@ DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the agents in new pods are given."""
-
     operator_url: str
     image: AgentImage | None = None  # brings the agent into pods; None: the jobs' images do
     authorities: str = ""  # certificates, PEM, one of which has signed the operator's

@@ -17,7 +17,6 @@ EXTRA_PRIORITY = -1_000_000_000
 
 
 def workload_name(job: Job, number: int) -> str:
-    """The name of a Workload of a job."""
     return f"{job.key.name}-base" if number == BASE else f"{job.key.name}-extra-{number}"
 
 

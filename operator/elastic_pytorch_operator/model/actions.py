@@ -8,8 +8,7 @@ from elastic_pytorch_operator.model.workload import Grant
 
 
 @dataclass(frozen=True, slots=True)
-class CreateService:
-    """Make the job's headless Service."""
+class CreateService: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,7 @@ class PutPodGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePodGroup:
-    """Delete the job's PodGroup, if there is one."""
+class DeletePodGroup: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,6 @@ class CreateStore:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a worker pod."""
-
     name: str
     uid: str
     why: str
@@ -65,8 +61,6 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Record an event, which `kubectl describe` shows."""
-
     reason: str
     note: str
     warning: bool = False
@@ -78,8 +72,6 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Write the job's status."""
-
     status: Mapping[str, Any]
 
 

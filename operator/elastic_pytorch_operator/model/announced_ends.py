@@ -71,7 +71,6 @@ class Mark(NamedTuple):
     fault: bool = False
 
     def announcement(self, by: str, taint: Taint | None = None) -> AnnouncedEnd:
-        """What it announces on a node."""
         return AnnouncedEnd(by, self.certainty, self.notice_seconds, taint=taint, fault=self.fault)
 
 

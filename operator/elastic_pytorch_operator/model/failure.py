@@ -29,8 +29,6 @@ HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; 
 
 
 class Fault(StrEnum):
-    """Whose fault a failure is."""
-
     CODE = "code"  # the job's own: an exception, a crash, out of memory
     PLACE = "place"  # the node's, the kubelet's or the image's
     ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
@@ -39,8 +37,6 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """A failure, with where it happened."""
-
     worker: str
     rank: int | None
     exit_code: int | None
@@ -75,7 +71,6 @@ class FailureRecord:
         return "Hang" if self.exit_code is None else "Exit"
 
     def as_status(self) -> dict[str, object]:
-        """As `status.rootCause` has it."""
         found = {
             "worker": self.worker,
             "node": self.node or None,
@@ -217,7 +212,6 @@ def has_device_fault(agent: AgentView | None) -> bool:
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
-    """The agents of the current round that report that their workers have failed in it."""
     if observed.round is None:
         return []
     agents = (agent for name in observed.ranks if (agent := observed.agents.get(name)))
@@ -225,7 +219,6 @@ def failed_members(observed: Observed) -> list[AgentView]:
 
 
 def record_of(agent: AgentView) -> FailureRecord:
-    """The failure that an agent has reported of its workers."""
     failure = agent.failure
     if failure is None:
         message = "its workers have failed; torchrun does not report why, see the log of the pod"

@@ -20,8 +20,6 @@ RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """A worker of which a status tells."""
-
     pod: str  # of the pod; empty: only the worker's index is known, and that pod is gone
     index: int
     state: str
@@ -34,7 +32,6 @@ class KnownWorker:
 
     @property
     def heard(self) -> bool:
-        """Whether its agent has reported."""
         return self.state in HEARD_STATES
 
 
@@ -61,7 +58,6 @@ def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[K
 
 
 def count_states(status: Mapping[str, Any]) -> Counter[str]:
-    """How many workers of a status are in each state."""
     states = Counter(str(worker.get("state", "Starting")) for worker in status.get("workers") or ())
     states.update({state: len(indexes) for state, indexes in _unlisted(status).items()})
     return states

@@ -96,8 +96,6 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node, as the API server last reported it."""
-
     name: str
     ready: bool = True
     unschedulable: bool = False
@@ -118,7 +116,6 @@ class Nodes(dict[str, NodeView]):
 
     @cached_property
     def not_ready(self) -> int:
-        """How many of those are not ready."""
         return sum(not (node.removed or node.ready) for node in self.values())
 
 
@@ -176,8 +173,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """An agent, as its last heartbeat describes it."""
-
     worker: str
     incarnation: str
     state: AgentState
@@ -217,8 +212,6 @@ class UnreadableObject:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything known about one job at one moment."""
-
     now: float  # monotonic seconds
     time: str  # the same moment in RFC 3339, for status timestamps only
     pods: tuple[PodView, ...] = ()
@@ -257,6 +250,5 @@ class Observed:
         return min((m.saving_since for m in members if m.saving_since is not None and m.round == number), default=None)
 
     def on_removed_node(self, pod: PodView) -> bool:
-        """Whether the node of a pod has been removed from the cluster."""
         node = self.nodes.get(pod.node)
         return node is not None and node.removed

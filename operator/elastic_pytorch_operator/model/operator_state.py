@@ -34,7 +34,6 @@ class OperatorState:
 
 
 def read_operator_state(status: Mapping[str, Any]) -> OperatorState:
-    """What a job's status holds of it."""
     found = status.get(FIELD)
     fields = found if isinstance(found, Mapping) else {}
     return OperatorState(

@@ -22,8 +22,6 @@ class PlaceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process stands."""
-
     kind: PlaceKind
     # Of a collective, as torch calls it; `backward` in the backward pass. Else empty.
     operation: str = ""

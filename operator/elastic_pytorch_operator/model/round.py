@@ -15,8 +15,6 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One declared group."""
-
     number: int  # grows with each round of a job
     members: tuple[Member, ...]  # in rank order; empty: all stop and wait
     store_port: int  # where rank 0 serves the c10d store

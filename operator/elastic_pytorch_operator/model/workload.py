@@ -14,8 +14,6 @@ BASE = 0  # the number of the base; extras count from 1
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The quota that Kueue has assigned to a Workload."""
-
     cluster_queue: str
     count: int
     flavors: tuple[str, ...] = ()  # each once
@@ -26,8 +24,6 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """A Workload of a job."""
-
     name: str
     uid: str
     version: str
@@ -43,7 +39,6 @@ class WorkloadView:
     quota_for: str = ""  # the text of `Job.quota_for` that it was made for
 
     def is_true(self, type_: str) -> bool:
-        """Whether a condition is True."""
         return self.conditions.get(type_, {}).get("status") == "True"
 
     def is_false(self, type_: str) -> bool:
@@ -51,11 +46,9 @@ class WorkloadView:
         return self.conditions.get(type_, {}).get("status") == "False"
 
     def reason(self, type_: str) -> str:
-        """The reason of a condition; empty: it has none."""
         return str(self.conditions.get(type_, {}).get("reason", ""))
 
     def message(self, type_: str) -> str:
-        """The message of a condition; empty: it has none."""
         return str(self.conditions.get(type_, {}).get("message", ""))
 
     @property

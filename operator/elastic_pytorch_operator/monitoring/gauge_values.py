@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """What is exported for one job, on request."""
-
     namespace: str
     name: str
     wanted: int
@@ -22,8 +20,6 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
-    """The values of the gauges at one scrape."""
-
     # Whether this replica leads. Only then the rest is exported, so that a sum over replicas counts
     # nothing twice.
     leading: bool = False

@@ -12,8 +12,6 @@ STUCK_SECONDS = 300.0  # a reconcile whose every request fails by time-out is sh
 
 @dataclass(frozen=True, slots=True)
 class HealthSample:
-    """What was measured."""
-
     now: float
     # By kind, since when a watch has reported nothing, although something has happened.
     silent_since: Mapping[str, float] = field(default_factory=dict)
@@ -22,7 +20,6 @@ class HealthSample:
 
 
 def failed_checks(sample: HealthSample) -> tuple[str, ...]:
-    """Returns what is wrong, for people; nothing: the operator is well."""
     found = []
     if sample.answering_since is not None:
         for kind, since in sorted(sample.silent_since.items()):

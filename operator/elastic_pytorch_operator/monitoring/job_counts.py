@@ -35,8 +35,6 @@ INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.
 
 
 class JobCounts:
-    """Counts for all jobs of a namespace together."""
-
     def __init__(
         self,
         counter: Callable[[str, str, Sequence[str]], Counter],
@@ -89,7 +87,6 @@ class JobCounts:
             self._phases.labels(phase)
 
     def series(self, namespace: str) -> Iterator[tuple[Counter, tuple[str, ...]]]:
-        """The counters of a namespace, with their labels."""
         yield self._steps_lost, (namespace,)
         yield self._completed, (namespace,)
         for reason in ROUND_REASONS:
@@ -106,7 +103,6 @@ class JobCounts:
         self._spent_time.forget(namespace)
 
     def count_plan(self, namespace: str, before: Memory, todo: Plan) -> None:
-        """Counts what a plan has found out, with what was remembered before."""
         if todo.round is not None:
             self._rounds.labels(namespace, todo.round.reason).inc()
         if todo.set_up_seconds is not None:
@@ -123,7 +119,6 @@ class JobCounts:
             self._failures.labels(namespace, last.kind).inc()
 
     def count_end(self, namespace: str, status: Mapping[str, Any]) -> None:
-        """Counts a job that has ended, with its status."""
         reason = failure_reason(status)
         if reason is None:
             self._completed.labels(namespace).inc()

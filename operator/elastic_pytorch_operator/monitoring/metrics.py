@@ -40,8 +40,6 @@ KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are sti
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric as the documentation has it."""
-
     name: str
     kind: str  # counter, gauge or histogram
     labels: tuple[str, ...]
@@ -49,8 +47,6 @@ class Family:
 
 
 class Metrics:
-    """All metrics of one operator."""
-
     def __init__(self, *, per_job: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.families: list[Family] = []
         self._clock = clock
@@ -211,11 +207,9 @@ class Metrics:
             self._namespaces[namespace] = now
 
     def queued(self) -> None:
-        """A job was put into the queue."""
         self._queue_adds.labels(CONTROLLER).inc()
 
     def retried(self) -> None:
-        """A job was put back after a failure."""
         self._queue_retries.labels(CONTROLLER).inc()
 
     def taken(self, seconds: float) -> None:
@@ -234,7 +228,6 @@ class Metrics:
             self._reconcile_errors.labels(CONTROLLER).inc()
 
     def write_failed(self) -> None:
-        """A write that a reconcile asked for has failed, and is tried again."""
         self._reconcile_errors.labels(CONTROLLER).inc()
 
     def requested(self, method: str, code: int) -> None:
@@ -242,12 +235,10 @@ class Metrics:
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
 
     def decided(self, namespace: str, before: Memory, todo: Plan) -> None:
-        """A plan was made for a job of a namespace, with what was remembered before."""
         self._begin_namespace(namespace, self._clock())
         self._job_counts.count_plan(namespace, before, todo)
 
     def ended(self, namespace: str, status: Mapping[str, Any]) -> None:
-        """A job of a namespace has ended, with a status."""
         self._begin_namespace(namespace, self._clock())
         self._job_counts.count_end(namespace, status)
 

@@ -36,11 +36,9 @@ class Probes:
         return [*self.probe_routes(), *self.metrics_routes()]
 
     def probe_routes(self) -> list[web.RouteDef]:
-        """Those of one that answers probes."""
         return [web.get("/healthz", self._healthy), web.get("/readyz", self._ready)]
 
     def metrics_routes(self) -> list[web.RouteDef]:
-        """Those of one that answers scrapes."""
         return [web.get("/metrics", self._metrics)]
 
     async def _healthy(self, _: web.Request) -> web.Response:

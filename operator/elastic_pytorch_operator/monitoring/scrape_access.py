@@ -38,8 +38,6 @@ Value = TypeVar("Value")
 
 
 class Access(Enum):
-    """What is decided about a token."""
-
     ALLOWED = auto()
     UNKNOWN = auto()
     FORBIDDEN = auto()

@@ -31,7 +31,6 @@ class SpentTime:
         self._owed: dict[tuple[Counter, str, str], float] = {}
 
     def series(self, namespace: str) -> Iterator[tuple[Counter, tuple[str, ...]]]:
-        """The counters of a namespace, with their labels."""
         for activity in ACTIVITIES:
             yield self._seconds, (namespace, activity)
             yield self._process_seconds, (namespace, activity)

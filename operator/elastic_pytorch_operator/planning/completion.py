@@ -19,8 +19,6 @@ GIVE_UP_SECONDS = 300.0  # registries and webhooks may fail for minutes; a missi
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a job has ended."""
-
     complete: bool
     reason: str
     message: str

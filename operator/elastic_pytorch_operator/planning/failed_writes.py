@@ -36,8 +36,6 @@ FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the API server has said of a job's objects."""
-
     failed: FailedWrites = field(default_factory=dict)
     invalid: str | None = None  # why it can make no pod from the template; None: it has not said so
     generation: int | None = None  # of the spec that the last plan was made for
@@ -52,7 +50,6 @@ class Answers:
         return replace(self, generation=generation, failed=failed)
 
     def reported(self) -> "Answers":
-        """The same after events have reported the writes."""
         return replace(self, failed=mark_reported(self.failed))
 
 
@@ -99,12 +96,10 @@ def explain_refusals(words: Sequence[str]) -> str:
 
 
 def unreported(failed: FailedWrites) -> tuple[str, ...]:
-    """Returns what no event has reported yet."""
     return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.reported))[:MAX_REPORTED]
 
 
 def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
-    """The same writes after events have reported them."""
     return {key: replace(write, reported=write.reported or write.lasting) for key, write in failed.items()}
 
 

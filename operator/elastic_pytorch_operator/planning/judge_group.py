@@ -27,8 +27,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a job stands."""
-
     workers: WorkerPlan
     memory: Memory
     failure: RoundFailure
@@ -40,7 +38,6 @@ class Judgement:
 
 
 def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) -> Judgement:
-    """Judges the workers, their failures, and whether the job ends."""
     stall, stall_recheck = find_stall(job, observed, memory.stall)
     dump_stacks = stall is not None and (memory.stall is None or stall.round != memory.stall.round)
     restart = stall if stall is not None and observed.now >= stall.restart_at else None

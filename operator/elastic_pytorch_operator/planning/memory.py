@@ -61,8 +61,6 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done."""
-
     memory: Memory
     round: Round | None = None  # to be declared; None: the current one stands
     nudge: bool = False  # ask the agents to report at once

@@ -31,8 +31,6 @@ from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What becomes of each worker."""
-
     candidates: Sequence[Candidate]
     objections: Objections
     starts: FailedStarts
@@ -42,12 +40,10 @@ class WorkerPlan:
 
     @property
     def recheck_at(self) -> float | None:
-        """When to decide again, in monotonic seconds; None: at the next event."""
         return earliest(self.evacuation.recheck_at, self.schedule.recheck_at)
 
 
 def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
-    """Decides what becomes of each worker."""
     suspected = nodes_of(memory.nodes, SUSPECTED)
     candidates = assess_workers(observed, {name: each.since for name, each in suspected.items()})
     starts = find_failed_starts(observed)

@@ -10,8 +10,6 @@ from elastic_pytorch_operator.planning.queueing.quota import NO_LIMIT, Quota
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How many workers a job is to have now."""
-
     wanted: int  # by its spec; 0 while it is suspended
     quota: Quota = NO_LIMIT
     spares: int = 0  # pods beyond these that wait for a loss

@@ -96,7 +96,6 @@ class Controller:
         return max(self._queue.longest_work_seconds, self._slots.longest_write_seconds)
 
     def set_authorities(self, authorities: str) -> None:
-        """Has the agents of new pods trust these authorities, PEM."""
         self._executor.agent = replace(self._executor.agent, authorities=authorities)
 
     async def prime(self, *, leave_out_failing: bool = False) -> None:
@@ -117,7 +116,6 @@ class Controller:
         self._listening_since = self._clock()
 
     async def run(self) -> None:
-        """Works until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.resync())
             tasks.create_task(self.work())

@@ -56,8 +56,6 @@ SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the 
 
 
 class Executor:
-    """Makes the writes that plans ask for."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -79,7 +77,6 @@ class Executor:
         self._templates = TemplateReader(cluster, cache, self._write_whole_status, time_of_day)
 
     def has_service(self, job_uid: str) -> bool:
-        """Whether the job's Service is known to be there."""
         return job_uid in self._services
 
     def pod_group_minimum(self, job: Job) -> int | None:
@@ -87,7 +84,6 @@ class Executor:
         return self._pod_groups.minimum(job)
 
     def forget_others(self, job_uids: Collection[str]) -> None:
-        """Forgets all jobs but these."""
         self._services.intersection_update(job_uids)
         self._claims.forget_others(job_uids)
         self._pod_groups.forget_others(job_uids)
@@ -169,7 +165,6 @@ class Executor:
         return JobWrite(WriteKind.WORKLOADS, key, key, partial(self._workloads.write, job, action))
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
-        """The write of an event of this moment."""
         # Two events of one microsecond have different names.
         nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"

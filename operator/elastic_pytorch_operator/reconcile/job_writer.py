@@ -58,8 +58,6 @@ BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 @dataclass(frozen=True, slots=True)
 class JobWrite:
-    """A write that a plan asks for."""
-
     kind: WriteKind
     # What its failures are known by from one plan to the next. Writes of one key stand or fall
     # together.
@@ -77,8 +75,6 @@ class JobWrite:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A write that is over."""
-
     write: JobWrite
     error: ClusterError | None
     # The error is to be logged: it is not the same refusal again, nor one of many of the same
@@ -126,7 +122,6 @@ class JobWriter:
 
     @property
     def namespace(self) -> str:
-        """Whose slots the writes take."""
         return self.key.namespace
 
     @property
@@ -194,11 +189,9 @@ class JobWriter:
         return batch is not None and batch.open and write.id not in batch.failed_ids
 
     def has_write(self) -> bool:
-        """Whether there is a write that may be sent now."""
         return self._next_kind() is not None
 
     def next_write(self) -> Write:
-        """Takes the next write out."""
         kind = self._next_kind()
         assert kind is not None  # the slots have asked before
         _, write = self._waiting[kind].popitem(last=False)

@@ -15,8 +15,6 @@ Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # a namespace's j
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is."""
-
     jobs: list[Manifest]  # of the namespaces that could be listed
     pods: list[Manifest]
     nodes: list[Manifest]
@@ -46,7 +44,6 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
 
 
 async def can_list_any(cluster: Cluster, namespaces: Collection[str], *, kueue: bool) -> bool:
-    """Whether one of these namespaces can be listed."""
     answers = await _try_namespaces(cluster, namespaces, kueue=kueue)
     return not all(isinstance(found, ClusterError) for found in answers)
 

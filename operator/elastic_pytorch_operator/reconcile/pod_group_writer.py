@@ -23,8 +23,6 @@ class PodGroupError(ClusterError):
 
 
 class PodGroupWriter:
-    """Writes the PodGroup of each job that has one."""
-
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[
@@ -43,7 +41,6 @@ class PodGroupWriter:
         }
 
     def forget_others(self, job_uids: Collection[str]) -> None:
-        """Forgets the PodGroups of all jobs but these."""
         self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}
 
     async def put(self, job: Job, *, without_pods: bool = False, dry_run: bool = False) -> None:

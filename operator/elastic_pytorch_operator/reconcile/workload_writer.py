@@ -38,7 +38,6 @@ class WorkloadWriter:
         self._flavors: dict[str, Manifest] = {}
 
     def forget_flavors(self) -> None:
-        """Has every ResourceFlavor read again."""
         self._flavors.clear()
 
     async def write(self, job: Job, action: WorkloadAction) -> None:

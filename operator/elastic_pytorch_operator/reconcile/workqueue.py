@@ -24,23 +24,15 @@ ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
 
 
 class QueueObserver(Protocol):
-    """Is told what happens in a queue."""
+    def queued(self) -> None: ...
 
-    def queued(self) -> None:
-        """A key was added."""
-        ...
-
-    def retried(self) -> None:
-        """A key was added after a failure."""
-        ...
+    def retried(self) -> None: ...
 
     def taken(self, seconds: float) -> None:
         """A key was taken out, this long after it was due."""
         ...
 
-    def worked(self, seconds: float) -> None:
-        """The work on a key took this long."""
-        ...
+    def worked(self, seconds: float) -> None: ...
 
 
 class _Due(NamedTuple):
@@ -127,7 +119,6 @@ class WorkQueue(Generic[Key]):
         self._wake_at(due, now)
 
     def add_all(self, keys: Iterable[Key], *, urgent: bool = True) -> None:
-        """Asks for work on keys at once."""
         for key in keys:
             self.add(key, urgent=urgent)
 
@@ -142,7 +133,6 @@ class WorkQueue(Generic[Key]):
         return delay
 
     def forget(self, key: Key) -> None:
-        """Forgets a key's failures."""
         self._failures.pop(key, None)
 
     async def get(self) -> Key:

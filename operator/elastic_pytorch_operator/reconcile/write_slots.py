@@ -31,20 +31,14 @@ Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
 
 
 class Sender(Hashable, Protocol):
-    """Has writes to send."""
-
     @property
     def namespace(self) -> str:
         """Whose slots its writes take."""
         ...
 
-    def has_write(self) -> bool:
-        """Whether there is a write that may be sent now."""
-        ...
+    def has_write(self) -> bool: ...
 
-    def next_write(self) -> Write:
-        """Takes the next write out."""
-        ...
+    def next_write(self) -> Write: ...
 
 
 class WriteSlots:

@@ -9,8 +9,6 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as a line of JSON."""
-
     def format(self, record: logging.LogRecord) -> str:
         """Formats a record; `extra` fields become fields of the object."""
         line = {
@@ -26,8 +24,6 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A record as a line for people."""
-
     def format(self, record: logging.LogRecord) -> str:
         """Formats a record; `extra` fields follow the message as name=value."""
         fields = "".join(f" {name}={value}" for name, value in _extra(record).items())
@@ -36,7 +32,6 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Sends all logs to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

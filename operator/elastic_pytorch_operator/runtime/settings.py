@@ -11,8 +11,6 @@ from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, Jo
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """Where a replica runs, and what it watches."""
-
     operator_url: str  # where agents find the one that leads
     host: str  # `::`: every address, of IPv6 and IPv4
     port: int

@@ -41,7 +41,6 @@ def make_authority(now: float) -> Pair:
 
 
 def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
-    """A certificate for a server of these names."""
     signer = x509.load_pem_x509_certificate(authority.certificate.encode())
     signing_key = serialization.load_pem_private_key(authority.key.encode(), None)
     assert isinstance(signing_key, ec.EllipticCurvePrivateKey)  # it was made above

@@ -18,8 +18,6 @@ RENEW_AFTER_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key."""
-
     certificate: str  # PEM
     key: str = field(repr=False)  # PEM
     made_at: float  # the operator's time of day, seconds since the epoch
@@ -27,8 +25,6 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is kept in the Secret."""
-
     authorities: tuple[Pair, ...] = ()  # the oldest first
     serving: Pair | None = None
     signer: str = ""
@@ -36,7 +32,6 @@ class Trust:
 
     @property
     def bundle(self) -> str:
-        """The authorities that an agent is to trust."""
         return "".join(pair.certificate for pair in self.authorities)
 
     @property
@@ -51,7 +46,6 @@ def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:
 
 
 def wants_authority(authorities: Sequence[Pair], now: float) -> bool:
-    """Whether it is time to make another authority."""
     return not authorities or now >= authorities[-1].made_at + NEXT_AUTHORITY_AFTER_DAYS * DAY
 
 
@@ -62,7 +56,6 @@ def signing(authorities: Sequence[Pair], now: float) -> Pair:
 
 
 def wants_serving(trust: Trust, signer: Pair, hosts: Sequence[str], now: float) -> bool:
-    """Whether the operator's own certificate is to be made again."""
     if trust.serving is None or trust.signer != signer.certificate or trust.hosts != tuple(hosts):
         return True
     return not 0 <= now - trust.serving.made_at < RENEW_AFTER_DAYS * DAY

@@ -23,7 +23,6 @@ BUNDLE_KEY = "ca.crt"
 
 
 def secret_name(operator: str) -> str:
-    """The name of the Secret of an operator."""
     return f"{operator}-tls"
 
 

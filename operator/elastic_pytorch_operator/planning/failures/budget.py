@@ -28,8 +28,6 @@ GRAVITY = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a job has used up."""
-
     failures: int = 0  # since the last progress
     total: int = 0  # since the job began
     in_a_row: int = 0  # since the last progress, those that a rule keeps from counting included

@@ -16,8 +16,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class GroupRestart:
-    """Where a restart of the group stands."""
-
     asked: bool = False  # the count is yet to be stored; nothing may change before
     under_way: bool = False  # it is asked for, or workers are yet to be replaced
     stops: bool = False  # the current round has such workers, and is to stop
@@ -28,7 +26,6 @@ NO_RESTART = GroupRestart()
 
 
 def group_restarts(job: Job) -> int:
-    """How often all worker pods were to be replaced, as it is stored."""
     return int(job.status.get("groupRestarts", 0))
 
 
@@ -39,7 +36,6 @@ def outdated_pods(job: Job, observed: Observed) -> frozenset[str]:
 
 
 def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRestart:
-    """Returns where the restart of a job's group stands."""
     asked, outdated = budget.group_restarts > group_restarts(job), outdated_pods(job, observed)
     if not asked and not outdated:
         return NO_RESTART

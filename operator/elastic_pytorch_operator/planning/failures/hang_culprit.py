@@ -28,8 +28,6 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
-    """What the comparison has found."""
-
     ranks: tuple[int, ...] = ()  # that the others wait for, in order; empty: none stands out
     text: str = ""  # to follow a semicolon; empty: no rank has said where it is
 

@@ -22,8 +22,6 @@ ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost mem
 
 @dataclass(frozen=True, slots=True)
 class RoundFailure:
-    """What is known of the failure of the current round."""
-
     open: bool = False  # members are yet to report: the cause is not known
     # What counts, with whose fault it is; None: nothing has failed, a lost member explains it, or
     # it is not known yet.

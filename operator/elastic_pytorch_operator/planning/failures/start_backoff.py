@@ -25,8 +25,6 @@ ATTEMPTS = 6  # of each index, before a job that has never begun is given up: so
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    """What has failed to start."""
-
     # By worker index: where its newest pods have failed in a row, the oldest first.
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     backoff_until: Mapping[int, float] = field(default_factory=dict)  # by worker index

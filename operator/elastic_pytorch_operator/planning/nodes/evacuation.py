@@ -25,8 +25,6 @@ TOGETHER_SECONDS = 30.0  # workers that would have to leave so soon after the fi
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    """What is to become of the workers on nodes that end."""
-
     # Until their replacements are ready; why they leave, to follow their names.
     staying: Mapping[str, str] = field(default_factory=dict)
     leaving: Mapping[str, str] = field(default_factory=dict)  # now; why, to follow their names
@@ -40,7 +38,6 @@ NO_EVACUATION = Evacuation()
 def plan_evacuation(
     job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], objections: Objections
 ) -> Evacuation:
-    """Decides which workers leave their nodes."""
     ending = nodes_of(objections, ENDS)
     rechecks = [each.until for each in objections if each.cause is ENDS_LATER]
     if not ending and not any(pod.unhealthy for pod in observed.pods):

@@ -98,7 +98,6 @@ Objections = tuple[Objection, ...]
 def find_objections(
     job: Job, observed: Observed, candidates: Iterable[Candidate], starts: FailedStarts, known: Objections
 ) -> Objections:
-    """Returns what speaks against nodes now."""
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     return (
         *_suspicions(observed, gone, known),

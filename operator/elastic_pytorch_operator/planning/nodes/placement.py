@@ -26,8 +26,6 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads l
 
 
 class AvoidedNodes(NamedTuple):
-    """Nodes that are not for new pods."""
-
     never: tuple[str, ...] = ()  # no pod goes there, even if it has to wait
     unwanted: tuple[str, ...] = ()  # a pod goes there only if no other node takes it
 
@@ -120,7 +118,6 @@ class Term(NamedTuple):
     fields: tuple[Requirement, ...]
 
     def matches(self, node: NodeView) -> bool:
-        """Whether a node meets the term."""
         if not (self.expressions or self.fields):
             return False
         return all(e.holds(node.labels.get(e.key)) for e in self.expressions) and all(f.holds(node.name) for f in self.fields)
@@ -150,7 +147,6 @@ def _could_take(
 
 
 def tolerates(spec: Manifest, taint: Taint) -> bool:
-    """Whether a pod tolerates a taint."""
     return any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ())
 
 

@@ -34,8 +34,6 @@ class QuotaLack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a job may use."""
-
     limited: bool = False  # the job is in a queue, or leaves one
     size: int = 0  # how many workers may run
     pods: int = 0  # how many pods may: the spares run by quota, too

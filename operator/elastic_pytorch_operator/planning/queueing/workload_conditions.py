@@ -36,7 +36,6 @@ def release(workload: WorkloadView, time: str) -> PatchWorkload:
 
 
 def set_condition(workload: WorkloadView, type_: str, true: bool, reason: str, message: str, time: str) -> PatchWorkload:
-    """Sets one condition of a Workload."""
     conditions = _merged(workload, [(type_, true, reason, message)], time)
     return PatchWorkload(workload.name, workload.version, status={"conditions": conditions})
 

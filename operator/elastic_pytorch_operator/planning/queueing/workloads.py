@@ -40,7 +40,6 @@ ENDED = "the job has ended"
 
 
 def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadAction]:
-    """Returns what is to be done about the Workloads of a job that has not ended."""
     if observed.workloads is None:
         return []
     if not quota.limited:

@@ -37,8 +37,6 @@ BAD_NEWS = (
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is new at this moment."""
-
     declared: Round | None = None
     resumed: Interruption | None = None
     ending: Ending | None = None
@@ -148,7 +146,6 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
 
 
 def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
-    """Returns one event for each write that the API server does not accept."""
     return [RecordEvent(names.REFUSED, _sentence(words), warning=True) for words in refusals]
 
 

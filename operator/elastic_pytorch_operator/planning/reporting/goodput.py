@@ -44,8 +44,6 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What goes on at a moment."""
-
     activity: Activity | None  # None: the job has ended
     since: float | None = None
     processes: int = 0  # of the workers that there are, or will be, spares apart
@@ -63,8 +61,6 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the time of a job was spent on until a moment."""
-
     until: float
     activity: Activity | None
     since: float  # as far as this operator knows
@@ -72,7 +68,6 @@ class Account:
     step_seconds: float = 0.0  # as last known; 0: never
 
     def as_status(self, time: str) -> dict[str, Any]:
-        """The field."""
         found: dict[str, Any] = {"time": time}
         if self.activity is not None:
             found["activity"] = self.activity.value
@@ -83,7 +78,6 @@ class Account:
 
 
 def advance_account(account: Account, moment: float, now: Now) -> Account:
-    """Returns an account that is carried on to a moment."""
     spent, same = dict(account.spent), now.activity is account.activity
     begun = moment if same or now.since is None else min(moment, max(now.since, account.since))
     _book(spent, account.activity, max(0.0, begun - account.until), now.processes)

@@ -65,8 +65,6 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """What is remembered of a job's interruptions."""
-
     current: Interruption | None = None  # the one that goes on
     last: Interruption | None = None  # the last one that is over
     # The last step of a group that trained under another leader, as long as no round of it is

@@ -152,7 +152,6 @@ def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> i
 
 
 def processes_of_a_worker(agents: Iterable[AgentView], job: Job) -> int:
-    """How many processes each worker has."""
     processes = max((agent.local_world_size for agent in agents), default=0)
     return processes or (int(job.nproc_per_node) if job.nproc_per_node.isdigit() else 1)
 

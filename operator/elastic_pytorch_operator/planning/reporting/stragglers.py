@@ -38,8 +38,6 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A rank that is slow."""
-
     worker: str
     local_rank: int
     rank: int
@@ -54,7 +52,6 @@ class Straggler:
         return self.worker, self.local_rank
 
     def as_status(self) -> dict[str, Any]:
-        """As `status.stragglers` has it."""
         found = {"rank": self.rank, "worker": self.worker, "localRank": self.local_rank}
         if self.node:
             found |= {"node": self.node}
@@ -63,8 +60,6 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class Stragglers:
-    """What is known of a group's ranks."""
-
     slow: tuple[Straggler, ...] = ()  # the slowest first
     round: int = 0  # in which they were measured
     windows: int = 0  # how many windows of it all ranks had reported when they were last looked at

@@ -20,7 +20,6 @@ def explain_deferral(job: Job, deferral: Deferral) -> str:
 
 
 def explain_wait_end(job: Job, end: WaitEnd) -> str:
-    """Why a wait for a checkpoint is over."""
     after, where = f"After {end.seconds:.1f} s", f"checkpoint in {job.checkpoint_path}"
     match end.reason:
         case WaitEndReason.CHECKPOINT:
@@ -52,13 +51,11 @@ def explain_evacuation(evacuation: Evacuation) -> str:
 
 
 def explain_restart(restart: GroupRestart) -> str:
-    """Why all workers are replaced."""
     rule = restart.cause.rule if restart.cause else None
     return f"{rule or 'failurePolicy.rules'} replaces all workers: {restart.cause or 'see status.rootCause'}"
 
 
 def explain_schedule_wait(job: Job, wait: ScheduleWait) -> str:
-    """Why a job has given its places back, and until when it waits."""
     return (
         f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
         f"their pods are deleted to make room for other jobs, and the next attempt is at {wait.retry_time}"

@@ -20,8 +20,6 @@ LEAVE_SECONDS = 2.0  # how long a leaving worker trains on after any wait, until
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWait:
-    """A wait that is going on."""
-
     round: int  # that trains on meanwhile
     since: float  # when its change was first wanted
     # By worker, how many checkpoints its agent had seen at its first report in this wait.
@@ -30,8 +28,6 @@ class CheckpointWait:
 
 
 class WaitEndReason(Enum):
-    """Why a wait is over."""
-
     CHECKPOINT = auto()
     TOO_LONG = auto()
     UNWATCHED = auto()  # no agent can see checkpoints
@@ -42,8 +38,6 @@ class WaitEndReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitEnd:
-    """The end of a wait."""
-
     reason: WaitEndReason
     seconds: float
     # The worker that has seen the checkpoint or has failed, or the cause of the change that cannot
@@ -53,8 +47,6 @@ class WaitEnd:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Whether a change of the group is deferred."""
-
     wait: CheckpointWait | None = None
     until: float | None = None  # the change waits, but not longer; None: it need not
     change: Round | None = None  # the round that would be declared if it did not wait

@@ -43,8 +43,6 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to happen to the group now."""
-
     round: Round | None = None  # to be declared; None: the current one stands
     nudge: bool = False  # ask every agent to report at once
     recheck_at: float | None = None
@@ -217,7 +215,6 @@ def grows(before: Round | None, declared: Round | None) -> bool:
 
 
 def describe_ready(workers: Sequence[str]) -> str:
-    """That some workers are ready."""
     return f"{', '.join(workers)} {'is' if len(workers) == 1 else 'are'} ready"
 
 

@@ -19,8 +19,6 @@ START_SECONDS = 4.0  # between the starts of pods that were made together
 
 @dataclass(frozen=True, slots=True)
 class StockGroup:
-    """The workers that run."""
-
     round: Round | None = None
     running: frozenset[str] = frozenset()
     since: float = 0.0  # since when no other worker runs

@@ -34,8 +34,6 @@ _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
 
 class Manner(StrEnum):
-    """How a worker's pod has ended."""
-
     SUCCEEDED = "succeeded"  # it has done its work
     NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
     LOST = "lost"  # stopped from outside: deleted, drained, killed
@@ -51,8 +49,6 @@ CLOSING = (Manner.RENDEZVOUS_CLOSED, Manner.STORE_UNREACHABLE, Manner.PEER_LOST,
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a worker's pod."""
-
     pod: PodView
     manner: Manner
     gave_up: bool  # torchrun has started the script again as often as it may

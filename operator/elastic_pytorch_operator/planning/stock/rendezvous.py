@@ -16,8 +16,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 class Phase(StrEnum):
-    """How far a rendezvous is."""
-
     OPEN = "open"
     FINISHING = "finishing"  # a worker has done its work, others still run
     DONE = "done"
@@ -26,8 +24,6 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A stock rendezvous as its pods show it."""
-
     number: int  # from 1
     phase: Phase
     why: str = ""  # what has ended it, for people

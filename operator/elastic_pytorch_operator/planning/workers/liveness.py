@@ -29,8 +29,6 @@ FEW_NODES = 2
 
 
 class Liveness(StrEnum):
-    """A worker's part in the group."""
-
     STARTING = "starting"  # may become ready
     READY = "ready"  # may be in a round
     LEAVING = "leaving"  # alive, but to be left out
@@ -39,8 +37,6 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker pod, assessed for the next round."""
-
     worker: str
     index: int
     address: str

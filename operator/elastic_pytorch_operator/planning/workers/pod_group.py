@@ -11,8 +11,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class PodGroupPlan:
-    """What is to be done about a job's PodGroup."""
-
     actions: tuple[Action, ...] = ()
     holds_pods: bool = False  # no pod may be made, because the PodGroup cannot be
 
