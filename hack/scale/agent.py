@@ -201,7 +201,7 @@ class Agent:
             "localWorldSize": 1,
             "port": 29501,
             "restarts": self.restarts,
-            "progress": {**progress, "commitEverySteps": None},
+            "progress": progress,
             "failure": None,
         }
 

@@ -258,7 +258,6 @@ def test_status_holds_what_the_operator_writes() -> None:
         "metrics",
         "stepsPerSecond",
         "checkpointStep",
-        "commitEverySteps",
     }
     assert set(PROPERTIES["status.history[]"]["properties"]) == {
         *("time", "round", "replicas", "cause", "seconds", "phaseSeconds", "stepsLost", "count", "loss", "stepsPerSecond"),

@@ -292,7 +292,7 @@ def test_completion() -> None:
 
 
 def test_whole_status() -> None:
-    progress = Progress(20, 10, total=80, loss=2.5, checkpoint_step=16, commit_every_steps=4, metrics=(("accuracy", 0.93),))
+    progress = Progress(20, 10, total=80, loss=2.5, checkpoint_step=16, metrics=(("accuracy", 0.93),))
     agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
     interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2)
@@ -311,7 +311,6 @@ def test_whole_status() -> None:
         "loss": 2.5,
         "steps_per_second": 7.9,
         "checkpoint_step": 16,
-        "commit_every_steps": 4,
         "metrics": {"accuracy": 0.93},
     }
     assert job.progress.seconds_left == 8

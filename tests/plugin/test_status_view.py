@@ -21,17 +21,6 @@ def test_a_job_that_trains() -> None:
     assert status("lost") == LOST.strip("\n")
 
 
-def test_says_how_far_commits_are_apart_if_not_every_step_is_one() -> None:
-    job = job_of("lost")
-
-    def shown(steps: int | None) -> str:
-        progress = replace(job.progress, commit_every_steps=steps)
-        return text_of(show_status(replace(job, progress=progress), events_of("lost"), moment_of("lost")))
-
-    assert "checkpoint at step 340 · commits every 12 steps" in shown(12)
-    assert "commits" not in shown(1) + shown(None)
-
-
 def test_a_few_metrics_are_shown() -> None:
     job = job_of("lost")
     some, many = ({f"m{n}": n / 4 for n in range(count)} for count in (2, 6))

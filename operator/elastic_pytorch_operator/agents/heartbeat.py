@@ -108,7 +108,6 @@ def _progress(body: object) -> Progress:
         loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         checkpoint_seconds=_seconds(body, "checkpointSeconds", "progress"),
-        commit_every_steps=_optional(body, "commitEverySteps"),
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),

@@ -161,7 +161,6 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     checkpoint_seconds: float | None = None  # for which that checkpoint was written
-    commit_every_steps: int | None = None  # from one commit of the training library to the next
     checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
     work_windows: int | None = None  # of a few seconds each, in which the work of the pod's processes was measured in the round
     work_seconds: tuple[float | None, ...] = ()  # of a step in the last of them, without waits for others; by local rank

@@ -77,7 +77,6 @@ class Progress:
         loss: the newest loss.
         steps_per_second: the present speed.
         checkpoint_step: the step of the newest checkpoint.
-        commit_every_steps: the steps from one commit to the next.
         metrics: other numbers that the script reports, by name.
     """
 
@@ -86,7 +85,6 @@ class Progress:
     loss: float | None = None
     steps_per_second: float | None = None
     checkpoint_step: int | None = None
-    commit_every_steps: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -345,7 +343,6 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             loss=parse_number(progress.get("loss")),
             steps_per_second=parse_number(progress.get("stepsPerSecond")),
             checkpoint_step=parse_whole(progress.get("checkpointStep")),
-            commit_every_steps=parse_whole(progress.get("commitEverySteps")),
             metrics=_view_metrics(progress.get("metrics") or {}),
         ),
         goodput=view_goodput(status),

@@ -108,7 +108,6 @@ def _how_far(job: JobView) -> Text | None:
     facts += progress.name_metrics(SHOWN_METRICS)
     facts += [f"{progress.steps_per_second:.3g} steps/s"] if trains and progress.steps_per_second is not None else []
     facts += [f"checkpoint at step {progress.checkpoint_step}"] if progress.checkpoint_step is not None else []
-    facts += [f"commits every {progress.commit_every_steps} steps"] if (progress.commit_every_steps or 1) > 1 else []
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 

@@ -26,7 +26,6 @@ GOOD: dict[str, Any] = {
         "loss": 2.31,
         "checkpointStep": 100,
         "checkpoints": 4,
-        "commitEverySteps": 12,
         "startedAgeSeconds": 2.5,
         "formedAgeSeconds": None,
         "savingSeconds": 1.5,
@@ -40,8 +39,6 @@ def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
     assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
     assert beat.progress.checkpoints == 4
-
-    assert beat.progress.commit_every_steps == 12
     assert (beat.started_age_seconds, beat.formed_age_seconds, beat.saving_seconds) == (2.5, None, 1.5)
 
 

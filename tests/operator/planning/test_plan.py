@@ -32,9 +32,9 @@ def test_new_job_gets_its_service_and_pods() -> None:
 
 
 def test_progress_tells_how_far_commits_are_apart() -> None:
-    agents = [an_agent("w0", progress=Progress(step=7, commit_every_steps=12)), an_agent("w1", progress=Progress(step=6))]
+    agents = [an_agent("w0", progress=Progress(step=7)), an_agent("w1", progress=Progress(step=6))]
     status = status_of(plan(a_job(), observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1)), Memory()))
-    assert status["progress"] == {"summary": "7", "step": 7, "commitEverySteps": 12}
+    assert status["progress"] == {"summary": "7", "step": 7}
 
 
 def test_progress_is_summed_up_for_the_column() -> None:

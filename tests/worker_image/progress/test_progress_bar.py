@@ -31,15 +31,6 @@ def test_line_fits_the_terminal(facts: tuple[float, float | None, float | None, 
     assert re.sub(r"[= ]+", " ", drawn) == re.sub(r"[= ]+", " ", line)
 
 
-def test_tells_how_far_commits_are_apart() -> None:
-    def line(columns: int, commit_steps: float | None) -> str:
-        return bar_line(step=5, total=10, loss=1.25, steps_per_second=None, columns=columns, commit_steps=commit_steps)
-
-    assert line(80, 12).endswith("5/10  loss 1.25  commits every 12 steps")
-    assert line(80, 1) == line(80, None)
-    assert len(line(20, 12)) < 20
-
-
 def test_draws_ten_times_a_second_at_most_and_the_last_step_always() -> None:
     terminal, now = io.StringIO(), [100.0]
     bar = ProgressBar(terminal, clock=lambda: now[0], columns=lambda: 60)

@@ -33,11 +33,11 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressReceiver]:
 
 
 def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressReceiver) -> None:
-    report(step=7, total=100, loss=0.5, checkpoint_step=5, commit_every_steps=12)
+    report(step=7, total=100, loss=0.5, checkpoint_step=5)
     report(step=6, loss=0.25)
-    until(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5, 12))
+    until(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5))
     told = {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5, "checkpoints": None}
-    told |= {"commitEverySteps": 12, "startedAgeSeconds": None, "formedAgeSeconds": None}
+    told |= {"startedAgeSeconds": None, "formedAgeSeconds": None}
     assert receiver.current().to_json() == told
 
 

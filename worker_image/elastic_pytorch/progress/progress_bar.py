@@ -13,25 +13,8 @@ PACE_WEIGHT = 0.1  # of the newest steps in the pace that is shown
 CLEAR_LINE = "\r\x1b[K"
 
 
-def bar_line(
-    *,
-    step: float,
-    total: float | None,
-    loss: float | None,
-    steps_per_second: float | None,
-    columns: int,
-    commit_steps: float | None = None,
-) -> str:
-    """Returns the line, no longer than the terminal is wide.
-
-    Args:
-        step: how many steps are done.
-        total: how many there will be; None: not known.
-        loss: the newest one, if it is known.
-        steps_per_second: the pace, if it is known.
-        columns: width of the terminal.
-        commit_steps: from one commit to the next, if it is known; shown if it is more than one.
-    """
+def bar_line(*, step: float, total: float | None, loss: float | None, steps_per_second: float | None, columns: int) -> str:
+    """Returns the line, no longer than the terminal is wide. None: not known."""
     facts = [f"{step:.0f}/{total:.0f}" if total else f"step {step:.0f}"]
     if loss is not None:
         facts.append(f"loss {loss:.4g}")
@@ -39,8 +22,6 @@ def bar_line(
         facts.append(f"{steps_per_second:.3g} steps/s")
         if total and total > step:
             facts.append(f"{_clock((total - step) / steps_per_second)} left")
-    if commit_steps is not None and commit_steps > 1:
-        facts.append(f"commits every {commit_steps:.0f} steps")
     text = "  ".join(facts)
     room = min(40, columns - len(text) - 5)  # two brackets, two spaces, and the last column, which some terminals wrap at
     if total and room >= 10:
@@ -76,17 +57,15 @@ class ProgressBar:
         self._step = 0.0
         self._total: float | None = None
         self._loss: float | None = None
-        self._commit_steps: float | None = None
         self._pace: float | None = None
         self._drawn: tuple[float, float] | None = None  # when, and at which step
         self._open = False  # the cursor is behind a line of the bar
 
-    def show(self, step: float | None, total: float | None, loss: float | None, commit_steps: float | None = None) -> None:
+    def show(self, step: float | None, total: float | None, loss: float | None) -> None:
         """Updates what is known (None: as before), and draws if it is time to."""
         self._step = self._step if step is None else step
         self._total = self._total if total is None else total
         self._loss = self._loss if loss is None else loss
-        self._commit_steps = self._commit_steps if commit_steps is None else commit_steps
         now = self._clock()
         done = bool(self._total) and step is not None and self._step >= (self._total or 0)
         if step is None or not (done or self._drawn is None or now - self._drawn[0] >= REDRAW_SECONDS):
@@ -101,7 +80,6 @@ class ProgressBar:
             loss=self._loss,
             steps_per_second=self._pace,
             columns=self._columns(),
-            commit_steps=self._commit_steps,
         )
         self._terminal.write(f"{CLEAR_LINE}{line}")
         self._open = True

@@ -28,7 +28,6 @@ class Progress:
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
-    commit_every_steps: int | None = None
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
     started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
     formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
@@ -49,8 +48,7 @@ class Progress:
         Raises:
             ValueError: a field is not what `report` sends.
         """
-        counts = ("step", "total", "checkpointStep", "commitEverySteps")
-        step, total, checkpoint, commit_every = (_count(fields.get(key)) for key in counts)
+        step, total, checkpoint = (_count(fields.get(key)) for key in ("step", "total", "checkpointStep"))
         loss, seconds = _number(fields.get("loss")), _number(fields.get("checkpointSeconds"))
         failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
         if failed_saves is None:
@@ -62,7 +60,6 @@ class Progress:
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
-            commit_every_steps=self.commit_every_steps if commit_every is None else commit_every,
             checkpoints=self.checkpoints,
             started_at=self.started_at,
             formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
@@ -84,17 +81,16 @@ class Progress:
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
-        checkpoints = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
-        commits: dict[str, object] = {"commitEverySteps": self.commit_every_steps}
+        checkpoints: dict[str, object] = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
         if self.checkpoint_seconds is not None:
-            commits["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
+            checkpoints["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
         ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
         if self.saving_since is not None:
             ages["savingSeconds"] = _age(self.saving_since, now)
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
         saves = {"failedSaves": self.failed_saves, "saveError": self.save_error} if self.failed_saves else {}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **commits, **ages, **metrics, **work, **saves}
+        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **ages, **metrics, **work, **saves}
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:

@@ -25,7 +25,6 @@ def report(
     total: float | None = None,
     loss: float | None = None,
     checkpoint_step: float | None = None,
-    commit_every_steps: float | None = None,
     work_seconds: float | None = None,
     step_seconds: float | None = None,
     metrics: Mapping[str, float] | None = None,
@@ -41,7 +40,6 @@ def report(
         total: the step at which training will be done.
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
-        commit_every_steps: the steps from one commit to the next, which `State` chooses and reports.
         work_seconds: how long this rank has worked in a step, without its waits for other ranks. From this and `step_seconds` of all
             ranks the operator finds those that are slow. A `WorkTimer` measures and reports both.
         step_seconds: how long a step takes, from one to the next.
@@ -58,12 +56,11 @@ def report(
         bar = _bar if _bar_decided else _decide_on_bar()
         if not path and bar is None:
             return
-        values = {"step": step, "total": total, "loss": loss}
-        values |= {"checkpointStep": checkpoint_step, "commitEverySteps": commit_every_steps}
+        values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
         values |= {"workSeconds": work_seconds, "stepSeconds": step_seconds}
         given: dict[str, Any] = {key: float(value) for key, value in values.items() if value is not None}
         if bar is not None:
-            bar.show(given.get("step"), given.get("total"), given.get("loss"), given.get("commitEverySteps"))
+            bar.show(given.get("step"), given.get("total"), given.get("loss"))
         if path:
             if named:
                 given["metrics"] = named

@@ -45,13 +45,7 @@ class StepReports:
             flushed = agent_link.pod_client().flushed(self._name)
             self.complain()
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
-        report(
-            step=step,
-            total=total,
-            loss=loss,
-            checkpoint_step=flushed.step if flushed else None,
-            commit_every_steps=self._interval.steps,
-        )
+        report(step=step, total=total, loss=loss, checkpoint_step=flushed.step if flushed else None)
         if rank == 0 and self._interval.steps != self._reported_interval:
             self._reported_interval = self._interval.steps
             logger.info("%s", self._interval)

@@ -30,8 +30,6 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
         found["stepsPerSecond"] = f"{speed:.3g}"
     if checkpoints:
         found["checkpointStep"] = max(checkpoints)
-    if newest.commit_every_steps is not None:
-        found["commitEverySteps"] = newest.commit_every_steps
     return found
 
 

@@ -32,7 +32,7 @@ BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
 DEFERRED = Deferral(until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
 METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
-PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12, commit_every_steps=10**9)
+PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12)
 
 
 def a_group(every: int) -> Observed:
