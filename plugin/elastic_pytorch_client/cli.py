@@ -45,12 +45,6 @@ def run(
 ) -> int:
     """Does what a command line says.
 
-    Args:
-        words: the arguments.
-        connect: to the cluster that the options mean.
-        console: where to write; errors go to stderr.
-        make: the context of a verb.
-
     Returns:
         The exit code: 0, or 1 if it could not be done (with one line on stderr), 130 if it was interrupted; `why` has 3.
     """
@@ -109,7 +103,6 @@ def _actions(verb: str | None) -> list[argparse.Action]:
 
 
 def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
-    """The options that kubectl has, too."""
     parser.add_argument("-n", "--namespace", default=default, help="of the job (default: the context's)")
     parser.add_argument("--context", default=default, help="of the kubeconfig (default: its current one)")
     parser.add_argument("--kubeconfig", default=default, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")

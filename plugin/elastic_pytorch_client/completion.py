@@ -29,15 +29,7 @@ OPTIONS_WITH_VALUE = (
 
 
 def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
-    """What the last word could become.
-
-    Args:
-        words: typed after `kubectl epj`, the last one unfinished, perhaps empty.
-        job_names: asks the cluster.
-
-    Returns:
-        The candidates, and the directive for the shell.
-    """
+    """What the last word could become, and the directive for the shell. The last word is unfinished, perhaps empty."""
     *before, unfinished = words or [""]
     verb = next((word for word in _plain(before) if word in cli.VERBS), None)
     listed = cli.values_of(verb) if verb else {}
@@ -68,7 +60,6 @@ def main() -> None:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    """The words that are neither options nor their values."""
     plain, value = [], False
     for word in words:
         if value:

@@ -53,13 +53,7 @@ class TimedOut(EpjError):
 
 
 def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:
-    """What an answer of the API server means.
-
-    Args:
-        code: its HTTP status.
-        answer: its body.
-        job: the namespace and name that were asked for, if a job was.
-    """
+    """What an HTTP status and the body of an answer mean; the job is the namespace and name that were asked for."""
     try:
         status = json.loads(answer)
         message, details = str(status["message"]), status.get("details") or {}

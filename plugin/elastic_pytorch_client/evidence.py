@@ -18,12 +18,6 @@ MAX_PODS = 10  # whose events are asked for
 def read_evidence(cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime) -> Evidence:
     """What `diagnose` judges a job by.
 
-    Args:
-        cluster: where it is.
-        job: the job.
-        nodes: of the cluster; None: the user may not look at them.
-        now: the time of day.
-
     Raises:
         EpjError: the pods cannot be read.
     """
@@ -48,7 +42,6 @@ def read_nodes(cluster: ClusterReader) -> list[NodeView] | None:
 
 
 def _warnings(cluster: ClusterReader, pods: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The newest warning about each of some pods that do not run."""
     found: dict[str, str] = {}
     waiting = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending" and pod["spec"].get("nodeName")]
     for pod in waiting[:MAX_PODS]:

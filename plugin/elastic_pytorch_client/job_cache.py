@@ -11,17 +11,11 @@ from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
 
 @dataclass
 class JobCache:
-    """What the API server last said of some jobs.
-
-    Attributes:
-        cluster: where they are.
-        namespace: None: all.
-        trouble: why what is known may be old; empty: it is not.
-    """
+    """What the API server last said of some jobs."""
 
     cluster: ClusterReader
-    namespace: str | None
-    trouble: str = ""
+    namespace: str | None  # None: all
+    trouble: str = ""  # why what is known may be old; empty: it is not
     _jobs: dict[str, JobView] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: threading.Event = field(default_factory=threading.Event)

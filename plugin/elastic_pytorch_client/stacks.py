@@ -24,19 +24,12 @@ NO_STACK = "it has not written its stack within 5 s"
 
 @dataclass(frozen=True, slots=True)
 class ProcessStack:
-    """Where a process is.
-
-    Attributes:
-        worker: whose it is.
-        pid: in the worker's pod; 0: of a worker whose processes could not be asked.
-        stack: of its main thread, as faulthandler writes it, the innermost call first; empty: it is not known.
-        trouble: why it is not known; empty if it is.
-    """
+    """Where a process is."""
 
     worker: Worker
-    pid: int
-    stack: str = ""
-    trouble: str = ""
+    pid: int  # 0: the worker's processes could not be asked
+    stack: str = ""  # the main thread's, innermost call first; empty: not known
+    trouble: str = ""  # why the stack is not known
 
 
 def read_stacks(cluster: Cluster, job: JobView) -> list[ProcessStack]:
@@ -63,9 +56,7 @@ def group_stacks(stacks: Iterable[ProcessStack]) -> list[list[ProcessStack]]:
 def is_waited_for(group: Sequence[ProcessStack], groups: Iterable[Sequence[ProcessStack]]) -> bool:
     """Whether the processes of a group are outside of collectives in which at least half of all wait, so probably for them.
 
-    Args:
-        group: of processes that are at the same place.
-        groups: all of them. A process whose place is not known is outside of collectives.
+    A process whose place is not known is outside of collectives.
     """
     waiting = [waits_in_collective(each[0].stack) for each in groups for _ in each]
     return not waits_in_collective(group[0].stack) and 2 * sum(waiting) >= len(waiting)

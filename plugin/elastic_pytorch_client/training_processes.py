@@ -29,15 +29,10 @@ TGKILL = {"x86_64": 234, "aarch64": 131}
 
 
 class Process(NamedTuple):
-    """A process, as /proc has it.
+    """A process, as /proc has it."""
 
-    Attributes:
-        parent: its id; 0: outside of the container.
-        marked: whether it has the memory file of training processes open.
-    """
-
-    parent: int
-    marked: bool
+    parent: int  # 0: outside of the container
+    marked: bool  # whether it has the memory file of training processes open
 
 
 def container_command() -> list[str]:
@@ -46,11 +41,7 @@ def container_command() -> list[str]:
 
 
 def training_processes(processes: dict[int, Process]) -> list[int]:
-    """Returns the ids of the training processes, the oldest first.
-
-    Args:
-        processes: those of this worker, by their ids. The containers of a pod may share their processes with others.
-    """
+    """Returns the ids of the training processes, the oldest first."""
     marked = {pid for pid, process in processes.items() if process.marked}
     return sorted(pid for pid in marked if processes[pid].parent not in marked)
 
@@ -124,11 +115,7 @@ def _memory_of(pid: int) -> int | None:
 
 
 def main() -> int:
-    """Prints as JSON where all training processes are.
-
-    Returns:
-        The exit code.
-    """
+    """Prints as JSON where all training processes are; returns the exit code."""
     found = training_processes(read_processes())
     if not found:
         print("no training process was found", file=sys.stderr)

@@ -26,13 +26,6 @@ def follow_job(
 ) -> Iterator[JobView]:
     """A job as it is now, and again whenever it changes, until it is deleted or time is up.
 
-    Args:
-        cluster: where it is.
-        namespace: of the job.
-        name: of the job.
-        timeout_seconds: None: no end.
-        clock: the time.
-
     Raises:
         NoSuchJob: there is none now.
         NotAllowed: the user may not look.

@@ -20,12 +20,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whose logs; with neither given, those of all workers.
-
-    Attributes:
-        ranks: places in the group, which different pods have at different times.
-        indexes: numbers among the job's workers, which replacements keep.
-    """
+    """Whose logs; with neither given, those of all workers."""
 
     ranks: frozenset[int] = frozenset()
     indexes: frozenset[int] = frozenset()
@@ -76,13 +71,6 @@ def follow_logs(
     cluster: ClusterReader, namespace: str, name: str, choice: Choice, *, tail_lines: int | None = None
 ) -> Iterator[Line]:
     """The chosen workers' lines as they come, of replacements too, until the job has ended or is deleted.
-
-    Args:
-        cluster: where the job is.
-        namespace: of the job.
-        name: of the job.
-        choice: whose.
-        tail_lines: of the pods that exist at first, only the last lines, this number of each.
 
     Raises:
         NotAllowed: the user may not read logs.

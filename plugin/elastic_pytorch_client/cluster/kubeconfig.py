@@ -42,19 +42,12 @@ class NoContext(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a kubeconfig says about one context.
+    """What a kubeconfig says about one context."""
 
-    Attributes:
-        config: a kubeconfig of this context alone, whose paths are absolute, for the official client.
-        context: its name.
-        namespace: the context's; empty: it has none.
-        is_one_of_several: whether contexts of other clusters stand beside it.
-    """
-
-    config: dict[str, Any]
+    config: dict[str, Any]  # of this context alone, with absolute paths, for the official client
     context: str
-    namespace: str
-    is_one_of_several: bool
+    namespace: str  # empty: none
+    is_one_of_several: bool  # whether contexts of other clusters stand beside it
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:

@@ -23,14 +23,7 @@ SOURCES: Mapping[tuple[str, str], Source] = {
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What became of one document.
-
-    Attributes:
-        title: its kind and name.
-        documents: what is written in its place.
-        remarks: what to tell about it.
-        failed: why nothing is written; None: all is well.
-    """
+    """What became of one document: what is written in its place, and what to say about it."""
 
     title: str
     documents: Sequence[Mapping[str, Any]]
@@ -41,13 +34,7 @@ class Migrated:
 def migrate_documents(
     documents: Sequence[Any], runtimes: Sequence[Mapping[str, Any]] = (), entrypoint: Sequence[str] = ()
 ) -> list[Migrated]:
-    """Migrates jobs that train; other objects pass as they are, and runtimes are only read.
-
-    Args:
-        documents: parsed YAML.
-        runtimes: more runtimes that TrainJobs may refer to.
-        entrypoint: of the image, for containers without a command.
-    """
+    """Migrates jobs that train; other objects pass as they are, and runtimes are only read."""
     objects = list(_objects(documents))
     known = [*(found for found in objects if found.get("kind") in runtime.KINDS), *runtimes]
     jobs = [found for found in objects if found.get("kind") not in runtime.KINDS]
@@ -67,12 +54,7 @@ def migrate_documents(
 
 
 def migrate_script(text: str, file_name: str) -> Migrated:
-    """Migrates a batch script of Slurm.
-
-    Args:
-        text: of the script.
-        file_name: its name, after which a job without a name is called.
-    """
+    """Migrates a batch script of Slurm."""
     remarks = Remarks()
     title = "batch script"
     try:
@@ -82,7 +64,6 @@ def migrate_script(text: str, file_name: str) -> Migrated:
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
-    """The objects of documents, those in lists one by one."""
     for document in documents:
         if not isinstance(document, dict):
             yield {"kind": "", "metadata": {}, "spec": document}
@@ -114,7 +95,7 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
 
 
 def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The same documents.
+    """Returns the same documents.
 
     Raises:
         CannotMigrate: a job mounts a volume that it does not have, as where a JobSet makes claims for its pods.

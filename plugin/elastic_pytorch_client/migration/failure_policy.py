@@ -22,17 +22,7 @@ def failure_policy(
     launch: Launch,
     remarks: Remarks,
 ) -> Manifest:
-    """A job's failurePolicy, empty if the defaults mean the same.
-
-    Args:
-        path: of the restartPolicy.
-        number_path: of maxRestarts or backoffLimit.
-        restart_policy: of the replicas.
-        backoff_limit: of the runPolicy.
-        max_restarts: of torchrun; None: not set, and torchrun restarts nothing.
-        launch: how the workers start.
-        remarks: added to.
-    """
+    """A job's failurePolicy, empty if the defaults mean the same. Without `max_restarts` torchrun restarts nothing."""
     policy: Manifest = {}
     if max_restarts is not None and restart_policy == "Never":
         policy["maxFailures"] = min(max_restarts, MAX_FAILURES)

@@ -9,12 +9,6 @@ from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 def group_size(path: str, pods: int, options: Mapping[str, str], remarks: Remarks) -> dict[str, Any]:
     """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins, as it does there.
 
-    Args:
-        path: of the number of pods, for remarks.
-        pods: how many there were.
-        options: torchrun's.
-        remarks: added to.
-
     Raises:
         CannotMigrate: each pod trained by itself.
     """

@@ -45,27 +45,13 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
 
 
 def drop_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> None:
-    """Says that another manager of the old job does not stay. MultiKueue is one: the operator does not support it.
-
-    Args:
-        path: of the field in the old manifest.
-        manager: its value.
-        own_controller: its default.
-        remarks: added to.
-    """
+    """Says that another manager of the old job does not stay. MultiKueue is one: the operator does not support it."""
     if manager and manager != own_controller:
         remarks.add(path, f"{manager} is dropped: it does not know this kind of job, which would never start")
 
 
 def suspension(path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """`suspend`, with a remark if Kueue may have set it.
-
-    Args:
-        path: of the old field, for remarks.
-        suspended: its value.
-        metadata: of the job.
-        remarks: added to.
-    """
+    """`suspend`, with a remark if Kueue may have set it."""
     if not suspended:
         return {}
     if QUEUE_LABEL in (metadata.get("labels") or {}):

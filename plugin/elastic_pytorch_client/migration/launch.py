@@ -52,35 +52,21 @@ JOINS = "the command is kept, without torchrun's rendezvous options: its torchru
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What starts training.
+    """What starts training."""
 
-    Attributes:
-        command: of the container; empty: the agent starts `args`.
-        args: of the container.
-        by: `torchrun` or `python`.
-        options: those of torchrun that the operator decides or that move into the spec, by their names.
-        remarks: what to say about it.
-        unbuffered: whether Python has to be told not to buffer its output; where the agent runs the script, it is not.
-        counted: whether the command that is kept says how many processes it starts.
-    """
-
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # empty: the agent starts `args`
     args: tuple[str, ...]
-    by: str
+    by: str  # `torchrun` or `python`
+    # torchrun's, by name: the operator decides them, or they move into the spec
     options: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    # whether Python has to be told not to buffer; where the agent runs the script, it is not
     unbuffered: bool = False
-    counted: bool = False
+    counted: bool = False  # whether the kept command says how many processes it starts
 
 
 def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoint: Sequence[str] = ()) -> Launch:
     """Works out how the agent starts what a container starts.
-
-    Args:
-        path: of the container, for remarks.
-        command: of the container.
-        args: of the container.
-        entrypoint: of the image, for a container without a command.
 
     Raises:
         CannotMigrate: it cannot be worked out, or needs something that the agent does not have.
@@ -154,14 +140,6 @@ def _options_of_torchrun(words: Sequence[str]) -> int:
 
 
 def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = False) -> Launch:
-    """What torchrun's words start.
-
-    Args:
-        path: of the container, for remarks.
-        words: the whole command.
-        start: of torchrun's options.
-        kept: whether the command stays, without the options that the operator decides.
-    """
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
@@ -186,7 +164,6 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
 
 
 def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:
-    """What a program starts that only changes what is around another one."""
     wrapper, inner = words[:place], words[place:]
     if start := _options_of_torchrun(inner):
         return _read_torchrun(path, words, place + start, kept=True)

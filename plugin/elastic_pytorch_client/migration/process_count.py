@@ -10,15 +10,7 @@ COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 
 
 def process_count(path: str, given: str, *, started_by: str, accelerators: int, remarks: Remarks) -> int | str | None:
-    """The job's nprocPerNode; None: its default means the same, one for each accelerator that the container asks for, else one.
-
-    Args:
-        path: of the field that says it, for remarks.
-        given: its value, a number or torchrun's word.
-        started_by: `torchrun` or `python`.
-        accelerators: how many the container asks for.
-        remarks: added to.
-    """
+    """The job's nprocPerNode; None: its default means the same, one for each accelerator that the container asks for, else one."""
     if started_by == "python":
         return _one(path, given, accelerators, remarks)
     if given.isdecimal():

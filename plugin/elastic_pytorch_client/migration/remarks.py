@@ -5,14 +5,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that could not be carried over, or that means something else now.
+    """Something that could not be carried over, or that means something else now."""
 
-    Attributes:
-        path: the field of the old manifest.
-        text: what changes, and what to do about it.
-    """
-
-    path: str
+    path: str  # the field of the old manifest
     text: str
 
     def __str__(self) -> str:
@@ -33,11 +28,7 @@ class Remarks:
 
 
 class CannotMigrate(Exception):
-    """A manifest that no ElasticPyTorchJob can be made of without asking.
-
-    Attributes:
-        remark: why, and what to do.
-    """
+    """A manifest that no ElasticPyTorchJob can be made of without asking."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path}: {text}")

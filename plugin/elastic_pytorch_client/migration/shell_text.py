@@ -43,18 +43,12 @@ def plain_words(text: str) -> list[str] | None:
 
 @dataclass(slots=True)
 class ShellText:
-    """A string for a shell that calls torchrun somewhere.
+    """A string for a shell that calls torchrun somewhere."""
 
-    Attributes:
-        text: without the options that the operator decides, or that move into the job's spec.
-        options: those options.
-        counted: whether the shell works out the number of processes, so that its option stays in the text.
-        variables: those of the shell that stand where options do, and whose values are not in the text.
-    """
-
-    text: str
+    text: str  # without the options that the operator decides, or that move into the spec
     options: dict[str, str] = field(default_factory=dict)
-    counted: bool = False
+    counted: bool = False  # the shell works out the number of processes, so the option stays
+    # of the shell, where options stand, with unknown values
     variables: list[str] = field(default_factory=list)
 
 
@@ -107,11 +101,7 @@ def _unneeded(
 ) -> set[tuple[int, int]]:
     """Which of the words that follow a torchrun go; their options are added to what was taken.
 
-    Args:
-        text: of the shell.
-        spans: where the words stand.
-        taken: added to.
-        followed: the variables in whose values they stand.
+    The words may stand in the values of the `followed` variables.
     """
     words = [_unquoted(text[start:end]) for start, end in spans]
     line: TorchrunLine = split_line(words)

@@ -10,13 +10,9 @@ CLOSED_BY = {'"': '"', "`": "`", "$(": ")", "${": "}"}
 
 
 def words_from(text: str, place: int, limit: int, *, array: bool = False) -> list[tuple[int, int]]:
-    """Where the words of the command stand that goes on at a place.
+    """Where the words of the command stand that goes on at a place, up to a limit such as the quote around it.
 
-    Args:
-        text: of the shell.
-        place: where to begin.
-        limit: where to end at the latest, such as at the quote around the command.
-        array: whether new lines only separate words, as in `NAME=(…)`.
+    In an array, as in `NAME=(…)`, new lines only separate words.
     """
     text, spans = text[:limit], list[tuple[int, int]]()
     while True:
@@ -62,7 +58,6 @@ def _piece_end(text: str, place: int) -> int:
 
 
 def _closing_end(text: str, place: int, closing: str) -> int:
-    """Behind the closing character of what was opened before a place."""
     while place < len(text) and text[place] != closing:
         if closing == ")" and text[place] == "(":
             place = _closing_end(text, place + 1, ")")

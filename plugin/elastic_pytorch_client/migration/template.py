@@ -137,7 +137,6 @@ def accelerators(container: Mapping[str, Any]) -> int:
 
 
 def _relabel(path: str, part: Any, remarks: Remarks) -> Any:
-    """Has selectors select by the new operator's labels."""
     if isinstance(part, list):
         return [_relabel(path, item, remarks) for item in part]
     if not isinstance(part, dict):
@@ -163,7 +162,6 @@ def _new_label(path: str, label: str, remarks: Remarks) -> str:
 
 
 def _repoint(path: str, part: Any, remarks: Remarks) -> None:
-    """Has fieldRefs of a container or volume read the new operator's labels, in place."""
     if isinstance(part, list):
         for item in part:
             _repoint(path, item, remarks)
@@ -182,12 +180,7 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
 
 
 def too_old(image: str, *, command: bool) -> str:
-    """What to say of an image whose torch is too old; empty: it is not, or its tag does not tell.
-
-    Args:
-        image: of the container that trains.
-        command: whether its own command starts torchrun, or may.
-    """
+    """What to say of an image whose torch is too old; empty: it is not, or its tag does not tell."""
     needed = OLDEST_FOR_COMMANDS if command else OLDEST_FOR_ARGS
     wanted = f"torch {needed[0]}.{needed[1]} or newer, and Python 3.10 or newer"
     why = "a command that calls torchrun needs" if command else "workers need"

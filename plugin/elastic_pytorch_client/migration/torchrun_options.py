@@ -51,22 +51,15 @@ class UnknownOption(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TorchrunLine:
-    """What follows `torchrun`.
+    """What follows `torchrun`."""
 
-    Attributes:
-        kept: torchrun's options that stay, the script or module, and its arguments.
-        options: the values of the others by their names, spelled with dashes; flags have an empty one.
-        program: where in the words the script stands; as many as there are words: there is none.
-        removed: which of the words are not kept.
-        places: which of the words each of the options takes, by their names.
-        variables: which of the words are a shell's variables where options or the script can stand.
-    """
-
-    kept: tuple[str, ...]
-    options: dict[str, str]
-    program: int
-    removed: tuple[int, ...]
+    kept: tuple[str, ...]  # options that stay, the script or module, and its arguments
+    options: dict[str, str]  # the other options, spelled with dashes; flags have an empty value
+    program: int  # the script's place in the words; their number: none
+    removed: tuple[int, ...]  # places of the words that are not kept
+    # of the words that each option takes
     places: dict[str, list[int]] = field(default_factory=dict)
+    # places of a shell's variables where options or the script can stand
     variables: tuple[int, ...] = ()
 
 

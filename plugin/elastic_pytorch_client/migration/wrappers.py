@@ -34,12 +34,7 @@ WITH_VALUE = {
 
 
 def wrapped_program(words: Sequence[str], starts_something: Callable[[str], bool]) -> int:
-    """Where the program stands that a wrapper starts; 0: the command has no wrapper, or what it starts is not known.
-
-    Args:
-        words: of the command.
-        starts_something: whether a word is a program that starts training.
-    """
+    """Where the program stands that a wrapper starts; 0: the command has no wrapper, or what it starts is not known."""
     program = PurePosixPath(words[0]).name
     wanted = "" if program in INITS else (ENVIRONMENTS | OTHERS).get(program)
     if wanted is None or (wanted and wanted not in words[1:]):

@@ -16,12 +16,7 @@ _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
-    """All that is known of a job, but for its manifest and its logs.
-
-    Args:
-        job: as it is now.
-        evidence: what was read of it and around it.
-    """
+    """All that is known of a job, but for its manifest and its logs."""
     whole = add_pods(job, evidence.pods)
     diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
     return {

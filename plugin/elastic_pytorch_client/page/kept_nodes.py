@@ -14,12 +14,7 @@ KEPT = timedelta(minutes=1)
 
 @dataclass
 class KeptNodes:
-    """The nodes as they were at most a minute ago.
-
-    Attributes:
-        cluster: whose.
-        now: the time of day.
-    """
+    """The nodes as they were at most a minute ago."""
 
     cluster: ClusterReader
     now: Callable[[], datetime]

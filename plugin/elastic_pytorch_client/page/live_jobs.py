@@ -14,26 +14,16 @@ REFRESH_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a page does not show yet.
+    """What a page does not show yet."""
 
-    Attributes:
-        rows: new and changed ones as JSON, by the job's UID.
-        removed: the UIDs of jobs that are gone.
-        trouble: why what is known may be old; empty: it is not.
-    """
-
-    rows: Mapping[str, str]
-    removed: tuple[str, ...]
-    trouble: str
+    rows: Mapping[str, str]  # new and changed ones as JSON, by the job's UID
+    removed: tuple[str, ...]  # UIDs
+    trouble: str  # why what is known may be old; empty: it is not
 
 
 @dataclass
 class LiveJobs:
-    """The jobs, as the API server tells them.
-
-    Attributes:
-        cache: of the jobs.
-    """
+    """The jobs, as the API server tells them."""
 
     cache: JobCache
     _views: dict[str, JobView] = field(default_factory=dict)
@@ -69,13 +59,7 @@ class LiveJobs:
             return list(self._views.values())
 
     def changes(self, shown: Mapping[str, str], trouble: str, wait_seconds: float) -> Changes | None:
-        """What differs from what a page shows, as soon as anything does; None if nothing has in time.
-
-        Args:
-            shown: the rows of the page, by UID.
-            trouble: that the page shows.
-            wait_seconds: how long to wait.
-        """
+        """What differs from what a page shows, as soon as anything does; None if nothing has in time."""
         with self._changed:
             self._changed.wait_for(lambda: self.stopped or self._differs(shown, trouble), wait_seconds)
             if not self._differs(shown, trouble):

@@ -23,31 +23,17 @@ TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is the matter with a node.
-
-    Attributes:
-        trouble: how much it is: 5 for a node that nothing can train on, 1 for one to keep an eye on.
-        state: in a word or two.
-        what: in a sentence.
-        job: that tells it; None: the node itself does.
-        at: since when, or when; None: not known.
-    """
+    """What is the matter with a node."""
 
     trouble: int
     state: str
     what: str
-    job: JobView | None = None
-    at: datetime | None = None
+    job: JobView | None = None  # that tells it; None: the node itself does
+    at: datetime | None = None  # since when, or when; None: not known
 
 
 def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
-    """All nodes in trouble, and how many others have workers.
-
-    Args:
-        jobs: as they are now.
-        nodes: of the cluster; None: the user may not look at them.
-        now: the time of day.
-    """
+    """All nodes in trouble, and how many others have workers."""
     findings: defaultdict[str, list[Finding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:

@@ -37,15 +37,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request asks for.
+    """What a request asks for."""
 
-    Attributes:
-        parts: of the path below the secret, decoded: `("jobs", "team", "lm")`; of the page itself `("",)`.
-        query: undecoded.
-    """
-
+    # of the path below the secret, decoded: `("jobs", "team", "lm")`; the page itself is
+    # `("",)`
     parts: tuple[str, ...]
-    query: str = ""
+    query: str = ""  # undecoded
 
 
 def check_request(

@@ -36,15 +36,7 @@ MAX_DIGITS = 9  # of an index
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves the page and its data.
-
-    Attributes:
-        cluster: that is asked, with the user's rights.
-        live: the rows of the jobs.
-        now: the time of day.
-        nodes: of the cluster.
-        secret: the first part of each path.
-    """
+    """Serves the page and its data."""
 
     daemon_threads = True
 
@@ -139,7 +131,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(code, "application/json", json.dumps(data, allow_nan=False).encode())
 
     def _stream(self) -> None:
-        """Sends each change of the jobs, until the page is closed."""
         self.close_connection = True
         self._begin(HTTPStatus.OK, "text/event-stream")
         shown: dict[str, str] = {}

@@ -59,48 +59,30 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason.
-
-    Attributes:
-        what: what is the matter, a sentence or two.
-        do: what to do about it, commands among it on lines of their own; empty: nothing, it passes.
-    """
+    """One reason."""
 
     what: str
+    # what to do about it, commands among it on lines of their own; empty: nothing, it passes
     do: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is the matter with a job.
-
-    Attributes:
-        headline: how it stands, one sentence.
-        well: whether that is as wanted.
-        findings: why not, the most important first.
-    """
+    """What is the matter with a job."""
 
     headline: str
-    well: bool
+    well: bool  # whether it stands as wanted
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was read.
+    """What was read."""
 
-    Attributes:
-        pods: of the job, as the API has them.
-        nodes: all; None: the user may not look at nodes.
-        events: about the job, oldest first.
-        pod_warnings: the newest warning event of each pod, by its name.
-        now: when it was read.
-    """
-
-    pods: Sequence[Mapping[str, Any]]
-    nodes: Sequence[NodeView] | None
-    events: Sequence[JobEvent]
-    pod_warnings: Mapping[str, str]
+    pods: Sequence[Mapping[str, Any]]  # as the API has them
+    nodes: Sequence[NodeView] | None  # all; None: the user may not look at nodes
+    events: Sequence[JobEvent]  # oldest first
+    pod_warnings: Mapping[str, str]  # the newest of each pod, by its name
     now: datetime
 
 
@@ -161,7 +143,6 @@ def _ended(job: JobView) -> Diagnosis:
 
 
 def _advise_on_end(job: JobView, reason: str) -> str:
-    """Returns a sentence, and a command to read more."""
     advice = _ADVICE.get(reason, f"Read the message, {_AGAIN}.")
     if (cause := job.root_cause) is not None:
         instead = next((do for words, do in _CORRECT_MEMORY.items() if words.search(cause.message)), _CORRECT)
@@ -208,7 +189,6 @@ def _waits(job: JobView) -> Iterable[Finding]:
 
 
 def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    """One finding for each kind of trouble that pods have."""
     groups: dict[tuple[str, str], list[PodTrouble]] = defaultdict(list)
     for trouble in pod_troubles(evidence.pods, evidence.pod_warnings, evidence.now):
         groups[trouble.kind, trouble.said].append(trouble)
@@ -224,7 +204,6 @@ def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _missing_spares(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    """What keeps the spares of a job from coming, which trains with all its workers."""
     if job.ready_spares < job.spares:
         yield from _from_pods(job, evidence)
         yield from _silent(job, evidence)
@@ -350,7 +329,6 @@ def _failing_saves(job: JobView) -> Iterable[Finding]:
 
 
 def _slow(job: JobView) -> Iterable[Finding]:
-    """One finding for the ranks that are slow."""
     if not job.stragglers or not job.world:
         return
     worst = job.stragglers[0]
@@ -367,7 +345,6 @@ def _slow(job: JobView) -> Iterable[Finding]:
 
 
 def _move(job: JobView, worker: str, node: str) -> str:
-    """What a person runs to have a worker replaced on another node."""
     return (
         "If the node is at fault, keep pods away and move the worker:\n"
         f"  kubectl cordon {node}\n  kubectl delete pod -n {job.namespace} {worker}"

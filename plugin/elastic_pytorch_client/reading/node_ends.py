@@ -62,19 +62,12 @@ MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """What a node announces.
+    """What a node announces."""
 
-    Attributes:
-        what: to follow the node's name in a sentence.
-        sure: it ends soon, or what trains there breaks; otherwise it may.
-        fault: it reports a fault.
-        at: when it ends; None: not known.
-    """
-
-    what: str
-    sure: bool
+    what: str  # follows the node's name in a sentence
+    sure: bool  # it ends soon, or what trains there breaks; otherwise it may
     fault: bool = False
-    at: datetime | None = None
+    at: datetime | None = None  # when it ends; None: not known
 
 
 def find_end(node: Mapping[str, Any]) -> NodeEnd | None:

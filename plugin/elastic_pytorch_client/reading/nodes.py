@@ -13,20 +13,13 @@ _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)$")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node.
-
-    Attributes:
-        ready: whether its Ready condition is true.
-        cordoned: whether it takes no more pods.
-        allocatable: what pods may ask of it altogether, by resource.
-        end: that it announces; None: none.
-    """
+    """A node."""
 
     name: str
     ready: bool
     cordoned: bool
-    allocatable: Mapping[str, str]
-    end: NodeEnd | None = None
+    allocatable: Mapping[str, str]  # what pods may ask of it altogether, by resource
+    end: NodeEnd | None = None  # that it announces; None: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,7 @@ class JobEvent:
 
 
 def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[JobEvent]:
-    """Returns the events of a job, oldest first.
-
-    Args:
-        manifests: events about it, as the API's v1 has them.
-        uid: of the job: events of an earlier job of the same name are left out. Empty: any.
-    """
+    """Returns events as the API's v1 has them, oldest first, without those of an earlier job of the same name."""
     events = []
     for manifest in manifests:
         about = (manifest.get("involvedObject") or manifest.get("regarding") or {}).get("uid")

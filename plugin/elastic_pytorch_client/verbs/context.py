@@ -28,19 +28,11 @@ def time_of_day() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A verb's surroundings.
-
-    Attributes:
-        cluster: where the jobs are.
-        console: where to write.
-        namespace: where the jobs are that are meant; None: in all.
-        now: the time of day.
-        clock: for waiting.
-    """
+    """A verb's surroundings."""
 
     cluster: Cluster
     console: Console
-    namespace: str | None
+    namespace: str | None  # None: all
     now: Callable[[], datetime] = time_of_day
     clock: Clock = field(default_factory=Clock)
 
@@ -84,30 +76,17 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb of the command line.
-
-    Attributes:
-        name: as it is typed.
-        help: what it does, in one line.
-        add_arguments: to its parser.
-        run: does it; returns the exit code.
-        changes: whether it changes something in the cluster.
-    """
+    """A verb of the command line."""
 
     name: str
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[Context, argparse.Namespace], int]
-    changes: bool
+    run: Callable[[Context, argparse.Namespace], int]  # returns the exit code
+    changes: bool  # whether it changes something in the cluster
 
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
-    """The option for the format of what is printed.
-
-    Args:
-        parser: of the verb.
-        others: formats that it has beside JSON and YAML.
-    """
+    """The option for the format of what is printed."""
     formats = ("json", "yaml", *others)
     parser.add_argument("-o", "--output", choices=formats, metavar="FORMAT", help=f"what to print: {', '.join(formats)}")
 

@@ -13,13 +13,11 @@ NAME, HELP = "list", "the jobs of a namespace, one line each"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
     add_output(parser, "name", "wide")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Shows them."""
     found = sorted(context.cluster.list_jobs(context.namespace), key=_place)
     if options.output in ("json", "yaml"):
         print_data(context, options.output, {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))})

@@ -15,7 +15,6 @@ COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     add_name(parser)
     parser.add_argument(
         "--rank", type=int, action="append", default=[], help="only the worker that has this rank (may be repeated)"
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Prints them."""
     choice = Choice(frozenset(options.rank), frozenset(options.index))
     job = context.job(options.name)
     if not options.follow:

@@ -27,7 +27,6 @@ YAML_SOURCE = ' in "<unicode string>",'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     parser.add_argument("files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin")
     parser.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="the same, as kubectl has it")
     parser.add_argument("--slurm", metavar="FILE", action="append", default=[], help="batch scripts of Slurm (sbatch)")
@@ -89,7 +88,6 @@ def _text(file: str) -> str:
 
 
 def _tell_all(file: str, found: Sequence[Migrated]) -> str:
-    """What is said of the documents of a file; first what is the same for several of them, once."""
     same = {remark: number for remark, number in Counter(r for one in found for r in one.remarks).items() if number > 1}
     groups: dict[tuple[str, ...], list[Remark]] = {}
     for remark in same:

@@ -8,14 +8,12 @@ NAME, HELP = "resize", "change the number of workers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     add_name(parser)
     parser.add_argument("replicas", metavar="N", type=int, help="the number of workers, from minReplicas to maxReplicas")
     add_wait(parser, "all N workers train")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Asks for them."""
     name, replicas = options.name, options.replicas
     before = context.job(name)
     context.cluster.scale_job(context.one_namespace, name, replicas)

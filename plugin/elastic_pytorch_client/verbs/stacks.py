@@ -19,13 +19,11 @@ NAME, HELP = "stacks", "where the main thread of each training process is, equal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     add_name(parser)
     add_output(parser)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Prints them; 1 if no process has told its own."""
     groups = group_stacks(read_stacks(context.cluster, context.job(options.name)))
     if not groups:
         raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")

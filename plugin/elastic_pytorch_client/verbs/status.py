@@ -17,7 +17,6 @@ NAME, HELP = "status", "one job on one screen: progress, workers, conditions, ev
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     add_name(parser)
     add_output(parser)
     parser.add_argument("-w", "--watch", action="store_true", help="refresh at each change, until the job ends")
@@ -27,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Shows it; again and again, one below the other, where there is no terminal to write over."""
     if options.output and options.watch:
         raise Refused("-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch")
     if options.output:

@@ -13,7 +13,6 @@ def _add_suspend_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _suspend(context: Context, options: argparse.Namespace) -> int:
-    """Stops the workers."""
     _set_suspended(context, options.name, True)
     context.console.print(f"{options.name}: its workers save and stop", highlight=False)
     if options.wait:
@@ -28,7 +27,6 @@ def _add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _resume(context: Context, options: argparse.Namespace) -> int:
-    """Lets a job go on."""
     _set_suspended(context, options.name, False)
     context.console.print(f"{options.name}: resumed; its workers start", highlight=False)
     return _wait_for_training(context, options)

@@ -17,14 +17,12 @@ WAIT_SECONDS = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
     parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: one that is free)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Serves the page until the user has had enough."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
     live = LiveJobs(JobCache(context.cluster, context.namespace))
@@ -50,12 +48,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def open_page(url: str, browser_of: Callable[[], webbrowser.BaseBrowser] = webbrowser.get) -> bool:
-    """Opens a page in the user's browser, unless there is only one that would take over the terminal.
-
-    Args:
-        url: of the page.
-        browser_of: finds the browser.
-    """
+    """Opens a page in the user's browser, unless there is only one that would take over the terminal."""
     try:
         browser = browser_of()
     except webbrowser.Error:

@@ -13,13 +13,11 @@ UNWELL = 3  # exit code: something is not as wanted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
     add_name(parser)
     add_output(parser)
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    """Says it; 0 if all is well, 3 if not."""
     job = context.job(options.name)
     evidence = read_evidence(context.cluster, job, read_nodes(context.cluster), context.now())
     diagnosis = diagnose(add_pods(job, evidence.pods), evidence)

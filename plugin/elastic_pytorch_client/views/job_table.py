@@ -11,19 +11,12 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Attributes:
-        title: in the first line.
-        importance: 0: it is always there, and whole. Of the others, the one with the highest number is left out first.
-        cells: one for each job.
-        enough: for columns whose texts may be cut: the least width that is worth its place; 0: they are whole.
-    """
+    """A column."""
 
     title: str
-    importance: int
+    importance: int  # 0: always there, and whole; of others, the highest number is left out first
     cells: Sequence[Text]
-    enough: int = 0
+    enough: int = 0  # the least width that is worth its place; 0: the texts are whole
 
     @property
     def whole_width(self) -> int:
@@ -37,14 +30,7 @@ class Column:
 
 
 def choose_columns(importance: Sequence[int], widths: Sequence[int], *, gap: int, room: int) -> list[int]:
-    """Returns the places of the columns that a screen has room for.
-
-    Args:
-        importance: of each column, see `Column`.
-        widths: of each column, at least.
-        gap: between two columns.
-        room: the width of the screen, in characters.
-    """
+    """Returns the places of the columns that a screen has room for, by their importance and least widths in characters."""
     kept = list(range(len(widths)))
     for place in sorted(kept, key=lambda place: -importance[place]):
         if not importance[place] or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= room:
@@ -58,19 +44,13 @@ class JobTable:
     """Draws columns as the width of the screen allows.
 
     The columns that are always there may need more than the screen has. Then lines are longer than the screen, as kubectl's are.
-
-    Attributes:
-        columns: from left to right.
-        gap: between two columns, in characters.
-        wide: have all columns, and whole, whatever the width of the screen.
     """
 
     columns: Sequence[Column]
     gap: int = 2
-    wide: bool = False
+    wide: bool = False  # all columns, and whole, whatever the width of the screen
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Yields the table, for rich."""
         importance, least = [c.importance for c in self.columns], [c.least_width for c in self.columns]
         room = options.max_width
         if self.wide:

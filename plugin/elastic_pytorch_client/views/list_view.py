@@ -16,14 +16,7 @@ NOTE_WIDTH = 24  # with fewer characters, notes say nothing
 
 
 def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False) -> RenderableType:
-    """The table.
-
-    Args:
-        jobs: in the order to show them.
-        now: the time of day.
-        namespaces: whether to have a column for them.
-        wide: have all columns, and whole, whatever the width of the screen.
-    """
+    """The table."""
     columns = [
         *name_columns(jobs, namespaces=namespaces),
         Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),

@@ -36,14 +36,7 @@ def show_status(
     *,
     max_events: int = 12,
 ) -> RenderableType:
-    """The whole screen.
-
-    Args:
-        job: the job.
-        events: about it, oldest first.
-        now: the time of day.
-        max_events: how many of the newest events to show.
-    """
+    """The whole screen, with the newest events."""
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
@@ -163,7 +156,6 @@ def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) 
 
 
 def _notable(workers: Sequence[Worker], stragglers: Container[str], limit: int) -> list[Worker]:
-    """Of many, those that are not as they should be first."""
     unwell = [w for w in workers if w.state not in ("Running", "Spare", "Succeeded")]
     slow = [w for w in workers if w.name in stragglers]
     chosen = {w.name for w in [*unwell, *slow, *workers][:limit]}
@@ -218,7 +210,6 @@ def _root_cause(job: JobView) -> list[RenderableType]:
 
 
 def _rounds(job: JobView) -> list[RenderableType]:
-    """Loss, speed and size from the job's start until now, with a column for each entry of its history."""
     told = job.history[-MAX_COLUMNS:]
     if len(told) < 2:
         return []

@@ -11,9 +11,7 @@ from elastic_pytorch_client.views.widgets import ACCENT, BAD, GOOD, MUTED
 def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
     """The headline, and each finding with what to do about it; commands stand on lines of their own.
 
-    Args:
-        diagnosis: of a job.
-        lost: what its time was lost to, in words; empty: nothing worth one.
+    A text `lost` says what the job's time was lost to.
     """
     mark, style = ("✔", GOOD) if diagnosis.well else ("✗", BAD)
     parts: list[RenderableType] = [Text(f"{mark} ", style).append(diagnosis.headline, "bold default")]

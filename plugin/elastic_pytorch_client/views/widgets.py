@@ -40,12 +40,7 @@ def state_mark(state: str) -> str:
 
 
 def progress_bar(fraction: float, width: int) -> Text:
-    """A bar, in half characters.
-
-    Args:
-        fraction: from 0 to 1.
-        width: in characters.
-    """
+    """A bar for a fraction from 0 to 1, in half characters; the width is in characters."""
     halves = round(min(1.0, max(0.0, fraction)) * width * 2)
     full, half = divmod(halves, 2)
     done = "━" * full + "╸" * half
@@ -53,13 +48,7 @@ def progress_bar(fraction: float, width: int) -> Text:
 
 
 def spark(values: Sequence[float | None], width: int, floor: float | None = None) -> str:
-    """A line of blocks as high as some values, with a gap where there is none.
-
-    Args:
-        values: all of them finite.
-        width: of each, in characters.
-        floor: the value of the lowest block; None: the least of them.
-    """
+    """A line of blocks as high as some finite values, with a gap where there is none, from a floor or else the least of them."""
     known = [value for value in values if value is not None]
     low = min(known, default=0.0) if floor is None else floor
     span = max(known, default=0.0) - low or 1.0

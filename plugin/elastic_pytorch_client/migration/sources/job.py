@@ -40,11 +40,6 @@ PASSED = (
 def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """The ElasticPyTorchJob that means the same as a Job that trains; any other Job as it is.
 
-    Args:
-        manifest: the Job.
-        remarks: added to.
-        entrypoint: of the image, for containers without a command.
-
     Raises:
         CannotMigrate: it cannot be done.
     """
@@ -112,15 +107,7 @@ def read_pods(path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: 
 
 
 def policy_of(path: str, spec: Mapping[str, Any], backoff_limit: int | None, pods: TrainingPods, remarks: Remarks) -> Manifest:
-    """A job's `failurePolicy`, empty if its defaults mean the same.
-
-    Args:
-        path: of the Job's spec, for remarks.
-        spec: the Job's.
-        backoff_limit: how many failures it survives; None: it does not say.
-        pods: those that train.
-        remarks: added to.
-    """
+    """A job's `failurePolicy`, empty if its defaults mean the same."""
     if backoff_limit == 0:
         text = "0 fails the Job with the first pod that is lost, too. Here that does not count, unless failurePolicy.onPodLoss is FailJob"
         remarks.add(f"{path}.backoffLimit", text)

@@ -23,11 +23,6 @@ MAX_BACKOFF_LIMIT = 2**31 - 1
 def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """The ElasticPyTorchJob that means the same as a JobSet that trains; any other JobSet as it is.
 
-    Args:
-        manifest: the JobSet.
-        remarks: added to.
-        entrypoint: of the image, for containers without a command.
-
     Raises:
         CannotMigrate: it cannot be done.
     """

@@ -34,32 +34,18 @@ DEFAULT_PROCESSES = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica type with its template as the new job's.
-
-    Attributes:
-        count: how many.
-        template: cleaned, its container started as the agent does.
-        launch: how.
-        options: torchrun's options from the command line and the environment.
-        accelerators: of each.
-        restart_policy: the Kubeflow one.
-    """
+    """A replica type with its template as the new job's."""
 
     count: int
-    template: Manifest
+    template: Manifest  # cleaned, its container started as the agent does
     launch: Launch
-    options: dict[str, str]
+    options: dict[str, str]  # torchrun's, from the command line and the environment
     accelerators: int
     restart_policy: str
 
 
 def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Manifest]:
     """The ElasticPyTorchJob that means the same as a PyTorchJob, and the HorizontalPodAutoscaler that its operator would have made.
-
-    Args:
-        manifest: the PyTorchJob.
-        remarks: added to.
-        entrypoint: of the image, for containers without a command.
 
     Raises:
         CannotMigrate: it cannot be done.
@@ -242,7 +228,6 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
 
 
 def _hosts(metadata: Manifest, template: Manifest, remarks: Remarks) -> None:
-    """Says where a template names the old pods' hosts."""
     pattern = re.compile(rf"\b{re.escape(str(metadata.get('name', '')))}-(master|worker)-[0-9]+\b")
     if found := pattern.search(str(template)):
         text = f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank 0's address"

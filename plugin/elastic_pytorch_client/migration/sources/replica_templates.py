@@ -26,14 +26,7 @@ DROPPED = "only the Master has it, and it is dropped: workers are alike"
 
 
 def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
-    """The Worker's template, with the volumes and the account that only the Master has; every other difference gets a remark.
-
-    Args:
-        master_path: of the Master's template, for remarks.
-        master: its template, its training container the one of the name that the Worker's has.
-        worker: the Worker's.
-        remarks: added to.
-    """
+    """The Worker's template, with the volumes and the account that only the Master has; every other difference gets a remark."""
     merged = copy.deepcopy(worker)
     pod, other = merged["spec"], copy.deepcopy(master["spec"])
     _add_named(f"{master_path}.spec.volumes", pod, other, "volumes", "name", remarks)
@@ -51,7 +44,6 @@ def merge_templates(master_path: str, master: Manifest, worker: Manifest, remark
 
 
 def _add_account(path: str, into: Manifest, source: Manifest, remarks: Remarks) -> None:
-    """Gives the account of the one to the other, which has none."""
     if any(into.get(field) for field in ACCOUNT) or not any(source.get(field) for field in ACCOUNT):
         return
     for field in (*ACCOUNT, TOKEN):
@@ -61,7 +53,6 @@ def _add_account(path: str, into: Manifest, source: Manifest, remarks: Remarks) 
 
 
 def _add_named(path: str, into: Manifest, source: Manifest, field: str, key: str, remarks: Remarks) -> None:
-    """Adds the items of a list that have no twin in the other."""
     known = {item.get(key) for item in into.get(field) or ()}
     for item in source.get(field) or ():
         if item.get(key) not in known:

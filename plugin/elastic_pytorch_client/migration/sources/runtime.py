@@ -35,18 +35,10 @@ TORCH_DISTRIBUTED: Manifest = {
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a runtime gives to a TrainJob.
-
-    Attributes:
-        nodes: how many, unless the TrainJob says.
-        processes: in each; empty: as many as the trainer counts.
-        job: the name of the replicated job that trains.
-        template: of its pods.
-        backoff_limit: of its Job.
-    """
+    """What a runtime gives to a TrainJob."""
 
     nodes: int
-    processes: str
+    processes: str  # in each node; empty: as many as the trainer counts
     job: str
     template: Manifest
     backoff_limit: int | None
@@ -127,7 +119,6 @@ def apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks
 
 
 def _patches(spec: Mapping[str, Any], job: str, remarks: Remarks) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The patches of the trainer's pod template."""
     for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
         runtime = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
         for replicated in runtime.get("replicatedJobs") or ():

@@ -29,23 +29,14 @@ DEFAULT_PROCESSES = "1"  # torchrun's own
 
 @dataclass(frozen=True, slots=True)
 class TrainingPods:
-    """Pods that train, with their template as the new job's.
+    """Pods that train, with their template as the new job's."""
 
-    Attributes:
-        path: of the container, for remarks.
-        container: its old name.
-        template: cleaned, its container started as the agent does.
-        launch: how.
-        options: torchrun's options from the command line and the environment.
-        accelerators: of each pod.
-    """
-
-    path: str
-    container: str
-    template: Manifest
+    path: str  # of the container
+    container: str  # its old name
+    template: Manifest  # cleaned, its container started as the agent does
     launch: Launch
-    options: dict[str, str]
-    accelerators: int
+    options: dict[str, str]  # torchrun's, from the command line and the environment
+    accelerators: int  # of each pod
 
     @property
     def max_restarts(self) -> int | None:
@@ -73,13 +64,6 @@ def read_training_pods(
     entrypoint: Sequence[str] = (),
 ) -> TrainingPods:
     """A pod template as the new job's.
-
-    Args:
-        path: of the template, for remarks.
-        template: of the pods.
-        index_variables: what the old controller sets to the pod's index.
-        remarks: added to.
-        entrypoint: of the image, for containers without a command.
 
     Raises:
         CannotMigrate: it cannot be done, or which container trains is not known.
@@ -141,7 +125,6 @@ def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: 
 
 
 def _drop_index(path: str, container: Manifest, index_variables: Sequence[str], remarks: Remarks) -> None:
-    """Drops the variables that the old controller sets to the pod's index."""
     kept = []
     for variable in container.get("env") or ():
         if variable.get("name") in index_variables:

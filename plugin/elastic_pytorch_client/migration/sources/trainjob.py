@@ -40,12 +40,6 @@ def migrate_trainjob(
 ) -> list[Manifest]:
     """The ElasticPyTorchJob that means the same as a TrainJob.
 
-    Args:
-        manifest: the TrainJob.
-        remarks: added to.
-        runtimes: ClusterTrainingRuntimes and TrainingRuntimes that it may refer to.
-        entrypoint: of the image, for trainers without a command.
-
     Raises:
         CannotMigrate: it cannot be done.
     """

@@ -49,11 +49,6 @@ def migrate_volcano_job(
 ) -> list[Mapping[str, Any]]:
     """The ElasticPyTorchJob that means the same as a Job of Volcano that trains; any other one as it is.
 
-    Args:
-        manifest: the Job.
-        remarks: added to.
-        entrypoint: of the image, for containers without a command.
-
     Raises:
         CannotMigrate: it cannot be done.
     """
@@ -137,7 +132,6 @@ def _pods(training: Sequence[Manifest], spec: Mapping[str, Any], remarks: Remark
 
 
 def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A task's template with the volumes that the Job mounts in all of its containers."""
     changed = copy.deepcopy(dict(template))
     pod = changed.setdefault("spec", {})
     for place, volume in enumerate(spec.get("volumes") or ()):
@@ -154,7 +148,6 @@ def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mappi
 
 
 def _claims(spec: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """The claims that are created with the job."""
     claims = []
     for place, volume in enumerate(spec.get("volumes") or ()):
         if volume.get("volumeClaim"):
@@ -191,7 +184,6 @@ def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods:
 
 
 def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remarks) -> Manifest:
-    """What places all workers of a job at once: its queue, by a label, or a gang."""
     queue = str(spec.get("queue") or DEFAULT_QUEUE)
     if queue == DEFAULT_QUEUE and QUEUE_LABEL not in metadata.get("labels", {}):
         remarks.add("spec.schedulerName", GANG)
@@ -203,7 +195,6 @@ def _place_together(spec: Mapping[str, Any], metadata: Manifest, remarks: Remark
 
 
 def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
-    """Moves what concerns scheduling into the pods, and says what has no place."""
     pod = pods.template["spec"]
     if spec.get("priorityClassName") and not pod.get("priorityClassName"):
         pod["priorityClassName"] = spec["priorityClassName"]

@@ -35,30 +35,17 @@ _WAITING = {
 
 @dataclass(frozen=True, slots=True)
 class PodTrouble:
-    """What keeps a pod from training.
-
-    Attributes:
-        kind: `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`.
-        said: what is the matter, without the pod's name.
-        do: what to do about it.
-        requests: what it asks of a node.
-    """
+    """What keeps a pod from training."""
 
     pod: str
-    kind: str
-    said: str
+    kind: str  # `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`
+    said: str  # without the pod's name
     do: str = ""
-    requests: Mapping[str, float] = field(default_factory=dict)
+    requests: Mapping[str, float] = field(default_factory=dict)  # what it asks of a node
 
 
 def pod_troubles(pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime) -> list[PodTrouble]:
-    """The trouble of each pod that has one.
-
-    Args:
-        pods: of a job.
-        warnings: the newest warning event of each pod, by its name.
-        now: the time of day.
-    """
+    """The trouble of each pod that has one."""
     return [trouble for pod in pods if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))]
 
 
@@ -127,13 +114,7 @@ def _claims_of(pod: Mapping[str, Any]) -> str:
 
 
 def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:
-    """Pods that have run for a while, and whose agent the operator has not heard.
-
-    Args:
-        pods: of a job.
-        spoken: names of those that are ready or train.
-        now: the time of day.
-    """
+    """Pods that have run for a while, and whose agent the operator has not heard."""
     known = set(spoken)
     silent = []
     for pod in pods:

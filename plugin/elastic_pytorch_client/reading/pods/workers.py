@@ -12,12 +12,7 @@ ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}  # the state of a worker by
 
 
 def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
-    """A job with the workers that its status does not list. What is known only of their indexes is given to their pods.
-
-    Args:
-        job: as its status tells.
-        pods: of the job; others are left out.
-    """
+    """A job with the workers that its status does not list. What is known only of their indexes is given to their pods."""
     if not job.unlisted:
         return job
     listed = {worker.name for worker in job.workers}
@@ -32,12 +27,6 @@ def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
 
 
 def _worker(pod: Pod, state: str) -> Worker:
-    """A pod's worker; its rank is not known.
-
-    Args:
-        pod: the pod.
-        state: what the status says of a pod of its index; empty: nothing.
-    """
     phase = str((pod.get("status") or {}).get("phase", "Pending"))
     told = ENDED.get(phase) or ("Leaving" if pod["metadata"].get("deletionTimestamp") else "Starting")
     state = told if not state or phase in ENDED or pod["metadata"].get("deletionTimestamp") else state

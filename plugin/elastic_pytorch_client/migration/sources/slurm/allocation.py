@@ -16,25 +16,15 @@ SECONDS_A_MINUTE, SECONDS_AN_HOUR, SECONDS_A_DAY = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What Slurm gives to a script.
+    """What Slurm gives to a script."""
 
-    Attributes:
-        least: the nodes that it needs.
-        nodes: the most that it gets.
-        tasks: in each node, that srun starts.
-        gpus: of each node.
-        cpus: of each node; 0: it does not say.
-        cpus_per_task: of each task; 0: it does not say.
-        memory: of each node, as Kubernetes writes it; empty: it does not say.
-    """
-
-    least: int
-    nodes: int
-    tasks: int
-    gpus: int
-    cpus: int
-    cpus_per_task: int
-    memory: str
+    least: int  # nodes
+    nodes: int  # at most
+    tasks: int  # in each node, that srun starts
+    gpus: int  # of each node
+    cpus: int  # of each node; 0: not said
+    cpus_per_task: int  # 0: not said
+    memory: str  # of each node, as Kubernetes writes it; empty: not said
 
     def resources(self) -> dict[str, Any]:
         """A container's `resources`, empty if nothing is asked for."""
@@ -109,7 +99,6 @@ def _number(option: str, given: str | None, default: int) -> int:
 
 
 def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) -> int:
-    """The GPUs of a node, by whichever option names them."""
     for one in options.get("gres", "").split(","):
         if one and one.partition(":")[0] != "gpu":
             remarks.add("--gres", f"{one} is dropped: only GPUs are known here")
@@ -136,7 +125,6 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) 
 
 
 def _memory(options: Mapping[str, str], cpus: int, gpus: int, remarks: Remarks) -> str:
-    """The memory of a node, by whichever option names it."""
     for option, times in (("mem", 1), ("mem-per-cpu", cpus), ("mem-per-gpu", gpus)):
         given = options.get(option)
         if given is None:

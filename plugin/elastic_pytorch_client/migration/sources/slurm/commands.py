@@ -39,21 +39,13 @@ OF_A_TASK = {"SLURM_PROCID": "$RANK", "SLURM_LOCALID": "$LOCAL_RANK", "SLURM_NOD
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command that may start the training.
-
-    Attributes:
-        line: its number.
-        text: what runs on each node, for a shell.
-        by_srun: whether srun starts it, on all nodes.
-        before: what stands before it, such as srun with its options.
-        nested: whether it stands in a loop, a condition or a function.
-    """
+    """A command that may start the training."""
 
     line: int
-    text: str
-    by_srun: bool
-    before: str = ""
-    nested: bool = False
+    text: str  # what runs on each node, for a shell
+    by_srun: bool  # on all nodes
+    before: str = ""  # such as srun with its options
+    nested: bool = False  # in a loop, a condition or a function
 
     @property
     def likelihood(self) -> int:
@@ -65,28 +57,17 @@ class Start:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the commands before the training set up.
+    """What the commands before the training set up."""
 
-    Attributes:
-        variables: all whose value is known.
-        environment: those that processes see.
-        folder: where the training starts; empty: where sbatch was called.
-        unknown: what processes see with a value that only the script knows.
-    """
-
-    variables: dict[str, str]
-    environment: dict[str, str] = field(default_factory=dict)
-    folder: str = ""
+    variables: dict[str, str]  # all whose value is known
+    environment: dict[str, str] = field(default_factory=dict)  # those that processes see
+    folder: str = ""  # empty: where sbatch was called
+    # seen by processes, with a value that only the script knows
     unknown: list[str] = field(default_factory=list)
 
 
 def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks: Remarks) -> tuple[Start, Surroundings]:
     """Finds the command that starts the training; a remark names each other one that a pod would miss.
-
-    Args:
-        commands: of the script.
-        known: Slurm's variables.
-        remarks: added to.
 
     Raises:
         CannotMigrate: there is none, or more than one, or it stands in a loop or a condition.
@@ -259,7 +240,6 @@ def _program_of_srun(part: str) -> int:
 
 
 def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) -> None:
-    """Says what becomes of a command that starts no training."""
     path = f"line {command.line}"
     program, _, rest = part.partition(" ")
     if program in QUIET | ENDS_OF_CONTROL | {"env"} or (command.nested and program in CONTROL):

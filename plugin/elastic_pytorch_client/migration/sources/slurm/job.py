@@ -54,11 +54,6 @@ FOLDERS = re.compile(r"(?<![\w./$}:-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)[
 def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Manifest]:
     """The ElasticPyTorchJob that does what a batch script does, with an image to fill in.
 
-    Args:
-        text: of the script.
-        file_name: its name, after which a job without a name is called.
-        remarks: added to.
-
     Raises:
         CannotMigrate: it cannot be done.
     """
@@ -196,7 +191,6 @@ def _say_variables(path: str, launch: Launch, environment: Mapping[str, str], re
 
 
 def _processes(start: Start, allocation: Allocation, pods: TrainingPods, remarks: Remarks) -> Manifest:
-    """`nprocPerNode`: as many as srun's tasks, where these were the training processes."""
     path = f"line {start.line}"
     own = TASKS.search(start.before)
     tasks = int(own[1]) if own else allocation.tasks

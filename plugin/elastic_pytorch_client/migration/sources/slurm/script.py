@@ -40,28 +40,18 @@ ENDS = re.compile(r"(?:fi|done|esac)\b|\}")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a script, its continued lines joined.
+    """A command of a script, its continued lines joined."""
 
-    Attributes:
-        line: the number of its first line, from 1.
-        text: as it is written.
-        nested: whether it stands in a loop, a condition or a function.
-    """
-
-    line: int
+    line: int  # of its beginning, from 1
     text: str
-    nested: bool = False
+    nested: bool = False  # in a loop, a condition or a function
 
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    """A batch script.
+    """A batch script."""
 
-    Attributes:
-        options: of sbatch, by their long names; a flag has an empty value.
-        commands: in their order.
-    """
-
+    # of sbatch, by their long names; a flag has an empty value
     options: dict[str, str] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
 
