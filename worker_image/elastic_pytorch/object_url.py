@@ -14,17 +14,11 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_=+,@:.-]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectUrl:
-    """The URL of an object, or of a prefix with objects below it.
+    """The URL of an object, or of a prefix with objects below it."""
 
-    Attributes:
-        scheme: one of `SCHEMES`.
-        bucket: of the object.
-        key: of the object in the bucket, without a slash at its ends; empty: the bucket itself.
-    """
-
-    scheme: str
+    scheme: str  # one of `SCHEMES`
     bucket: str
-    key: str
+    key: str  # without a slash at its ends; empty: the bucket itself
 
     @property
     def name(self) -> str:

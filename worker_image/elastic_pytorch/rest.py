@@ -18,18 +18,10 @@ class Rest:
         self._seconds: deque[float] = deque(maxlen=MEASURED)
 
     def after(self, seconds: float) -> float:
-        """Returns the seconds to rest.
-
-        Args:
-            seconds: that the piece which is done has taken.
-        """
+        """Returns the seconds to rest."""
         self._seconds.append(seconds)
         return IDLE_SHARE * min(self._seconds)
 
     def after_failure(self, seconds: float) -> float:
-        """Returns the seconds to rest after a piece that has failed, and says nothing about the next one.
-
-        Args:
-            seconds: that it has taken until then.
-        """
+        """Returns the seconds to rest after a piece that has failed, and says nothing about the next one."""
         return min(IDLE_SHARE * min([seconds, *self._seconds]), MAX_FAILED_SECONDS)

@@ -12,19 +12,13 @@ LOOK_SECONDS = 0.5  # from one look at whether the socket is still there to the 
 class SocketFolder:
     """A temporary folder of this process's own, with a socket in it.
 
-    Args:
-        name: the socket's.
-
-    Attributes:
-        path: the socket's. Nothing is there before `bind`.
-
     Raises:
         OSError: no folder can be made.
     """
 
     def __init__(self, name: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="elastic_pytorch_"))
-        self.path = str(self._folder / name)
+        self.path = str(self._folder / name)  # nothing is there before `bind`
         self._open_to_all()
 
     def bind(self, kind: socket.SocketKind) -> socket.socket:

@@ -40,9 +40,6 @@ CANNOT_RUN = 2
 def main(argv: Sequence[str]) -> int:
     """Runs the agent.
 
-    Args:
-        argv: torchrun's options, the script, and its arguments.
-
     Returns:
         The exit code.
     """

@@ -21,17 +21,7 @@ def prepare_client(
     on_dump: Callable[[], None],
     keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
-    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet.
-
-    Args:
-        settings: from the operator.
-        progress: what the workers report.
-        store_port: the port that is kept for the next store.
-        local_world_size: processes per pod.
-        on_news: see `OperatorClient`.
-        on_dump: see `OperatorClient`.
-        keeps_processes: see `OperatorClient`.
-    """
+    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet."""
     client = OperatorClient(
         OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, settings.operator_authorities),
         local_world_size=local_world_size,

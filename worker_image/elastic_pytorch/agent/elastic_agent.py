@@ -45,22 +45,7 @@ api._get_fq_hostname = socket.gethostname
 
 
 class ElasticAgent(LocalElasticAgent):
-    """Starts and stops the pod's workers as rounds, signals and failures demand.
-
-    Args:
-        spec: what to run; its rendezvous handler is `rendezvous`.
-        logs: where output goes, and what the workers have written to stderr.
-        rendezvous: where the rounds come from.
-        client: the connection to the operator.
-        signals: what asks this agent to leave.
-        wakeup: rung on news and on signals.
-        handover: brings the workers from one round to the next.
-        timeouts: how long it waits for what.
-        more: what else torch's agent takes.
-
-    Attributes:
-        failure: the last failure of a worker here.
-    """
+    """Starts and stops the pod's workers as rounds, signals and failures demand."""
 
     def __init__(
         self,
@@ -213,7 +198,6 @@ class ElasticAgent(LocalElasticAgent):
         return RunResult(WorkerState.HEALTHY)
 
     def _way_to_next_round(self) -> Way | None:
-        """Returns how the workers leave their round; None: it is not over."""
         handler = self._rendezvous_handler
         newer = handler.newer_round_known()
         if not newer and not handler.restart.broken:

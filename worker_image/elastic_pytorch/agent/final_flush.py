@@ -12,13 +12,7 @@ POLL_SECONDS = 0.1
 
 
 def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS) -> bool:
-    """Waits for the flushes in progress, but never beyond the pod's grace period once that has begun.
-
-    Args:
-        pod_server: writes the checkpoints.
-        signals: the first one begins the grace period, before or during the wait.
-        grace_seconds: from the signal to SIGKILL.
-        disk_seconds: how long to wait at most without a signal.
+    """Waits for the flushes in progress, but never beyond the pod's grace period once a signal has begun that.
 
     Returns:
         Whether all is on the disk.

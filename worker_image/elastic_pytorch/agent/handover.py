@@ -25,21 +25,13 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a worker has reported in this round.
+    """What a worker has reported in this round."""
 
-    Attributes:
-        cooperates: it stops at a step boundary when it is told that the group changes.
-        in_process: it can join another group without a restart.
-        parked: it has stopped at a boundary.
-        left: it has left its group after that.
-        lost_peer: the error of the collective whose failure has stopped it; empty: none has failed.
-    """
-
-    cooperates: bool = False
-    in_process: bool = False
-    parked: bool = False
-    left: bool = False
-    lost_peer: str = ""
+    cooperates: bool = False  # it stops at a step boundary when it is told that the group changes
+    in_process: bool = False  # it can join another group without a restart
+    parked: bool = False  # it has stopped at a boundary
+    left: bool = False  # it has left its group after that
+    lost_peer: str = ""  # the error of the collective that has stopped it; empty: none
 
     @property
     def is_idle(self) -> bool:
@@ -100,15 +92,7 @@ class Server(Protocol):
 
 
 class Handover:
-    """Agrees with the workers of the pod on how their round ends.
-
-    Args:
-        server: where they are connected.
-        on_news: called from the server's thread when a worker has reported something.
-        boundary_seconds: see `choose_way`; for a change that is urgent.
-        rest_seconds: see `choose_way`.
-        clock: monotonic seconds.
-    """
+    """Agrees with the workers of the pod on how their round ends."""
 
     def __init__(
         self,
@@ -141,14 +125,10 @@ class Handover:
     def way(
         self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True, leaves: bool = False
     ) -> Way:
-        """Returns what to do with the workers now that their round is over, and announces the change to them.
+        """Returns what to do with the workers now that their round is over, and announces the change to them; see `choose_way`.
 
-        Args:
-            pids: the workers' processes, all of them alive.
-            newer_round: the round that ends theirs; None: a failure ends it.
-            orderly: see `choose_way`.
-            urgent: a member must leave within its pod's grace period.
-            leaves: this pod is not in the newer round.
+        The process ids are those of all workers, alive. Without a newer round, a failure has ended theirs. A change is urgent if a
+        member must leave within its pod's grace period, and `leaves` says that this pod is not in the newer round.
         """
         now = self._clock()
         workers = self._of(pids)
@@ -183,20 +163,12 @@ class Handover:
         return all(worker.in_process for worker in self._of(pids))
 
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
-        """Returns the errors of the workers that have lost a peer, by their local ranks.
-
-        Args:
-            pids: the workers' processes by their local ranks.
-        """
+        """Returns the errors of the workers that have lost a peer, by their local ranks."""
         reports = zip(pids, self._of(pids.values()), strict=True)
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
     def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers continue in the next round. They stop at boundaries again once they report that their group is formed.
-
-        Args:
-            environments: the variables that describe the round to each process, by process id.
-        """
+        """Lets the workers continue in the next round. They stop at boundaries again once they report that their group is formed."""
         with self._lock:
             self._reports = {pid: WorkerReport(in_process=report.in_process) for pid, report in self._reports.items()}
         self._forget_change()

@@ -53,13 +53,6 @@ def launch(
 ) -> int:
     """Runs the agent to its end.
 
-    Args:
-        argv: torchrun's options, the script, and its arguments.
-        settings: from the operator.
-        progress: receives the workers' reports.
-        pod_server: keeps their state; it is started here.
-        began: when this process began, by `time.monotonic()`.
-
     Returns:
         The exit code.
 
@@ -185,7 +178,6 @@ def _tell_end(settings: Settings, reason: str) -> None:
 
 
 def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
-    """Reads the options and prepares the start of workers; returns the options and what torchrun derives from them."""
     options = parse_options(argv)
     check_log_folder(options.log_dir)
     if options.warm:

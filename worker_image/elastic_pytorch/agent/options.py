@@ -120,11 +120,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def unknown_variables(known: Collection[str]) -> list[str]:
-    """Returns a complaint for each option that the environment sets and this torch does not have.
-
-    Args:
-        known: the names of the options of this torch.
-    """
+    """Returns a complaint for each option that the environment sets and this torch does not have."""
     problems = []
     for name in NEWER:
         if name not in known and f"PET_{name.upper()}" in os.environ:

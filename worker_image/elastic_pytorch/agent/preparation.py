@@ -16,11 +16,7 @@ TIMED_OUT = "PreparationTimeout"
 
 
 class PreparationError(Exception):
-    """A worker has failed before its group existed.
-
-    Args:
-        failure: which one, and how.
-    """
+    """A worker has failed before its group existed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -28,14 +24,7 @@ class PreparationError(Exception):
 
 
 class Preparation:
-    """The time from the start of the pod's workers to their first group.
-
-    Args:
-        processes: the workers, which have just been started.
-        handover: where they report that they are ready.
-        limit_seconds: how long they may take until all are ready.
-        clock: monotonic seconds.
-    """
+    """The time from the start of the pod's workers to their first group."""
 
     def __init__(
         self,
@@ -55,21 +44,13 @@ class Preparation:
         return [rank for rank, pid in sorted(self._processes.pids.items()) if not self._handover.all_free([pid])]
 
     def finish(self, wait: Callable[[float], None]) -> None:
-        """Waits until all workers are ready.
-
-        Args:
-            wait: waits for news, at most the given seconds; raises what ends the wait.
-        """
+        """Waits until all workers are ready. `wait` waits for news, at most the given seconds, and raises what ends the wait."""
         while not self._handover.all_free(self._processes.pids.values()):
             wait(POLL_SECONDS)
         logger.info("workers are ready to join a group after %s", milliseconds(self._since))
 
     def failure(self, reported: Sequence[Failure]) -> Failure | None:
-        """Why the workers cannot join a group any more; None: they can, or may become able to.
-
-        Args:
-            reported: of those that have failed, the cause first.
-        """
+        """Why the workers cannot join a group any more; None: they can, or may become able to."""
         if reported:
             return reported[0]
         if exited := sorted(self._processes.exit_codes()):

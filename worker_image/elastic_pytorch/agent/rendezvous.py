@@ -24,30 +24,17 @@ class RestartRequest:
     Torch's loop does so for a change of the membership, which `num_nodes_waiting` reports. It treats a group that is reported as FAILED
     otherwise: it counts the restart against a budget, and ends when that is spent. Here the budget is the operator's. So the agent reports
     a failed or superseded group as HEALTHY, and requests its restart as for a change of the membership.
-
-    Attributes:
-        broken: a worker of the round has failed, so the group must form again.
-        held: the workers are on their way to a step boundary, so torch's loop must not stop them yet.
     """
 
-    broken: bool = False
+    broken: bool = False  # a worker of the round has failed, so the group must form again
+    # the workers are on their way to a step boundary: torch's loop must not stop them yet
     held: bool = False
 
 
 class OperatorRendezvous(RendezvousHandler):
     """Takes rank and size of the group from the operator's rounds: no other agent takes part, so it takes no time.
 
-    Args:
-        client: the connection to the operator.
-        run_id: the job's UID.
-        store_port: the reservation to lend when this pod leads the round.
-        progress: what the workers report, for one round at a time.
-        wait: waits for news, at most the given seconds; raises what ends the wait permanently.
-
-    Attributes:
-        taken: the last round this agent took up; its number is 0 before the first.
-        restart: what is requested of torch's loop besides newer rounds.
-        wait: the same.
+    `wait` waits for news, at most the given seconds, and raises what ends the wait permanently.
     """
 
     def __init__(
@@ -59,7 +46,7 @@ class OperatorRendezvous(RendezvousHandler):
         progress: ProgressReceiver,
         wait: Callable[[float], None],
     ) -> None:
-        self.taken = Round(0)
+        self.taken = Round(0)  # its number is 0 before the first
         self.restart = RestartRequest()
         self._client = client
         self._run_id = run_id

@@ -21,39 +21,24 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The ELASTIC_PYTORCH_ variables.
-
-    Attributes:
-        operator_host: the operator's host name or address.
-        operator_port: its port.
-        operator_authorities: which must have signed its certificate, PEM; empty: plain HTTP is spoken.
-        token_file: a file with the token that identifies this agent; empty: none is sent.
-        job: the job's name.
-        run_id: the job's UID: TORCHELASTIC_RUN_ID.
-        grace_seconds: how long the pod has from SIGTERM to SIGKILL.
-        store_port: the first port that is tried for the store of a round.
-        preload: modules to import beside torch before any worker starts.
-        rest_seconds: how long workers that can join another group in their process may take to notice the loss of a peer.
-        checkpoint_path: the folder to watch for checkpoints; None: none.
-        prepare_seconds: how long workers may prepare before they are ready to join a group; None: they start when their group exists.
-        unit_replicas: how many pods a unit has.
-        termination_log: the file whose content Kubernetes shows as the container's termination message.
-    """
+    """The ELASTIC_PYTORCH_ variables."""
 
     operator_host: str
     operator_port: int
-    operator_authorities: str
-    token_file: str
+    operator_authorities: str  # which must have signed its certificate, PEM; empty: plain HTTP
+    token_file: str  # empty: no token is sent
     job: str
-    run_id: str
-    grace_seconds: float
-    store_port: int
-    preload: tuple[str, ...]
-    termination_log: str
+    run_id: str  # the job's UID: TORCHELASTIC_RUN_ID
+    grace_seconds: float  # from SIGTERM to SIGKILL of the pod
+    store_port: int  # the first that is tried for the store of a round
+    preload: tuple[str, ...]  # modules to import beside torch before any worker starts
+    termination_log: str  # the file that Kubernetes shows as the container's termination message
+    # to notice the loss of a peer, for workers that can join another group in their process
     rest_seconds: float = REST_SECONDS
-    checkpoint_path: Path | None = None
+    checkpoint_path: Path | None = None  # to watch; None: none
+    # until ready to join a group; None: they start when it exists
     prepare_seconds: float | None = None
-    unit_replicas: int = 1
+    unit_replicas: int = 1  # pods
 
     @property
     def stop_seconds(self) -> float:
@@ -118,27 +103,16 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long an agent waits.
+    """How long an agent waits."""
 
-    Attributes:
-        monitor_seconds: from one check of the workers to the next if nothing rings.
-        stop_seconds: from SIGTERM to SIGKILL of the workers.
-        prepare_seconds: for workers to be ready for their first group; None: they start when it exists.
-    """
-
-    monitor_seconds: float
-    stop_seconds: float
+    monitor_seconds: float  # between two checks of the workers if nothing rings
+    stop_seconds: float  # from SIGTERM to SIGKILL of the workers
+    # until ready for the first group; None: they start when it exists
     prepare_seconds: float | None = None
 
 
 def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> Timeouts:
-    """Returns how long the agent waits.
-
-    Args:
-        settings: from the operator.
-        options: torchrun's.
-        monitor_seconds: what torchrun makes of its `--monitor-interval`.
-    """
+    """Returns how long the agent waits."""
     return Timeouts(monitor_seconds, _stop_seconds(settings, options), _prepare_seconds(settings, options))
 
 

@@ -12,20 +12,13 @@ HANDLED = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 class Signals:
     """Records the first signal; the main thread acts on it where that is safe.
 
-    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way through starting workers.
-
-    Args:
-        names: the signals to handle, separated by commas.
-        on_first: called in the signal handler on the first signal.
-
-    Attributes:
-        received: the first signal, None before.
-        at: when it came, by `time.monotonic()`.
+    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way through starting workers. The
+    handler calls `on_first`.
     """
 
     def __init__(self, names: str, on_first: Callable[[], None]) -> None:
         self.received: signal.Signals | None = None
-        self.at = 0.0
+        self.at = 0.0  # by `time.monotonic()`
         self._numbers = list(_numbers(names.split(",")))
         self._on_first = on_first
 

@@ -38,11 +38,7 @@ def lack(error: BaseException) -> str:
 def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str) -> CannotStartError | LogFolderError | None:
     """Why workers could not be started; None: for what the user wants to run, such as a program that does not exist.
 
-    Args:
-        error: of the start.
-        temporary: the temporary folder.
-        log_dir: the folder of the logs, which may lie in the temporary one.
-        program: what each worker was to execute; empty if workers are forked.
+    The program is what each worker was to execute; empty if workers are forked. The folder of the logs may lie in the temporary one.
     """
     told = f"no worker can be started: {error}"
     if lacking := lack(error):
@@ -72,10 +68,7 @@ def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
 
 
 def check_log_folder(log_dir: str | None) -> None:
-    """Makes sure that the folder of the logs can be written, and makes it if it is missing.
-
-    Args:
-        log_dir: as given; None: torch makes one in the temporary folder.
+    """Makes sure that the folder of the logs can be written, and makes it if it is missing. None: torch makes one.
 
     Raises:
         LogFolderError: it cannot.

@@ -80,15 +80,7 @@ def _warn_of_unknown_options() -> None:
 
 
 class TorchrunRendezvous(OperatorRendezvous):
-    """Reports to the operator what torchrun's calls reveal of the workers' state.
-
-    Args:
-        client: the connection to the operator.
-        wakeup: rung on news.
-        progress: what the workers report.
-        run_id: the job's UID.
-        store_port: the reservation to lend when this pod leads a round.
-    """
+    """Reports to the operator what torchrun's calls reveal of the workers' state."""
 
     def __init__(
         self,
@@ -184,7 +176,6 @@ class _BarrierStore(HashStore):
 
 
 def _dump_stacks() -> None:
-    """Dumps the stacks of all children of torchrun, which are treated as workers."""
     dump_stacks({pid: f"rank {_rank(pid)}" for pid in children(os.getpid())})
 
 

@@ -18,9 +18,5 @@ _FAULTS = {
 
 
 def find_fault(words: str) -> str:
-    """Which fault of a device some words report, for people; empty: none.
-
-    Args:
-        words: the message and the last lines of a worker that has failed.
-    """
+    """Which fault of a device some words report, for people; empty: none."""
     return next((fault for phrase, fault in _FAULTS.items() if phrase in words), "")

@@ -14,13 +14,7 @@ MAX_END = 16_384  # characters of each end of a text in the error file, where on
 
 
 def write_error_file(exception: str, message: str, callstack: str) -> None:
-    """Writes the error file, unless the script's own `@record` has, or there is to be none.
-
-    Args:
-        exception: the name of its class.
-        message: its text.
-        callstack: the traceback, as Python prints it.
-    """
+    """Writes the error file, unless the script's own `@record` has, or there is to be none."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     with contextlib.suppress(OSError):
         if path and not (os.path.exists(path) and os.path.getsize(path)):  # noqa: PTH110, PTH202

@@ -24,27 +24,17 @@ OUT_OF_MEMORY = "OutOfMemory"  # reported as the exception of a worker that the 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A worker's failure.
-
-    Attributes:
-        local_rank: which of the pod's workers it was.
-        rank: its RANK in the round.
-        pid: its process id, in the pod.
-        exit_code: the process's; negative: killed by that signal.
-        observed: when its error file was written, or else when the agent noticed, by `time.monotonic()`.
-        exception: the exception's class, if there was one.
-        message: what happened, in a line or a few.
-        traceback: the last 2 KiB of it.
-    """
+    """A worker's failure."""
 
     local_rank: int
-    rank: int
+    rank: int  # its RANK in the round
     pid: int
-    exit_code: int
+    exit_code: int  # negative: killed by that signal
+    # when its error file was written, else when the agent noticed, by `time.monotonic()`
     observed: float
-    exception: str = ""
+    exception: str = ""  # its class
     message: str = ""
-    traceback: str = ""
+    traceback: str = ""  # the last 2 KiB of it
 
     @property
     def signal(self) -> str:
@@ -91,18 +81,7 @@ def describe(
     stderr: str = "",
     oom_killed: bool = False,
 ) -> Failure:
-    """Collects what is known of a worker that has just failed.
-
-    Args:
-        local_rank: which of the pod's workers it was.
-        rank: its RANK.
-        pid: its process id.
-        exit_code: the process's exit code, not 0.
-        error_file: the file that `@record` writes, if it was written.
-        stderr_file: where its stderr went, if it went to a file.
-        stderr: the end of its stderr, if that is known.
-        oom_killed: the kernel's OOM killer has just killed a process of this container.
-    """
+    """Collects what is known of a worker that has just failed, with an exit code that is not 0."""
     if exit_code == -signal.SIGKILL and oom_killed:
         text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
         return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
@@ -142,7 +121,6 @@ def write_termination_message(path: str, message: str, traceback: str = "") -> N
 
 
 def _describe_exit(exit_code: int, words: str) -> str:
-    """Returns what an exit code means, with the reason that stderr gives."""
     if exit_code < 0:
         killed = f"killed by {signal_name(-exit_code)}{last_words.place_of_crash(words)}"
         why = last_words.reason(words) if exit_code == -signal.SIGABRT else ""
@@ -186,7 +164,6 @@ def _first_words(text: str) -> str:
 
 
 def _age_of_file(path: str) -> float:
-    """Returns the seconds since a file was written; 0 if that is unknown."""
     try:
         return max(0.0, time.time() - Path(path).stat().st_mtime)
     except OSError:

@@ -11,11 +11,7 @@ ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that causes it
 
 
 class LocalFailures:
-    """The failures of a round's workers in this pod, until one of them is reported as the cause.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """The failures of a round's workers in this pod, until one of them is reported as the cause."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

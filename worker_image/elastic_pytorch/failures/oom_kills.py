@@ -12,11 +12,7 @@ GROUP_SETTING = Path("/sys/fs/cgroup/memory.oom.group")
 
 
 def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
-    """Logs that the kernel kills the whole container when it runs out of memory, where that is so: this agent could not tell any more.
-
-    Args:
-        setting: the file of the container's cgroup that says so. Cgroup v1 has none.
-    """
+    """Logs that the kernel kills the whole container when it runs out of memory, where that is so: this agent could not tell any more."""
     with contextlib.suppress(OSError):
         if setting.read_text().strip() == "1":
             logger.info(
@@ -26,11 +22,7 @@ def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
 
 
 class OomKills:
-    """Reports whether the OOM killer has killed processes of this container.
-
-    Args:
-        counters: files of which one may exist, with a line `oom_kill N`.
-    """
+    """Reports whether the OOM killer has killed processes of this container."""
 
     def __init__(self, counters: tuple[Path, ...] = COUNTERS) -> None:
         self._counters = counters

@@ -12,13 +12,7 @@ CHUNK_BYTES = 16 << 20
 
 
 def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
-    """Sends the root's tree, which is small, to all ranks of a group and returns it. Collective.
-
-    Args:
-        tree: what the root sends; ignored on other ranks.
-        root: the rank in the group that sends.
-        group: of a backend that sends CPU tensors.
-    """
+    """Sends the root's tree, which is small, to all ranks of a group and returns it. Collective."""
     source = global_rank(root, group)
     sending = dist.get_rank() == source
     skeleton, tensors = flatten(tree) if sending else (b"", [])
@@ -37,11 +31,7 @@ def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -
     """Sends tensors along a chain of ranks, each of which forwards a piece while it receives the next one.
 
     So it takes about as long for many ranks as for one, and no rank sends more than the tensors' bytes. Only these ranks call it.
-
-    Args:
-        tensors: what the first rank sends; those of the others have the same types and shapes, lie on the CPU and are filled.
-        ranks: in the group, each once.
-        group: of a backend that sends CPU tensors; None: the default group.
+    The tensors of all ranks have the same types and shapes, and lie on the CPU.
     """
     place = ranks.index(dist.get_rank(group))
     before = global_rank(ranks[place - 1], group) if place else None
@@ -72,11 +62,7 @@ def _stream(
 ) -> None:
     """Moves the bytes of tensors through two buffers in turn: many small ones at once, large ones in pieces, with no second copy of all.
 
-    Args:
-        tensors: of the same types and shapes on all ranks.
-        transfer: sends a buffer, or fills it.
-        filled: whether the tensors receive data, rather than send it.
-        until_free: waits until a buffer may be written to.
+    `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to. `filled` tensors receive.
     """
     length = min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors))
     buffers = [torch.empty(length, dtype=torch.uint8) for _ in range(2)]

@@ -10,11 +10,7 @@ from elastic_pytorch.group.broadcast import CHUNK_BYTES, global_rank
 
 
 class ByteStream:
-    """The bytes of tensors, one after the other.
-
-    Args:
-        tensors: contiguous, on the CPU.
-    """
+    """The bytes of tensors, one after the other."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._rest = [data for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors) if len(data)]
@@ -36,15 +32,8 @@ class ByteStream:
 def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: dist.ProcessGroup | None, tag: int) -> None:
     """Sends bytes to one rank, and receives as many as another one sends. All ranks of the chain or ring do so at the same time.
 
-    What is one piece of memory is sent from there, and received there; many small pieces are put together.
-
-    Args:
-        sending: what to send; nothing at all is not sent.
-        to: the rank in the group.
-        receiving: where to put what is received.
-        source: the rank in the group that sends it.
-        group: of a backend that sends CPU tensors; None: the default group.
-        tag: distinguishes what several threads send.
+    What is one piece of memory is sent from there, and received there; many small pieces are put together. Nothing at all is not
+    sent. The tag distinguishes what several threads send.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -79,15 +68,10 @@ def exchange(
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends tensors to other ranks, and fills others with what these send. Collective.
+    """Sends tensors by the ranks that get them, and fills others by the ranks that send them. Collective.
 
-    In each turn a rank sends to one other rank, and receives from one, so that no rank has all others' data in its way.
-
-    Args:
-        sends: contiguous tensors on the CPU, by the ranks that get them.
-        receives: the same of what this rank gets, by the ranks that send them.
-        group: of a backend that sends CPU tensors; None: the default group.
-        tag: distinguishes what several threads send.
+    In each turn a rank sends to one other rank, and receives from one, so that no rank has all others' data in its way. The
+    tensors are contiguous, on the CPU. The tag distinguishes what several threads send.
 
     Raises:
         RuntimeError: a peer is lost.

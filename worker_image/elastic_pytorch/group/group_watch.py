@@ -18,8 +18,7 @@ from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET, MAX_MESSAGE_BYTES
 class GroupWatch:
     """Listens for the lifetime of one group. It has its own connection, which carries no messages about earlier groups.
 
-    Args:
-        abort: aborts the group's collectives; called in the thread of the watch, at most once.
+    `abort` is called in the thread of the watch, at most once.
 
     Attributes:
         broken: the agent has reported that the group is broken. Set before `abort` is called: the result of a collective is sound if

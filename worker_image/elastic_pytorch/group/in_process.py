@@ -41,11 +41,9 @@ _CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"
 
 
 class GroupChanged(BaseException):
-    """Raised by `State.commit` at the boundary at which the group stops. Not an Exception, so that scripts do not handle it as an error.
+    """Raised by `State.commit` at the boundary at which the group stops, where `meet` waits for all of its ranks.
 
-    Args:
-        step: how many steps are done.
-        meet: waits until all ranks of the group have reached the boundary.
+    Not an Exception, so that scripts do not handle it as an error.
     """
 
     def __init__(self, step: int, meet: Callable[[], None]) -> None:
@@ -74,9 +72,7 @@ _kept: set[Holder] = set()
 def register_holder(holder: Holder, *, keep: bool = False) -> None:
     """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it.
 
-    Args:
-        holder: the object.
-        keep: whether it lives until then, even if the script drops it: it has to end what it has begun in the group.
+    A holder to `keep` lives until then, even if the script drops it: it has to end what it has begun in the group.
     """
     _holders.add(holder)
     if keep and active():
@@ -209,7 +205,6 @@ def _meet(changed: GroupChanged) -> str:
 
 
 def _leave_group(*, broken: bool) -> None:
-    """Destroys the old group, and first what still refers to it."""
     if broken:
         _abort()
     for holder in list(_holders):

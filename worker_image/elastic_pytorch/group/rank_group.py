@@ -14,11 +14,7 @@ MOST_NUMBERS = 16  # in one exchange of parts, which always has as many
 
 
 class RankGroup(Protocol):
-    """A group of ranks.
-
-    Attributes:
-        rank: of this process.
-    """
+    """A group of ranks."""
 
     rank: int
 
@@ -46,42 +42,33 @@ def cpu_group() -> Any:
 
 
 class TorchGroup:
-    """A group of torch.distributed.
-
-    Args:
-        group: of a backend that sends CPU tensors; None: the default group.
-    """
+    """A group of torch.distributed."""
 
     def __init__(self, group: Any) -> None:
         self._group = group
         self.rank = dist.get_rank(group)
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns the numbers of all ranks, in their order. Collective."""
         own = torch.tensor(numbers, dtype=torch.int64)
         all_ = [torch.zeros_like(own) for _ in range(dist.get_world_size(self._group))]
         dist.all_gather(all_, own, group=self._group)
         return [each.tolist() for each in all_]
 
     def first(self, number: int) -> int:
-        """Returns rank 0's number. Collective."""
         told = torch.tensor([number])
         dist.broadcast(told, global_rank(0, self._group), group=self._group)
         return int(told)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
-        """Returns the root's bytes. Collective."""
         is_root = self.rank == root
         buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8) if is_root else torch.empty(length, dtype=torch.uint8)
         dist.broadcast(buffer, global_rank(root, self._group), group=self._group)
         return buffer.numpy().tobytes()
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree. Collective."""
         return broadcast_tree(tree, root, self._group)
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Sends tensors from the first of the given ranks to the others."""
         pass_on(tensors, ranks, self._group)
 
 
@@ -91,25 +78,21 @@ class Alone:
     rank = 0
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns these numbers."""
         return [list(numbers)]
 
     def first(self, number: int) -> int:
-        """Returns this number."""
         return number
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
-        """Returns these bytes."""
         del length, root
         return content
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns this tree."""
         del root
         return tree
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Does nothing: there is no other rank."""
+        pass
 
 
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:

@@ -196,13 +196,9 @@ def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
 
 
 def total_steps(*, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool) -> int | None:
-    """Returns the step at which training is done; None: that cannot be said.
+    """Returns the step at which training is done, from the Trainer's limits (-1: none); None: that cannot be said.
 
-    Args:
-        max_steps: the Trainer's limit; -1: there is none.
-        epochs: the Trainer's limit; -1 or None: there is none.
-        steps_per_epoch: of the optimizer.
-        automatic: whether Lightning steps the optimizer. Otherwise training_step does, as often as it likes.
+    Lightning steps the optimizer if it is automatic. Otherwise training_step does, as often as it likes.
     """
     if not automatic:
         return None

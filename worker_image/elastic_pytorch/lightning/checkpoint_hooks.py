@@ -11,9 +11,6 @@ class CheckpointHooks:
 
     They get a dict with the module's `state_dict`, `epoch` and `global_step`. It keeps what they add or exchange; the module's own state,
     which the State has already, is kept by the names of its entries.
-
-    Args:
-        trainer: a Trainer.
     """
 
     rank_0_counts = True
@@ -61,7 +58,6 @@ class CheckpointHooks:
         return {"state_dict": model, "epoch": trainer.current_epoch, "global_step": trainer.global_step}
 
     def _owners(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """Yields what has a hook of its own, and what the hook gets before the checkpoint."""
         trainer, module = self._trainer, self._trainer.lightning_module
         data = getattr(trainer, "datamodule", None)
         for owner, arguments in (*((each, (trainer, module)) for each in trainer.callbacks), (data, ()), (module, ())):

@@ -13,12 +13,8 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticLoader:
     """The loader that Lightning iterates. Its length is that of the whole epoch, and it gives what is left of it.
 
-    It is no DataLoader, so Lightning does not put a DistributedSampler into it.
-
-    Args:
-        loader: whose batch_sampler is the sampler.
-        sampler: the place in the data.
-        go_to_batch: called with the number of batches that are done, if there are any, when the first batch of an epoch is asked for.
+    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` gets the number of batches that are
+    done, if there are any, when the first batch of an epoch is asked for.
     """
 
     def __init__(self, loader: DataLoader[Any], sampler: ElasticSampler, go_to_batch: Callable[[int], None]) -> None:
@@ -26,11 +22,9 @@ class ElasticLoader:
         self._go_to_batch = go_to_batch
 
     def __len__(self) -> int:
-        """Returns how many batches this rank has in an epoch."""
         return self.sampler.micro_batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the batches of this rank that are left of the epoch."""
         done = len(self) - len(self.sampler)
         if done:
             self._go_to_batch(done)
@@ -38,12 +32,7 @@ class ElasticLoader:
 
 
 class Place:
-    """The sampler, as something that a State can keep, while the callback advances it batch by batch.
-
-    Args:
-        sampler: the place in the data.
-        epochs: after which the training ends; -1: there is no such limit.
-    """
+    """The sampler, as something that a State can keep, while the callback advances it batch by batch."""
 
     def __init__(self, sampler: ElasticSampler, *, epochs: int) -> None:
         self._sampler, self._epochs = sampler, epochs
@@ -67,10 +56,7 @@ def with_elastic_sampler(
 ) -> tuple[DataLoader[Any], ElasticSampler]:
     """Returns a DataLoader that takes its batches from an ElasticSampler, and the sampler.
 
-    Args:
-        given: the script's: a DataLoader with an ElasticSampler, or one with torch's own samplers, which is made again.
-        batch_size: of the whole group, for a DataLoader with torch's own samplers.
-        micro_batch_size: the same.
+    A DataLoader with torch's own samplers is made again, with batches of the given size for the whole group.
 
     Raises:
         TypeError: it cannot be dealt out to a group whose size changes.

@@ -14,10 +14,6 @@ from elastic_pytorch.lightning.framework import (
 def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
     """Refuses what an elastic training cannot be with. To be called at the setup of a fit.
 
-    Args:
-        trainer: a Trainer.
-        module: what it trains.
-
     Raises:
         RuntimeError: the message names the argument and what to write instead.
     """

@@ -51,15 +51,13 @@ class Lane(Protocol):
         """Waits for all copies; returns the seconds for which the training's work has waited for them."""
 
 
-class Complete:
+class _Complete:
     """A copy that was complete when it began."""
 
     def done(self) -> bool:
-        """It is."""
         return True
 
     def finish(self) -> bool:
-        """It is valid."""
         return True
 
 
@@ -68,23 +66,17 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
     """Copies tensors, and returns when the copy is complete."""
     if targets:
         torch._foreach_copy_(list(targets), list(sources))
-    return Complete()
+    return _Complete()
 
 
 class Copier:
-    """Copies the states of a training, one after the other.
+    """Copies the states of a training, one after the other; tensors that the lane does not take are copied at once.
 
-    Args:
-        lane: for the tensors that it takes; others are copied at once.
-        registered: the objects whose states are copied. Optimizers among them own weights and states of their own.
-        overlap: whether what they own is copied beside the next step.
-
-    Attributes:
-        held_up_seconds: for which the training's own work has waited for the last copy that was finished.
+    Optimizers among the registered objects own weights and states of their own. With `overlap` these are copied beside the next step.
     """
 
     def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
-        self.held_up_seconds = 0.0
+        self.held_up_seconds = 0.0  # of the training's own work, by the last copy that was finished
         self._lane = lane
         self._overlap = overlap
         self._optimizers = [each for each in registered if isinstance(each, torch.optim.Optimizer)] if overlap else []
@@ -192,11 +184,9 @@ class _UnderWay:
         self._whole = self._whole and not self._beside
 
     def done(self) -> bool:
-        """Whether it is complete."""
         return self._copier._lane.done()
 
     def finish(self) -> bool:
-        """Waits until it is complete; returns whether it is valid."""
         self.check()
         self._copier._finished(self._whole)
         return self._whole

@@ -18,15 +18,12 @@ class CudaLane:
         self._held_up: list[Span] = []  # between which the training's work waits for copies
 
     def takes(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is copied here."""
         return tensor.is_cuda
 
     def catch_up(self) -> None:
-        """Waits until the training's own work of this step is done."""
         torch.cuda.current_stream().synchronize()
 
     def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. Later work of the training waits for it."""
         for device, pairs in _by_device(targets, sources).items():
             with torch.cuda.device(device):
                 begun = self._mark(device)
@@ -35,7 +32,6 @@ class CudaLane:
                 self._held_up.append((begun, self._mark(device)))
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy, behind the training's work so far. Later work continues meanwhile, until `hold_writes`."""
         for device, pairs in _by_device(targets, sources).items():
             stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream(device))
@@ -46,7 +42,6 @@ class CudaLane:
                 self._copied[device].record(stream)
 
     def hold_writes(self) -> bool:
-        """Makes the training's work from here on wait for the copies beside it; False: a graph is being recorded, so it cannot."""
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             return False
         for device, copied in self._copied.items():
@@ -56,11 +51,9 @@ class CudaLane:
         return True
 
     def done(self) -> bool:
-        """Whether all copies are complete."""
         return all(event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up)))  # type: ignore[no-untyped-call]
 
     def wait(self) -> float:
-        """Waits for all copies; returns the seconds for which the training's work has waited for them."""
         for event in (*self._copied.values(), *(end for _, end in self._held_up)):
             event.synchronize()
         seconds: float = sum(begun.elapsed_time(end) for begun, end in self._held_up) / 1000

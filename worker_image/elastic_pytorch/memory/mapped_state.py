@@ -18,14 +18,6 @@ class MappedState:
     Its tensors are views of the memory, copied page by page as they are written to. They are valid until their slot is written to: call
     `release` before that.
 
-    Args:
-        fd: the memory file; it may be closed after the call.
-        slot: with the state; None: the newest one.
-
-    Attributes:
-        version: of the state.
-        tree: the state.
-
     Raises:
         LookupError: the file holds no state.
         ValueError: it was written by a release with another format.

@@ -35,26 +35,16 @@ class Client(Protocol):
 
 
 class PodMemory:
-    """The memory, as one process sees it.
-
-    Args:
-        name: of the memory, in the pod.
-        client: of the server that keeps it.
-        slots: how many states it has room for.
-
-    Attributes:
-        pod: the pod's number in the group; None: the processes of this machine share no memory, as there is no agent.
-        keeps: whether this process writes the memory.
-        snapshot: the memory; only of the process that keeps it.
-    """
+    """The memory, as one process sees it."""
 
     def __init__(self, name: str, client: Client, slots: int = SLOTS) -> None:
         self._name = name
         self._client = client
         self._slots = slots
+        # its number in the group; None: no agent, so that processes share no memory
         self.pod: int | None = None
-        self.keeps = False
-        self.snapshot: Snapshot | None = None
+        self.keeps = False  # whether this process writes the memory
+        self.snapshot: Snapshot | None = None  # only of the process that keeps it
 
     def open(self) -> None:
         """If this process keeps the memory, takes it over from an earlier process, or creates it.

@@ -21,15 +21,6 @@ SKELETON_ROOM = 1 << 16  # spare bytes of a mapping, for a skeleton that grows
 class SlotMemory:
     """A slot's memory, and the tensors in it.
 
-    Args:
-        fd: of the snapshot.
-        number: of the slot.
-        kinds: types and shapes of the tensors.
-        skeleton_length: of the skeleton behind them, in bytes.
-
-    Attributes:
-        tensors: on the CPU, in the memory.
-
     Raises:
         ValueError: it is larger than a tebibyte.
     """
@@ -48,6 +39,7 @@ class SlotMemory:
         # All pages at once are faster than one by one, and do not slow other threads. Older kernels refuse, and populate page by page.
         address = self._whole.data_ptr()
         ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
+        # on the CPU, in the memory
         self.tensors = [
             self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
             if shape.numel()

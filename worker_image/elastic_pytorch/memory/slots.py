@@ -25,19 +25,12 @@ _PIN = struct.Struct("<I")
 
 
 class Slot(NamedTuple):
-    """A slot with a state in it.
-
-    Attributes:
-        number: which one, from 0.
-        sequence: grows with each state that is written; the largest is the newest.
-        version: of the state.
-        length: of the state, in bytes.
-    """
+    """A slot with a state in it."""
 
     number: int
-    sequence: int
+    sequence: int  # grows with each state that is written; the largest is the newest
     version: StateVersion
-    length: int
+    length: int  # in bytes
 
     @property
     def offset(self) -> int:

@@ -29,14 +29,6 @@ class Snapshot:
     It takes twice the state's size: for the newest state, and the one that is being written. If two commits come during a flush, it takes
     three times the size, for the state that is being flushed, until the commit after the flush.
 
-    Args:
-        fd: the memory file's descriptor; this object owns it from then on.
-        count: how many slots to use. With two of them, nothing may pin one.
-
-    Attributes:
-        fd: the same, to be handed to the process that keeps it.
-        kept: the version that is not overwritten, even where it is not the newest, while the newest may be; None: the newest is not.
-
     Raises:
         ValueError: the descriptor is not a snapshot's.
     """
@@ -44,6 +36,8 @@ class Snapshot:
     def __init__(self, fd: int, count: int = SLOTS) -> None:
         slots.valid_slots(slots.read_header(fd))
         self.fd = fd
+        # a version that is not overwritten, while the newest may be; None: the newest is
+        # not
         self.kept: StateVersion | None = None
         self._count = count
         self._mappings: list[SlotMemory | None] = [None] * SLOTS
@@ -52,12 +46,7 @@ class Snapshot:
 
     @classmethod
     def create(cls, name: str, count: int = SLOTS) -> "Snapshot":
-        """Creates an empty snapshot.
-
-        Args:
-            name: for /proc/PID/maps.
-            count: how many slots to use.
-        """
+        """Creates an empty snapshot, whose name /proc/PID/maps shows."""
         fd = os.memfd_create(name[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, HEADER_BYTES + SLOTS * SLOT_BYTES)
@@ -72,10 +61,7 @@ class Snapshot:
     def write(self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed, at the memory's speed; never waits for a flush.
 
-        Args:
-            version: of the state.
-            tree: the state.
-            check: called after the copy and before it becomes the newest state; what it raises is raised here.
+        What `check` raises after the copy is raised here, and the state does not become the newest one.
 
         Raises:
             UnsupportedValue: something in the state is not plain data; nothing has been changed.
@@ -93,11 +79,7 @@ class Snapshot:
     ) -> None:
         """Starts to write a state, which becomes the newest one once `settle` finds the copy complete. See `write`.
 
-        Args:
-            version: of the state.
-            tree: the state.
-            copy: starts to copy tensors, from its second argument to its first.
-            check: called when the copy has begun; what it raises is raised here, and the state is dropped.
+        What `check` raises when the copy has begun is raised here, and the state is dropped.
         """
         self.settle(wait=True)
         skeleton, tensors = flatten(tree)
@@ -125,12 +107,7 @@ class Snapshot:
         self._copying = slot, copying
 
     def receive(self, version: StateVersion, length: int) -> "Arriving":
-        """Empties a slot for a state that comes from another pod, and is the newest one once it is complete.
-
-        Args:
-            version: of the state.
-            length: of its payload, in bytes.
-        """
+        """Empties a slot for a state that comes from another pod, and is the newest one once it is complete."""
         slots = self.slots()
         number = self._empty_slots(slots)
         self._mappings[number] = None
@@ -143,9 +120,6 @@ class Snapshot:
 
     def settle(self, *, wait: bool) -> bool:
         """Makes the state that was started the newest one if its copy is complete. Drops it if the copy is invalid.
-
-        Args:
-            wait: until the copy is complete.
 
         Returns:
             Whether no copy is in progress any more.
@@ -242,15 +216,7 @@ class Snapshot:
 
 
 class Arriving:
-    """A state that another pod sends.
-
-    Args:
-        fd: of the snapshot.
-        slot: where it is put.
-
-    Attributes:
-        memory: of its payload, as bytes.
-    """
+    """A state that another pod sends."""
 
     def __init__(self, fd: int, slot: Slot) -> None:
         self._fd, self._slot = fd, slot

@@ -15,17 +15,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Identity(NamedTuple):
-    """What distinguishes a State from others.
+    """What distinguishes a State from others."""
 
-    Attributes:
-        key: what its memory is named after.
-        folder: its checkpoints' absolute path, or their URL; empty: it has none.
-        description: the same on all ranks, even where the path of the folder is not.
-    """
-
-    key: str
-    folder: str
-    description: str
+    key: str  # what its memory is named after
+    folder: str  # its checkpoints' absolute path or URL; empty: none
+    description: str  # the same on all ranks, even where the path of the folder is not
 
     @property
     def memory(self) -> str:
@@ -53,11 +47,7 @@ class StateNames:
         self._count = Mark(0, 0)
 
     def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
-        """Returns the identity of a new State.
-
-        Args:
-            folder: from the script; None: there are no checkpoints.
-            name: of the State, in that folder; empty: it has none.
+        """Returns the identity of a new State, which may have no folder, and an empty name.
 
         Raises:
             ValueError: the name cannot be one of a folder, or the folder is a URL that is not of object storage.

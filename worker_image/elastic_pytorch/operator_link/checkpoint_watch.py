@@ -26,14 +26,10 @@ Signature = tuple[int, int, int]  # of a file's content, as far as `stat` shows 
 
 
 class CheckpointCount:
-    """Counts finished checkpoints by what one scan after another finds.
-
-    Attributes:
-        count: how many have been finished since the first scan.
-    """
+    """Counts finished checkpoints by what one scan after another finds."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # finished since the first scan
         self._known: dict[str, Signature] = {}
         self._changing = False
 
@@ -110,12 +106,10 @@ def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: Progre
 
 
 class CheckpointWatch:
-    """A thread that watches a folder while workers run.
+    """A thread that watches a folder, which need not exist yet, while workers run.
 
-    Args:
-        folder: where the script writes its checkpoints; need not exist yet.
-        running: returns the number of the round whose workers run here now; 0: none do.
-        tell: called from the thread with the number of checkpoints so far when it changes; None: the folder cannot be read.
+    `running` returns the number of the round whose workers run here now; 0: none do. `tell` is called from the thread with the
+    number of checkpoints so far when it changes; None: the folder cannot be read.
     """
 
     def __init__(self, folder: Path, running: Callable[[], int], tell: Callable[[int | None], None]) -> None:

@@ -37,17 +37,11 @@ class ReportedState:
 
 @dataclass(frozen=True, slots=True)
 class NotedPlaces:
-    """Where this pod's processes stood when the operator wanted to know.
-
-    Attributes:
-        round: that they were in.
-        read_at: when that was, monotonic seconds.
-        places: by local rank, as heartbeats have them.
-    """
+    """Where this pod's processes stood when the operator wanted to know."""
 
     round: int
-    read_at: float
-    places: Sequence[Mapping[str, str]]
+    read_at: float  # monotonic seconds
+    places: Sequence[Mapping[str, str]]  # by local rank, as heartbeats have them
 
     def to_json(self, round_number: int) -> dict[str, Any] | None:
         """As heartbeats of a round have it (docs/internals/protocol.md)."""
@@ -59,28 +53,8 @@ class NotedPlaces:
 class OperatorClient:
     """The operator's last answers, and what is reported to it.
 
-    Args:
-        connection: leads to the operator.
-        local_world_size: processes per pod.
-        port: returns the port that is reserved for the next store.
-        progress: returns the progress of training, as JSON.
-        on_news: called from the thread that talks to the operator when there is a newer round or a verdict.
-        on_dump: called from the same thread when the operator wants the workers' stacks.
-        keeps_processes: whether the workers can join another group without a restart.
-
-    Attributes:
-        connection: the same.
-        newest: the newest round that is known; its number is 0 before the first.
-        verdict: how the job has ended, None while it goes on.
-        leave_seconds: how long workers train on after SIGTERM, for the operator to declare a round without them.
-        leaving: set by the signal handler: from then on heartbeats report `leaving`.
-        nudge: the last that is known.
-        heartbeat_seconds: between two heartbeats.
-        asked: a heartbeat is to be sent at once.
-        bell: rung when that is so.
-        told: counts the changes to report.
-        attempted: the last of them that a heartbeat was sent for, whether or not it arrived.
-        stopped: the process exits: nothing more is to be logged.
+    `on_news` is called from the thread that talks to the operator when there is a newer round or a verdict, and `on_dump` when the
+    operator wants the workers' stacks. `progress` returns JSON, and `port` the port that is reserved for the next store.
     """
 
     def __init__(
@@ -94,17 +68,20 @@ class OperatorClient:
         on_dump: Callable[[], None],
         keeps_processes: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.newest = Round(0)
+        self.newest = Round(0)  # its number is 0 before the first
         self.verdict: Verdict | None = None
+        # how long workers train on after SIGTERM, for the operator to declare a round
+        # without them
         self.leave_seconds = LEAVE_SECONDS
-        self.leaving = False
+        self.leaving = False  # set by a signal handler
         self.nudge = 0
         self.heartbeat_seconds = 1.0
-        self.asked = False
+        self.asked = False  # a heartbeat is to be sent at once
         self.bell = Wakeup()
-        self.told = 0
+        self.told = 0  # counts the changes to report
+        # the last change that a heartbeat was sent for, whether or not it arrived
         self.attempted = 0
-        self.stopped = False
+        self.stopped = False  # the process exits: nothing more is to be logged
         self.connection = connection
         self._peer_stopped_in = 0
         self._reported = ReportedState()
@@ -167,10 +144,6 @@ class OperatorClient:
 
     def take_answer(self, answer: object, round_number: int) -> None:
         """Takes in the answer to a heartbeat.
-
-        Args:
-            answer: the operator's, as JSON.
-            round_number: that the heartbeat reported.
 
         Raises:
             RoundError: it is not what docs/internals/protocol.md describes.

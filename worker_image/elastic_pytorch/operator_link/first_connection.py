@@ -17,10 +17,6 @@ ATTEMPT_DELAY_SECONDS = 0.25  # RFC 8305, section 8
 def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.socket:
     """Opens connections, one every quarter of a second, until one is established; the others are closed.
 
-    Args:
-        place: a name or an address, and a port.
-        timeout_seconds: for all of them.
-
     Returns:
         A connected socket that blocks.
 

@@ -38,18 +38,6 @@ class OperatorConnection:
 
     Thousands of agents may look for a new leader together. If each gave up as early as one alone, and came again at once, the operator
     would work on connections that have just been given up. So the times double while an operator that can be reached is too slow.
-
-    Args:
-        host: the operator's.
-        port: the operator's.
-        token_file: read again each time, as the kubelet renews the token; empty: no token is sent.
-        authorities: which must have signed the operator's certificate, PEM; empty: plain HTTP is used.
-        open_socket: connects to a host, given by name or address, and a port within the given seconds.
-        resolve: returns the addresses of a name; raises an OSError if it has none that is known.
-
-    Attributes:
-        patience: by how much times are longer than usual, 1 to 4: it doubles each time the operator can be reached and does not answer
-            in time, or closes the connection within the handshake.
     """
 
     def __init__(
@@ -70,6 +58,9 @@ class OperatorConnection:
         self._resolver: threading.Thread | None = None
         self._address = ""  # where the operator was found last, or may be now
         self._failing_since: float | None = None
+        # 1 to 4, by how much times are longer than usual: it doubles each time the
+        # operator can be reached and does not answer in time, or closes the connection
+        # within the handshake
         self.patience = 1
 
     def open_stream(self, path: str) -> OperatorStream:

@@ -9,17 +9,12 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 
 
 class RefusedError(OSError):
-    """The operator answered with another status than 200.
-
-    Attributes:
-        status: the HTTP status.
-        retry_after: the seconds for which the operator refuses further requests; None: not given.
-    """
+    """The operator answered with another status than 200."""
 
     def __init__(self, status: int, reason: str, retry_after: float | None) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # seconds; None: not given
 
 
 def reason_of(answer: bytes, reason: str) -> str:

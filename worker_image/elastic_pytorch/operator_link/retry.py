@@ -13,19 +13,11 @@ LATER_RETRY_SECONDS = 2.0
 
 
 class Retry:
-    """Logs failures of the stream to the operator, and computes how long to wait before the next try.
-
-    Args:
-        quiet: whether to log nothing.
-
-    Attributes:
-        failing: the last try failed.
-        asked: the operator itself asked for the pause.
-    """
+    """Logs failures of the stream to the operator, and computes how long to wait before the next try."""
 
     def __init__(self, quiet: Callable[[], bool]) -> None:
-        self.failing = False
-        self.asked = False
+        self.failing = False  # the last try failed
+        self.asked = False  # the operator itself asked for the pause
         self._quiet = quiet
         self._failing_since = 0.0
         self._logged = ""
@@ -39,15 +31,7 @@ class Retry:
         self._logged = ""
 
     def fail(self, error: Exception, patience: int) -> float:
-        """Takes note that a try has failed.
-
-        Args:
-            error: why.
-            patience: the connection's.
-
-        Returns:
-            The seconds to wait.
-        """
+        """Takes note that a try has failed; returns the seconds to wait."""
         if not self.failing:
             self._failing_since = time.monotonic()
         self.failing = True

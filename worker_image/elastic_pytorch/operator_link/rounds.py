@@ -22,34 +22,22 @@ class RoundError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The group, and the operator's other news.
+    """The group, and the operator's other news."""
 
-    Attributes:
-        number: grows with each round of a job; 0: none has been declared yet.
-        size: how many pods it has; 0: all stop.
-        rank: of this pod among them; None: it is not listed.
-        store_address: MASTER_ADDR of the round; empty if there are no members.
-        store_port: MASTER_PORT of the round; 0 if there are no members.
-        cause: why the round was declared, in one line.
-        nudge: changes when the operator wants a heartbeat at once.
-        verdict: how the job has ended, None while it goes on.
-        dump: grows when the operator wants to see the workers' stacks.
-        orderly_since: the oldest round since which no member has been lost. All peers of the workers of that round and later ones still
-            train, so these workers may reach a step boundary before they stop for this round. Workers of older rounds stop at once.
-        keeps_all_since: the oldest round since which no member has had to leave.
-    """
-
-    number: int
-    size: int = 0
-    rank: int | None = None
-    store_address: str = ""
-    store_port: int = 0
-    cause: str = ""
-    nudge: int = 0
-    verdict: Verdict | None = None
-    dump: int = 0
+    number: int  # grows with each round of a job; 0: none yet
+    size: int = 0  # in pods; 0: all stop
+    rank: int | None = None  # of this pod; None: it is not listed
+    store_address: str = ""  # MASTER_ADDR; empty if there are no members
+    store_port: int = 0  # MASTER_PORT; 0 if there are no members
+    cause: str = ""  # in one line
+    nudge: int = 0  # changes when the operator wants a heartbeat at once
+    verdict: Verdict | None = None  # how the job has ended
+    dump: int = 0  # grows when the operator wants to see the workers' stacks
+    # The oldest round since which no member has been lost: all peers of workers of that round
+    # and later ones still train, so they may reach a step boundary before they stop for this
+    # round
     orderly_since: int = 0
-    keeps_all_since: int = 0
+    keeps_all_since: int = 0  # the oldest round since which no member has had to leave
 
 
 def parse_round(answer: object) -> Round:

@@ -7,14 +7,11 @@ TRIES = 100
 
 
 class StorePort:
-    """Reserves a port with a bound socket that never listens.
+    """Reserves a port with a bound socket that never listens: the first one that is free of a hundred, else any.
 
     With the host's network, other jobs bind ports on the same host. A bound socket without SO_REUSEADDR keeps this one free.
     `lend` lets a server that sets SO_REUSEADDR, as torch's store does, bind the port while the reservation remains: at no
     moment can another process get it.
-
-    Args:
-        first: the first port that is tried; then the next hundred, then any.
     """
 
     def __init__(self, first: int) -> None:
@@ -52,11 +49,6 @@ class StorePort:
 
 
 def _bind(port: int) -> socket.socket:
-    """Binds to all addresses, as the store will.
-
-    Raises:
-        OSError: another process has the port.
-    """
     family = socket.AF_INET6 if _has_ipv6() else socket.AF_INET
     reservation = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -20,14 +20,7 @@ END_OF_HEAD = b"\r\n\r\n"
 
 
 class OperatorStream:
-    """Sends and receives lines, from one thread.
-
-    Args:
-        connected: a socket to the operator.
-        host: the operator's, with the port.
-        path: of the request.
-        token: shown in its head; empty: none is.
-    """
+    """Sends and receives lines, from one thread."""
 
     def __init__(self, connected: socket.socket, host: str, path: str, token: str) -> None:
         self._socket = connected
@@ -83,14 +76,10 @@ class OperatorStream:
 
 
 class AnswerReader:
-    """Decodes an answer whose body comes in chunks.
-
-    Attributes:
-        ended: the last chunk has come.
-    """
+    """Decodes an answer whose body comes in chunks."""
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended = False  # the last chunk has come
         self._received = bytearray()
         self._line = bytearray()
         self._in_body = False

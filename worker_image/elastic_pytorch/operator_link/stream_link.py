@@ -20,21 +20,12 @@ Line = tuple[str, Any]  # its kind, and what it says
 
 
 def start_link(client: OperatorClient) -> None:
-    """Reports to the operator from now on, and takes in what it says, in a daemon thread.
-
-    Args:
-        client: what is reported, and where answers go.
-    """
+    """Reports to the operator from now on, and takes in what it says, in a daemon thread."""
     threading.Thread(target=StreamLink(client).run, name="operator_link", daemon=True).start()
 
 
 class StreamLink:
-    """Keeps a stream to the operator open.
-
-    Args:
-        client: what is to be reported, and where answers go.
-        answer_seconds: to wait for the answer to a heartbeat.
-    """
+    """Keeps a stream to the operator open."""
 
     def __init__(self, client: OperatorClient, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._client = client
@@ -61,11 +52,6 @@ class StreamLink:
                 client.bell.wait(pause)  # a change is sent at once: the operator may be back
 
     def _converse(self) -> None:
-        """Opens a stream, and keeps it until it fails.
-
-        Raises:
-            Exception: why it has failed.
-        """
         client = self._client
         with closing(self._connection.open_stream(PATH)) as stream:
             while True:

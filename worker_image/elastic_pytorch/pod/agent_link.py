@@ -32,11 +32,7 @@ class Client(Protocol):
 
 
 class AgentLink:
-    """What the agent announces of a change of the group, and what is reported to it.
-
-    Args:
-        client: the connection to the agent.
-    """
+    """What the agent announces of a change of the group, and what is reported to it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -32,9 +32,6 @@ class PodClient:
     """The connection. All calls but those that wait return in microseconds; only `fetch` raises if the server is gone.
 
     A process that is forked from the worker cannot use it: there, the server appears to be gone.
-
-    Args:
-        link: the socket.
     """
 
     def __init__(self, link: socket.socket) -> None:
@@ -113,14 +110,8 @@ class PodClient:
     def flush(self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True) -> None:
         """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
 
-        A request that comes while another is carried out replaces those that wait: the newest state is written then.
-
-        Args:
-            name: of what is held.
-            version: of the newest state.
-            folder: the checkpoint folder: a path or a URL.
-            keep: what to keep there.
-            now: at once; otherwise, the server first rests after its last write, see `checkpoint_writer`.
+        A request that comes while another is carried out replaces those that wait: the newest state is written then. Unless it is to
+        be written now, the server first rests after its last write, see `checkpoint_writer`.
         """
         with self._lock:
             self._revive()
@@ -148,9 +139,7 @@ class PodClient:
     def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
         """Waits until all that was requested is on the disk; False: the time was not enough, or it cannot be written.
 
-        Args:
-            timeout_seconds: how long to wait.
-            name: of the held state, if others do not matter.
+        With the name of a held state, others do not matter.
         """
         deadline = time.monotonic() + timeout_seconds
         done = self._wait(deadline, lambda: self._of(name, self._asked).items() <= self._answered.items())

@@ -36,14 +36,7 @@ class GroupWorker(Protocol):
 def group_environment(
     worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
 ) -> dict[str, str]:
-    """Returns the variables that depend on the group, for a process that goes on in another one: as many as for one that starts.
-
-    Args:
-        worker: the process.
-        store: the address and the port of the group's store.
-        local_world_size: how many processes a pod has.
-        unit_replicas: how many pods a unit has.
-    """
+    """Returns the variables that depend on the group, for a process that goes on in another one: as many as for one that starts."""
     address, port = store
     return {
         "MASTER_ADDR": address,
@@ -59,13 +52,7 @@ def group_environment(
 
 
 def unit_variables(rank: int, world_size: int, unit_processes: int) -> dict[str, str]:
-    """Returns the variables by which a process knows its unit. Consecutive ranks make a unit.
-
-    Args:
-        rank: of the process in its group.
-        world_size: of the group.
-        unit_processes: how many processes a unit has.
-    """
+    """Returns the variables by which a process knows its unit. Consecutive ranks make a unit."""
     unit, unit_rank = divmod(rank, unit_processes)
     return {UNIT: str(unit), UNITS: str(world_size // unit_processes), UNIT_RANK: str(unit_rank)}
 

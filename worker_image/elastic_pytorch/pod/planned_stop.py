@@ -18,15 +18,12 @@ class PlannedStop(BaseException):
 
 
 class _ScriptEnd:
-    """The end of this process's script.
-
-    Attributes:
-        orderly: whether what runs the script lets it end as Python would; if not, it waits to be killed where it stops.
-        over: the script has come to its end, and exit handlers run: there is nothing left that would have to be ended.
-    """
+    """The end of this process's script."""
 
     def __init__(self) -> None:
-        self.orderly = self.over = False
+        # Whether what runs the script lets it end as Python would; if not, it waits to be killed.
+        self.orderly = False
+        self.over = False  # exit handlers run: there is nothing left that would have to be ended
         self._wait: Callable[[], NoReturn] | None = None
 
     @property
@@ -37,9 +34,7 @@ class _ScriptEnd:
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
         """Ends the script, if this is its main thread. In others, and where nothing carries out the end, reports and waits for SIGTERM.
 
-        Args:
-            report: tells the agent that this worker has stopped; called once, by any thread.
-            wait: waits until the agent ends this process.
+        `report` is called once, by any thread, and tells the agent that this worker has stopped.
         """
         once = _Once(report)
         if self.over:

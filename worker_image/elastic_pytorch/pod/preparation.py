@@ -73,9 +73,6 @@ def is_preparing() -> bool:
 def join(*, in_process: bool = False) -> None:
     """Reports that this process is ready, and waits until it has a group; returns at once if it does not prepare.
 
-    Args:
-        in_process: it can join another group later without a restart.
-
     Raises:
         ConnectionError: the agent is gone.
     """

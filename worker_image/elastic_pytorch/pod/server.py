@@ -55,18 +55,11 @@ def _worker_of(pid: int) -> int:
 
 
 class PodServer:
-    """The server, for the agent: a socket in a directory of its own, and a thread.
-
-    Args:
-        checkpoint_writer: writes what workers request; None: one that reports nothing.
-
-    Attributes:
-        path: the socket's path, for the workers' environment; empty if there is none.
-        on_message: called in the server's thread with a worker's process id and its message, if that is not for the server itself.
-    """
+    """The server, for the agent: a socket in a directory of its own, and a thread."""
 
     def __init__(self, checkpoint_writer: CheckpointWriter | None = None) -> None:
-        self.path = ""
+        self.path = ""  # for the workers' environment; empty: there is none
+        # called in the server's thread with a worker's process id and its message
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
         self._folder: SocketFolder | None = None
         self._held: dict[str, int] = {}

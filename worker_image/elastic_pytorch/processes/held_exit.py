@@ -16,8 +16,7 @@ VARIABLE = "ELASTIC_PYTORCH_EXIT_SECONDS"
 def watch_exit(code: int) -> threading.Timer:
     """Begins to watch the exit of a script. To be cancelled when all steps of it are done.
 
-    Args:
-        code: with which the process is to exit. If it is not 0, the process ends when the time is over, whatever holds it.
+    If the exit code is not 0, the process ends when the time is over, whatever holds it.
     """
     seconds = _limit_seconds()
     timer = threading.Timer(seconds, _report, (code, seconds))
@@ -35,7 +34,6 @@ def _limit_seconds() -> float:
 
 
 def _report(code: int, seconds: float) -> None:
-    """Logs what holds the process, and ends it if its script has failed."""
     held = what_holds()
     if not code:
         logger.warning("the script has ended %g s ago, and its process waits for %s", seconds, held)

@@ -13,8 +13,7 @@ MOST_OPEN_FILES = 1 << 20  # beyond it nothing is gained, and some programs go t
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
     """How many cores' time the container may use; None: as much as there is, or it cannot be read.
 
-    Args:
-        cgroup: the container's own, of version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
+    The cgroup is of version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
     """
     for quota_file, period_file in (("cpu.max", "cpu.max"), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
@@ -29,10 +28,6 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
     """Sets OMP_NUM_THREADS, unless it is set: to 1 for several workers, as torchrun does, and for one to the cores that it may use.
 
     To be called before the import of numpy and torch, which read the variable then.
-
-    Args:
-        argv: torchrun's options.
-        cgroup: the container's own.
     """
     if any(argument.startswith("--nproc") for argument in argv):
         return

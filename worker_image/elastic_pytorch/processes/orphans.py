@@ -11,12 +11,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel send SIGKILL to this process when its parent dies.
+    """Makes the kernel send SIGKILL to this process when its parent dies; if the parent is gone already, ends it at once.
 
     A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it, which a hung worker does not handle.
-
-    Args:
-        parent: the expected parent; if it is gone already, this process ends at once.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -38,9 +35,6 @@ def reap_orphans(workers: Set[int]) -> None:
     """Reaps processes that have died after their parents, if this is process 1.
 
     Torch and multiprocessing reap their own children: they need the exit codes.
-
-    Args:
-        workers: the process ids of the workers.
     """
     if os.getpid() != 1:
         return
@@ -52,6 +46,5 @@ def reap_orphans(workers: Set[int]) -> None:
 
 
 def _servers() -> set[int | None]:
-    """Multiprocessing's own children."""
     server, tracker = forkserver._forkserver, resource_tracker._resource_tracker
     return {getattr(server, "_forkserver_pid", None), getattr(tracker, "_pid", None)}

@@ -16,28 +16,18 @@ RANK = "\0rank\0"  # where the rank belongs, in a prefix of torch's making
 
 
 class RankPrefix:
-    """A prefix that becomes text each time torch formats a line with it.
-
-    Args:
-        text: torch's prefix, with `RANK`.
-        rank: returns the rank of the process at the moment.
-    """
+    """A prefix that becomes text each time torch formats a line with it."""
 
     def __init__(self, text: str, rank: Callable[[], int]) -> None:
         self._text = text
         self._rank = rank
 
     def __format__(self, spec: str) -> str:
-        """Returns the text, formatted as a string is."""
         return format(self._text.replace(RANK, str(self._rank())), spec)
 
 
 class WholeLines:
-    """A stream that ends each text: torch's tails also pass on a line that has no end yet, and may never get one.
-
-    Args:
-        stream: to write to.
-    """
+    """A stream that ends each text: torch's tails also pass on a line that has no end yet, and may never get one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -50,9 +40,8 @@ class WholeLines:
 def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
     """Returns the template to give to torch, whose tails of log files then write whole lines, with the rank of the moment.
 
-    Args:
-        template: torchrun's, with `${rank}` or without; None or empty: torch's own prefixes.
-        rank: returns the rank at the moment of the process with a local rank.
+    The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes. `rank` returns the rank at the moment
+    of a local rank.
     """
 
     def tail_log(

@@ -48,13 +48,7 @@ _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
 
 
 def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
-    """The entry point of a worker process; ends the process.
-
-    Args:
-        mode: `script` or `module`.
-        target: the script's path, or the module's name as for `python -m`.
-        arguments: the script's.
-    """
+    """The entry point of a worker process; ends the process. The mode is `script`, or `module` as for `python -m`."""
     code = 1
     try:
         _reset_process()

@@ -22,9 +22,7 @@ class TemporaryFolderError(Exception):
 def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
     """Returns the folders to try, in order: those that Python's tempfile would try, and shared memory before the working directory.
 
-    Args:
-        environ: of the agent.
-        working_directory: the last resort, as it may be a volume that all workers share.
+    The working directory is the last resort, as it may be a volume that all workers share.
     """
     named = [os.path.abspath(environ[name]) for name in VARIABLES if environ.get(name)]  # noqa: PTH100 - links stay
     return list(dict.fromkeys([*named, "/tmp", "/var/tmp", "/dev/shm", working_directory]))
@@ -34,9 +32,6 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
     """Has this process's tempfile use the first folder that can hold files and sockets, and says so if it is not the first of all.
 
     Scripts search for a folder of their own. TMPDIR is set for them only where Python would find none.
-
-    Args:
-        folders: which to try.
 
     Returns:
         The folder.
@@ -72,11 +67,6 @@ def make_temporary_folder_again() -> None:
 
 
 def _try(folder: str) -> None:
-    """Writes a file and makes a socket in a folder of its own there.
-
-    Raises:
-        OSError: one of them is not possible.
-    """
     with tempfile.TemporaryDirectory(prefix="elastic_pytorch_", dir=folder, ignore_cleanup_errors=True) as made:
         with Path(made, "file").open("wb", buffering=0) as file:
             left = memoryview(bytes(TRIED_BYTES))

@@ -145,11 +145,6 @@ def _forget_forkserver() -> None:
 
 
 def _probe() -> None:
-    """Starts a process as a test.
-
-    Raises:
-        RuntimeError: it fails, or could not use GPUs.
-    """
     process = multiprocessing.get_context("forkserver").Process(target=_look_for_cuda, daemon=True)
     process.start()
     process.join(PROBE_SECONDS)

@@ -20,9 +20,6 @@ def kill_groups(groups: Collection[int]) -> None:
     """Sends SIGKILL to all processes of groups, but to their resource trackers only if these take longer than `UNLINK_SECONDS`.
 
     Returns when the trackers have ended, so that the next workers can create memory of the same names.
-
-    Args:
-        groups: their process ids.
     """
     deadline = time.monotonic() + UNLINK_SECONDS
     while _kill_others(groups):
@@ -49,7 +46,6 @@ def _kill_others(groups: Collection[int]) -> bool:
 
 
 def _members(groups: Collection[int]) -> list[int]:
-    """Returns the processes of groups that have not ended."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

@@ -14,26 +14,14 @@ from elastic_pytorch.stopping.stacks import COLD_START
 
 
 class WorkerLogs(LogsSpecs):
-    """Sends a worker's stderr through the agent, unless torchrun's options send it elsewhere.
-
-    Args:
-        specs: the output that torchrun's options ask for.
-        tails: where stderr goes.
-        warm: whether workers are forked, or start as a new interpreter.
-        unit_replicas: how many pods a unit has.
-
-    Attributes:
-        tails: where stderr goes.
-        unit_replicas: how many pods a unit has.
-        preparing: the workers start before their group exists.
-    """
+    """Sends a worker's stderr through the agent, unless torchrun's options send it elsewhere."""
 
     def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1) -> None:
         self._specs = specs
         self.tails = tails
         self._warm = warm
         self.unit_replicas = unit_replicas
-        self.preparing = False
+        self.preparing = False  # the workers start before their group exists
         self._inherited = set[TextIO]()  # the agent's own streams that workers write to
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:

@@ -30,10 +30,6 @@ class WorkerProcesses:
     """Watches and stops the processes of one start.
 
     Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they report it.
-
-    Args:
-        context: what torch started them with.
-        ended: called with the local rank of each that has exited, as soon as that is known.
     """
 
     def __init__(self, context: PContext, ended: Callable[[int], None]) -> None:
@@ -151,10 +147,6 @@ def told_to_end(worker: int, death_signal: signal.Signals) -> list[int]:
     """The processes of a worker that are to get the signal, if a script of it handles that: its data loaders must live until it has saved.
 
     A shell in front of the script does not pass the signal on, so it is told, too.
-
-    Args:
-        worker: its process id.
-        death_signal: what asks it to end.
 
     Returns:
         Process ids; empty: no Python script of it handles the signal, so that its whole group is to get it, as from torchrun.

@@ -17,9 +17,6 @@ def read_metrics(metrics: object) -> dict[str, float]:
 
     A value that has become NaN or infinite late in a training is no reason to end it: it is left out, as that of the loss is.
 
-    Args:
-        metrics: a mapping from names to anything that float() takes.
-
     Raises:
         ValueError: they cannot be reported; it names the metric and what to change.
     """

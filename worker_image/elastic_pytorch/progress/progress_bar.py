@@ -37,13 +37,7 @@ def _clock(seconds: float) -> str:
 
 
 class ProgressBar:
-    """Draws the line again, ten times a second at most.
-
-    Args:
-        terminal: where to draw.
-        clock: seconds, from any zero.
-        columns: returns the width of the terminal.
-    """
+    """Draws the line again, ten times a second at most."""
 
     def __init__(
         self,

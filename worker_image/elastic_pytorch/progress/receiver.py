@@ -41,10 +41,6 @@ class Progress:
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """Returns the progress after a report: the largest step, and the newest of everything else.
 
-        Args:
-            fields: of the report.
-            now: monotonic seconds.
-
         Raises:
             ValueError: a field is not what `report` sends.
         """
@@ -146,19 +142,16 @@ def _count(value: object) -> int | None:
 
 
 class ProgressReceiver:
-    """The agent's end: a socket in a directory of its own, and for each round a thread that reads it.
-
-    Attributes:
-        path: the socket's path, for the workers' environment; empty if no socket could be made.
-        on_news: called from a thread when the first step of a round is reported, or that its process group has formed.
-    """
+    """The agent's end: a socket in a directory of its own, and for each round a thread that reads it."""
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
         self._window_seconds = window_seconds
         self._folder: SocketFolder | None = None
         with contextlib.suppress(OSError):
             self._folder = SocketFolder("report")
+        # for the workers' environment; empty: no socket could be made
         self.path = self._folder.path if self._folder is not None else ""
+        # from a thread, at the first step of a round or when its group has formed
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()

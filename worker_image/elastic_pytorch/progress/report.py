@@ -75,13 +75,9 @@ def report_group_formed() -> None:
 
 
 def report_failed_saves(count: int, error: str) -> None:
-    """Reports that saves of a checkpoint have failed. Never raises; without an agent it does nothing.
+    """Reports how many saves of a checkpoint have failed in a row. Never raises; without an agent it does nothing.
 
     A report of another `checkpoint_step` than before says that a save has succeeded since.
-
-    Args:
-        count: how many of them in a row.
-        error: of the last one.
     """
     _send({"failedSaves": count, "saveError": error[:MAX_ERROR]})
 

@@ -11,17 +11,11 @@ MAX_REPORTS = 1000  # of a process in a window; more would tell no more
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The last window of a pod that is over.
+    """The last window of a pod that is over."""
 
-    Attributes:
-        windows: how many are over in the round.
-        work_seconds: by local rank: the median of what it has reported, None if that was too little.
-        step_seconds: the median of all that its processes have reported.
-    """
-
-    windows: int
-    work_seconds: tuple[float | None, ...]
-    step_seconds: float
+    windows: int  # how many are over in the round
+    work_seconds: tuple[float | None, ...]  # medians by local rank; None: too few reports
+    step_seconds: float  # the median of all reports
 
     def to_json(self) -> dict[str, object]:
         """Returns the window as a heartbeat carries it."""

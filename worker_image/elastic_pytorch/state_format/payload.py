@@ -32,9 +32,7 @@ def tensor_offsets(kinds: Sequence[TensorKind]) -> tuple[list[int], int]:
 def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> Any:
     """Reads a state; its tensors are on the CPU, each with memory of its own.
 
-    Args:
-        read_into: fills a buffer with the payload's bytes from an offset on.
-        length: of the payload, in bytes.
+    `read_into` fills a buffer with the payload's bytes from an offset on.
 
     Raises:
         ValueError: this is not a payload.

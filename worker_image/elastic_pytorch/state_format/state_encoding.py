@@ -294,7 +294,6 @@ def _device(name: str) -> torch.device:
 
 
 def _tensor_nodes(node: Any) -> Iterator[list[Any]]:
-    """Yields the skeleton's tensors, in the order in which they are put into it."""
     if type(node) is dict:
         for item in node.values():
             yield from _tensor_nodes(item)

@@ -4,12 +4,9 @@ from typing import NamedTuple
 
 
 class StateVersion(NamedTuple):
-    """When a state was committed; the larger version is the newer one.
+    """When a state was committed; the larger version is the newer one."""
 
-    Attributes:
-        generation: grows with each group that is formed, so that what a cut-off group still writes is never considered newer.
-        step: the optimizer step, counted over the whole training.
-    """
-
+    # grows with each group that is formed, so that what a cut-off group still writes is never
+    # considered newer
     generation: int
-    step: int
+    step: int  # of the optimizer, counted over the whole training

@@ -19,10 +19,6 @@ def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> d
     """Returns where the main threads of workers stand, by process id.
 
     Of a worker that is not Python, such as a shell script, the first of its descendants that answers counts.
-
-    Args:
-        workers: process ids.
-        wait_seconds: how long to wait for them to answer.
     """
     workers = list(workers)
     places = {worker: _without_stack(worker) for worker in workers}

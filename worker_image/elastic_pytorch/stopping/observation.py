@@ -49,8 +49,7 @@ class StopObserver:
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
         """Observes again if it is time to. Returns the processes that cannot run their handler, with their main threads' stacks, each once.
 
-        Args:
-            patience_seconds: for how long a process must have been in one call of C, at least.
+        A process must have been in one call of C for `patience_seconds` at least.
         """
         now = time.monotonic()
         if now - self._observed_at < min(MAX_OBSERVE_SECONDS, max(OBSERVE_SECONDS, 0.1 * (now - self._since))):
@@ -170,7 +169,6 @@ def _cpu_time(pid: int) -> tuple[float, bool]:
 
 
 def _copied_bytes(pid: int) -> int:
-    """Returns the bytes that the main thread has read and written."""
     with contextlib.suppress(OSError, ValueError):
         counters = dict(line.split(":") for line in Path(f"/proc/{pid}/task/{pid}/io").read_text().splitlines())
         return int(counters["rchar"]) + int(counters["wchar"])

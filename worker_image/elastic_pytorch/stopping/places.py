@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["collective", "dataLoader", "lock", "file", "other", "ended", "stopped", "kernel", "silent"]
+Kind = Literal[
+    "collective",  # in the group's communication
+    "dataLoader",
+    "lock",  # waits for a lock, a thread or a process
+    "file",  # reads or writes one
+    "other",
+    "ended",  # the process has exited with 0
+    "stopped",  # by SIGSTOP
+    "kernel",  # in a call of the kernel that no signal ends
+    "silent",  # has not answered
+]
 
 MAX_FRAME_CHARACTERS = 100
 
@@ -52,19 +62,13 @@ _FILE_WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the main thread of a process is.
-
-    Attributes:
-        kind: `collective`: in the group's communication; `dataLoader`; `lock`: waits for a lock, a thread or a process; `file`: reads
-            or writes one; `other`: elsewhere; `ended`: the process has exited with 0; `stopped`: it has got SIGSTOP; `kernel`: it is in
-            a call of the kernel that no signal ends; `silent`: it has not answered.
-        operation: of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward pass. Else empty.
-        frame: the innermost one of the user's own script, as `train.py:41 load`; empty: none is known.
-    """
+    """Where the main thread of a process is."""
 
     kind: Kind
+    # of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
+    # pass
     operation: str = ""
-    frame: str = ""
+    frame: str = ""  # the innermost of the user's own script, as `train.py:41 load`
 
     def to_json(self) -> dict[str, str]:
         """As heartbeats have it (docs/internals/protocol.md)."""
@@ -96,10 +100,7 @@ def place_of(stack: str, kernel_wait: str = "") -> Place:
 def _operation(called: Sequence[tuple[str, str]]) -> str:
     """Returns the collective that is waited in; empty: it is none.
 
-    One is built of others, as `all_gather_object` is: the outermost is named.
-
-    Args:
-        called: file and function of the calls that the script has made, the innermost first.
+    One is built of others, as `all_gather_object` is: the outermost is named. The calls are file and function, the innermost first.
     """
     for file, function in called[:1]:
         if _BACKWARD.search(file) and function in ("_engine_run_backward", "backward", "grad"):

@@ -30,9 +30,6 @@ def dump_stacks(workers: Mapping[int, str]) -> None:
     """Makes workers write their stacks, one after the other.
 
     If a worker is not a Python process, such as a shell script, its descendants that answer do.
-
-    Args:
-        workers: their names in the log, by process id.
     """
     logger.info("asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers)))
     for worker, name in workers.items():

@@ -17,48 +17,30 @@ _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One observation of a process's main thread.
+    """One observation of a process's main thread."""
 
-    Attributes:
-        at: when the stack was asked for, or now if there is none; monotonic seconds.
-        stack: its Python stack, as faulthandler writes it, innermost call first; empty: it has not been written.
-        answered: Python code has run in it since the last observation.
-        handler: how a call of the signal's handler shows in a stack, but for the line number; empty if it is unknown.
-        cpu_seconds: CPU time that it has used so far.
-        copied_bytes: what it has read and written so far.
-        sleeps: it waits for something.
-    """
-
-    at: float
-    stack: str
-    answered: bool = False
+    at: float  # when the stack was asked for, or now if there is none; monotonic seconds
+    stack: str  # as faulthandler writes it, innermost call first; empty: it has not been written
+    answered: bool = False  # Python code has run in it since the last observation
+    # how a call of the signal's handler shows in a stack, but for the line number
     handler: str = ""
-    cpu_seconds: float = 0.0
-    copied_bytes: int = 0
-    sleeps: bool = False
+    cpu_seconds: float = 0.0  # used so far
+    copied_bytes: int = 0  # read and written so far
+    sleeps: bool = False  # it waits for something
 
 
 @dataclass(frozen=True, slots=True)
 class MainThread:
-    """What observations have found of a main thread since its process was told to stop.
+    """What observations have found of a main thread since its process was told to stop."""
 
-    Attributes:
-        before: the stack at the moment of the signal.
-        first: the first of the latest observations that all found it in the same call of C.
-        last: the latest observation.
-        silent: the first observation, if none has ever found a stack.
-        answered: Python code has run since just before the signal.
-        handler: see `Observation`.
-        slept: all observations since `first` have found it asleep.
-    """
-
-    before: str = ""
+    before: str = ""  # the stack at the moment of the signal
+    # of the latest observations that all found it in the same call of C
     first: Observation | None = None
     last: Observation | None = None
-    silent: Observation | None = None
-    answered: bool = False
+    silent: Observation | None = None  # the first observation, if none has ever found a stack
+    answered: bool = False  # Python code has run since just before the signal
     handler: str = ""
-    slept: bool = False
+    slept: bool = False  # all observations since `first` have found it asleep
 
     def after(self, seen: Observation) -> "MainThread":
         """Returns what is known after another observation."""
@@ -77,11 +59,7 @@ class MainThread:
         )
 
     def stuck(self, patience_seconds: float = 0.0) -> bool:
-        """Whether it has been in one call of C for too long to return to Python, and is not running its handler.
-
-        Args:
-            patience_seconds: the least time in one call of C that counts as too long.
-        """
+        """Whether it has been in one call of C for `patience_seconds`, and is not running its handler."""
         if self.last is None:
             return False
         if self.first is None:

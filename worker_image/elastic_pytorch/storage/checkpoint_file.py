@@ -22,11 +22,7 @@ class Loaded(NamedTuple):
 
 
 def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
-    """Reads the newest whole checkpoint of a folder; damaged ones are skipped, with the reason in the log.
-
-    Args:
-        folder: of the checkpoints.
-        beyond: only larger versions are considered.
+    """Reads the newest whole checkpoint of a folder beyond a version; damaged ones are skipped, with the reason in the log.
 
     Raises:
         OSError: the folder, or a file in it that may be whole, cannot be read.

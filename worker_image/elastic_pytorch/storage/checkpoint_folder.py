@@ -152,11 +152,6 @@ def claimed(folder: Folder) -> int:
 def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) -> None:
     """Makes sure that no newer group has claimed a place.
 
-    Args:
-        place: for the message.
-        names: of all that is there.
-        version: to be written.
-
     Raises:
         Superseded: one has.
     """

@@ -31,13 +31,9 @@ class CannotClaim(Exception):
 
 
 class StoredFile(Protocol):
-    """A file to be read, on a disk or in object storage.
+    """A file to be read, on a disk or in object storage."""
 
-    Attributes:
-        size: in bytes.
-    """
-
-    size: int
+    size: int  # in bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fills a buffer with the file's bytes from an offset on.

@@ -25,31 +25,23 @@ CHUNK_BYTES = 4 << 20
 
 
 class Flush(NamedTuple):
-    """A request to write a snapshot.
+    """A request to write a snapshot."""
 
-    Attributes:
-        name: of the snapshot; a request replaces an earlier one of the same name that has not begun yet.
-        fd: the snapshot, closed when the request is done.
-        folder: of the checkpoints: a path or a URL.
-        keep: what to keep there.
-        answer: called once with the version that is on the disk, or with what went wrong.
-        now: whether to skip the rest before it.
-    """
-
+    # of the snapshot; a request replaces an earlier one of the same name that has not begun
+    # yet
     name: str
-    fd: int
-    folder: str
+    fd: int  # of the snapshot, closed when the request is done
+    folder: str  # a path or a URL
     keep: Keep
+    # called once with the version that is on the disk, or with what went wrong
     answer: Callable[[StateVersion | None, str], None]
-    now: bool = False
+    now: bool = False  # without the rest before it
 
 
 class CheckpointWriter:
     """The thread; it starts with the first request.
 
-    Args:
-        on_written: called with the step of each version that is newly on the disk, and the seconds that writing it has taken.
-        clock: seconds, from any zero.
+    `on_written` gets the step of each version that is newly on the disk, and the seconds that writing it has taken.
     """
 
     def __init__(

@@ -21,25 +21,19 @@ _PARTIAL = re.compile(r"\.partial-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
 
 
 class LocalFolder:
-    """A folder with checkpoints.
-
-    Args:
-        path: need not exist yet.
-    """
+    """A folder with checkpoints."""
 
     def __init__(self, path: Path) -> None:
         self.location = path
         self._written_at = 0.0  # by the file system's clock, as this machine's may be wrong
 
     def names(self) -> list[str]:
-        """See `Place`."""
         try:
             return os.listdir(self.location)  # noqa: PTH208 - names are all that is wanted
         except FileNotFoundError:
             return []
 
     def sizes(self) -> dict[str, int]:
-        """See `Place`."""
         found = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(self.location) as entries:
             for entry in entries:
@@ -49,11 +43,9 @@ class LocalFolder:
         return found
 
     def folders(self) -> list[str]:
-        """See `Place`."""
         return [path.name for path in self.location.iterdir() if path.is_dir()] if self.location.is_dir() else []
 
     def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
-        """See `Place`."""
         del size
         self.location.mkdir(parents=True, exist_ok=True)
         partial = self.location / f".partial-{name.removeprefix('checkpoint-').removesuffix('.elastic')}-{os.urandom(8).hex()}"
@@ -68,19 +60,16 @@ class LocalFolder:
         sync_folder(self.location)
 
     def create(self, name: str) -> bool:
-        """See `Place`."""
         self.location.mkdir(parents=True, exist_ok=True)
         (self.location / name).touch()
         sync_folder(self.location)
         return True  # a file system shared by NFS does not say reliably who was first
 
     def delete(self, names: Sequence[str]) -> None:
-        """See `Place`."""
         for name in names:
             _delete(self.location / name)
 
     def clean(self, generation: int) -> None:
-        """See `Place`."""
         for name in self.names():
             match = _PARTIAL.fullmatch(name)
             if match is None:
@@ -91,7 +80,6 @@ class LocalFolder:
                     _delete(self.location / name)
 
     def open(self, name: str) -> "LocalFile":
-        """See `Place`."""
         return LocalFile(self.location / name)
 
 
@@ -107,7 +95,6 @@ class LocalFile:
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """See `StoredFile`."""
         done = 0
         while done < len(buffer):
             count = os.preadv(self._file.fileno(), [buffer[done : done + (1 << 30)]], offset + done)
@@ -116,7 +103,6 @@ class LocalFile:
             done += count
 
     def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
-        """See `StoredFile`."""
         seen, at = 0, 0
         for offset, buffer in [*sorted(read, key=lambda piece: piece[0]), (end, memoryview(b""))]:
             while at < offset:
@@ -129,7 +115,6 @@ class LocalFile:
         return seen
 
     def close(self) -> None:
-        """See `StoredFile`."""
         self._file.close()
 
 

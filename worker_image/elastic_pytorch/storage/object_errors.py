@@ -28,10 +28,6 @@ _REGION = re.compile(r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLoc
 def plain_error(error: Exception, url: ObjectUrl) -> OSError:
     """Returns the error that a failed request to a bucket means.
 
-    Args:
-        error: from obstore.
-        url: of the prefix that the request was about.
-
     Returns:
         A FileNotFoundError only if the object is not there: a bucket that is not there is an error of another kind.
     """
@@ -71,7 +67,6 @@ def lacks_conditions(error: Exception) -> bool:
 
 
 def _words(text: str) -> str:
-    """Returns what the service says, or else the first line of what the library says."""
     code, message = re.search(r"<Code>([^<]*)</Code>", text), re.search(r"<Message>([^<]*)</Message>", text)
     if code:
         return f"{code[1]}: {message[1]}" if message else code[1]

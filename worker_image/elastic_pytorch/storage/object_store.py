@@ -49,10 +49,6 @@ def obstore() -> Any:
 class ObjectStore:
     """A prefix in a bucket.
 
-    Args:
-        url: of the prefix.
-        retries: how the library repeats requests.
-
     Raises:
         ImportError: obstore is not installed.
         OSError: the environment lacks what the storage needs.
@@ -69,22 +65,18 @@ class ObjectStore:
             raise plain_error(error, url) from error
 
     def names(self) -> list[str]:
-        """See `Place`."""
         return [each["path"] for each in self._list()["objects"]]
 
     def sizes(self) -> dict[str, int]:
-        """See `Place`."""
         return {each["path"]: each["size"] for each in self._list()["objects"]}
 
     def folders(self) -> list[str]:
-        """See `Place`."""
         return [prefix.strip("/").rpartition("/")[2] for prefix in self._list()["common_prefixes"]]
 
     def _list(self) -> Any:
         return self._does(self._obstore.list_with_delimiter, self._store)
 
     def open(self, name: str) -> "ObjectFile":
-        """See `Place`."""
         return ObjectFile(self._does(self._obstore.head, self._store, name)["size"], self._reading(name))
 
     def _reading(self, name: str) -> Callable[[int, int], Any]:
@@ -94,7 +86,6 @@ class ObjectStore:
         return read
 
     def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
-        """See `Place`."""
         part_bytes = max(PART_BYTES, -(-(size or 0) // MAX_PARTS))
         parts = _parts(chunks, part_bytes)
         first = next(parts, b"")
@@ -130,7 +121,6 @@ class ObjectStore:
         return io.BufferedReader(ObjectRanges(size, self._reading(name)), BUFFER_BYTES)
 
     def create(self, name: str) -> bool:
-        """See `Place`."""
         try:
             self._obstore.put(self._store, name, b"", mode="create")
         except self._obstore.exceptions.AlreadyExistsError:
@@ -146,7 +136,6 @@ class ObjectStore:
         return True
 
     def delete(self, names: Sequence[str]) -> None:
-        """See `Place`."""
         if not names:
             return
         try:
@@ -172,12 +161,8 @@ class ObjectStore:
 class ObjectFile:
     """An object that is read from its beginning to its end, ahead of the reader; its end may be read before.
 
-    Each piece is fetched once and kept until it has been read in its turn, so that the checksum costs no other request.
-
-    Args:
-        size: of the object, in bytes.
-        read: fetches a range, given its first byte and the one behind its last.
-        piece_bytes: how much to fetch at once.
+    Each piece is fetched once and kept until it has been read in its turn, so that the checksum costs no other request. `read`
+    fetches a range, given its first byte and the one behind its last.
     """
 
     def __init__(self, size: int, read: Callable[[int, int], Any], piece_bytes: int = PART_BYTES) -> None:
@@ -190,7 +175,6 @@ class ObjectFile:
         self._sum = 0
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """See `StoredFile`."""
         if offset + len(buffer) > self.size:
             raise ValueError("torn: it ends too early")
         done = 0
@@ -201,7 +185,6 @@ class ObjectFile:
             done += len(part)
 
     def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
-        """See `StoredFile`."""
         del read
         seen, at = self._sum, self._summed * self._piece_bytes
         while at < end:
@@ -211,7 +194,6 @@ class ObjectFile:
         return seen
 
     def close(self) -> None:
-        """See `StoredFile`."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pieces.clear()
 

@@ -14,22 +14,13 @@ BUFFER_BYTES = 64 << 10  # of a stream, so that not each small read runs Python'
 
 
 class ObjectWriter(io.RawIOBase):
-    """Writes an object, which appears whole when the stream is closed, and not at all after an error.
-
-    Attributes:
-        size: of what has been written, in bytes.
-        checksum: its CRC-32.
-
-    Args:
-        stream: of the library.
-        plain: makes an OSError of an error of the library.
-    """
+    """Writes an object, which appears whole when the stream is closed, and not at all after an error."""
 
     def __init__(self, stream: Any, plain: Callable[[Exception], OSError]) -> None:
         self._stream = stream
         self._plain = plain
-        self.size = 0
-        self.checksum = 0
+        self.size = 0  # in bytes
+        self.checksum = 0  # CRC-32
 
     def writable(self) -> bool:
         """It is."""
@@ -67,9 +58,7 @@ class ObjectWriter(io.RawIOBase):
 class ObjectRanges(io.RawIOBase):
     """Reads ranges of an object: large ones in several parts at a time, small ones from blocks that are kept for a while.
 
-    Args:
-        size: of the object, in bytes.
-        read: fetches a range, given its first byte and the one behind its last.
+    `read` fetches a range, given its first byte and the one behind its last.
     """
 
     def __init__(self, size: int, read: Callable[[int, int], Any]) -> None:

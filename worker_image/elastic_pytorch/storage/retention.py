@@ -14,15 +14,10 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Retention(NamedTuple):
-    """What is kept, with milestones.
+    """What is kept, with milestones."""
 
-    Attributes:
-        newest: how many checkpoints.
-        every_steps: from one milestone to the next.
-    """
-
-    newest: int
-    every_steps: int
+    newest: int  # how many checkpoints
+    every_steps: int  # from one milestone to the next
 
 
 Keep = int | Retention  # a number: of the newest checkpoints, and no milestone
@@ -58,13 +53,9 @@ def parse_keep(told: object) -> Keep:
 
 
 def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateVersion]:
-    """Returns those that no older one of the same stretch between two multiples comes before.
+    """Returns those that no older one of the same stretch between two multiples of `every_steps` comes before.
 
     It does not change what is a milestone if others are deleted, or newer versions are written.
-
-    Args:
-        versions: in any order.
-        every_steps: between two multiples.
     """
     least: dict[int, int] = {}  # step of a version, by the number of its multiple
     found = set()
@@ -77,12 +68,7 @@ def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateV
 
 
 def surplus(versions: Iterable[StateVersion], written: StateVersion, keep: Keep) -> set[StateVersion]:
-    """Returns the versions to delete.
-
-    Args:
-        versions: all that are there, in any order. Those larger than the one just written do not count, and stay.
-        written: the version that has just been written.
-        keep: what stays, including that one.
+    """Returns the versions to delete. Those larger than the one just written, which is kept, do not count, and stay.
 
     Raises:
         ValueError: it would keep nothing.

@@ -102,17 +102,12 @@ def drafts_in(folder: Location) -> Drafts:
 
 
 class FolderDrafts:
-    """A checkpoint gets its name when all of it is on the disk.
-
-    Args:
-        folder: of the checkpoints; created if it does not exist.
-    """
+    """A checkpoint gets its name when all of it is on the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def begin(self, version: StateVersion) -> int:
-        """See `Drafts`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         check_claim(self._folder, version)
         token = new_token()
@@ -120,11 +115,9 @@ class FolderDrafts:
         return token
 
     def location(self, version: StateVersion, token: int) -> Path:
-        """See `Drafts`."""
         return self._folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
 
     def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
-        """See `Drafts`."""
         partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
         sync_folder(partial)
@@ -141,7 +134,6 @@ class FolderDrafts:
                 _delete(left_behind)
 
     def discard(self, version: StateVersion, token: int) -> None:
-        """See `Drafts`."""
         shutil.rmtree(self.location(version, token), ignore_errors=True)
 
 
@@ -151,17 +143,12 @@ _known_whole: set[Location] = (
 
 
 class ObjectDrafts:
-    """Objects cannot be renamed, so a checkpoint is written under its name, and appears by its own file, which comes last.
-
-    Args:
-        folder: the prefix of the checkpoints.
-    """
+    """Objects cannot be renamed, so a checkpoint is written under its name, and appears by its own file, which comes last."""
 
     def __init__(self, folder: ObjectUrl) -> None:
         self._folder = folder
 
     def begin(self, version: StateVersion) -> int:
-        """See `Drafts`."""
         check_claim(self._folder, version)
         path = self._folder / checkpoint_name(version)
         if by_name(path):
@@ -170,12 +157,10 @@ class ObjectDrafts:
         return new_token()
 
     def location(self, version: StateVersion, token: int) -> ObjectUrl:
-        """See `Drafts`."""
         del token  # a generation's groups write one after the other
         return self._folder / checkpoint_name(version)
 
     def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
-        """See `Drafts`."""
         del token
         check_claim(self._folder, version)
         commit()
@@ -196,7 +181,6 @@ class ObjectDrafts:
                 _delete_objects(path)
 
     def discard(self, version: StateVersion, token: int) -> None:
-        """See `Drafts`."""
         try:
             _delete_objects(self.location(version, token))
         except OSError as error:

@@ -5,17 +5,11 @@ from typing import Any, NamedTuple
 
 
 class Refused(NamedTuple):
-    """An argument that cannot mean the same in a group of another size.
-
-    Attributes:
-        name: of the argument.
-        fits: whether its value is accepted.
-        advice: what to do instead.
-    """
+    """An argument that cannot mean the same in a group of another size."""
 
     name: str
-    fits: Callable[[Any], bool]
-    advice: str
+    fits: Callable[[Any], bool]  # whether its value is accepted
+    advice: str  # what to do instead
 
 
 REFUSED = (

@@ -12,10 +12,6 @@ class SeededDataset(Dataset[Any]):
 
     A DataLoader calls the collator in the same process right after that. So random transforms, and collators that mask tokens, draw the
     same in a group of any size.
-
-    Args:
-        data: the dataset, with a length and `__getitem__`.
-        seed: the same on all ranks.
     """
 
     def __init__(self, data: Any, seed: int) -> None:
@@ -29,7 +25,6 @@ class SeededDataset(Dataset[Any]):
         return self.data[number]
 
     def __getitems__(self, numbers: list[int]) -> list[Any]:
-        """Returns the samples of a batch."""
         seed_all(mixed(self.seed, *numbers))
         if (several := getattr(self.data, "__getitems__", None)) is not None:
             found: list[Any] = several(numbers)

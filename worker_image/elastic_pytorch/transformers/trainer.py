@@ -316,7 +316,6 @@ def _folder(output_dir: str) -> Path:
 
 
 def _without_labels(batch: dict[str, Any]) -> dict[str, Any]:
-    """Returns a batch none of whose labels counts."""
     return batch | {name: _ignored(batch[name]) for name in _LABELS if name in batch}
 
 

@@ -19,12 +19,6 @@ class TrainerProgress:
     """Saves and loads the `state` of a Trainer, and the states of its callbacks.
 
     All of it is text in JSON, as in the checkpoints of the Trainer. The log is encoded line by line, once each: it grows with the training.
-
-    Args:
-        trainer: a transformers.Trainer.
-
-    Attributes:
-        stopped: whether a callback has ended the training before its last step.
     """
 
     rank_0_counts = True
@@ -32,7 +26,7 @@ class TrainerProgress:
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._log: list[str] = []
-        self.stopped = False
+        self.stopped = False  # a callback has ended the training before its last step
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the progress as text."""
@@ -62,6 +56,5 @@ class TrainerProgress:
                     setattr(found, name, value)
 
     def _exportable(self) -> list[Any]:
-        """Returns the callbacks that have a state, as those of transformers.trainer_callback.ExportableState do."""
         callbacks = self._trainer.callback_handler.callbacks
         return [each for each in callbacks if hasattr(each, "state") and hasattr(each, "from_state")]

@@ -18,14 +18,10 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class BackgroundSave:
-    """Saves one version after the other, in a thread. All ranks save the same ones.
-
-    Attributes:
-        version: that is being saved, or whose outcome has not been taken; None: there is none.
-    """
+    """Saves one version after the other, in a thread. All ranks save the same ones."""
 
     def __init__(self) -> None:
-        self.version: StateVersion | None = None
+        self.version: StateVersion | None = None  # being saved, or whose outcome has not been taken
         self._thread = threading.Thread()
         self._problem: Exception | None = None
 
@@ -38,11 +34,7 @@ class BackgroundSave:
         self._thread.start()
 
     def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
-        """Returns which version has been saved, or could not be saved, and why not; None: nothing has come to its end. Returns each once.
-
-        Args:
-            wait: until it comes to its end.
-        """
+        """Returns each version once that has been saved, or could not be saved, and why not; None: nothing has ended."""
         if self.version is None or (self._thread.is_alive() and not wait):
             return None
         self._thread.join()

@@ -18,28 +18,16 @@ BITS = 64
 
 
 class Seen(NamedTuple):
-    """What a rank has of a parameter.
+    """What a rank has of a parameter."""
 
-    Attributes:
-        kind: its type and the shape of the whole.
-        region: the part.
-        part_sum: of that part, see `part_sum`.
-        frozen: whether it is.
-    """
-
-    kind: str
+    kind: str  # its type and the shape of the whole
     region: Region
-    part_sum: int
+    part_sum: int  # see `part_sum`
     frozen: bool
 
 
 def compare_frozen(objects: Mapping[str, Any], group: dist.ProcessGroup | None, *, all_again: bool = False) -> bool:
-    """Tells each `Trained` what its sharded parameters are, if they may have changed since. Collective.
-
-    Args:
-        objects: what is registered.
-        group: of a backend that sends CPU tensors; None: the default group.
-        all_again: whether to read all frozen weights, also those that seem unchanged.
+    """Tells each `Trained` what its sharded parameters are, if they may have changed since, or all again. Collective.
 
     Returns:
         Whether any rank has a `Trained`. If not, it need not be called any more.
@@ -101,10 +89,6 @@ def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
 
     Each element is seen as an integer, times one odd pseudo-random number for its index in each dimension. That is multilinear hashing
     (https://arxiv.org/abs/1202.4961), with a product of numbers as each element's key. It is for mistakes, not against forgers.
-
-    Args:
-        part: a box of the tensor, on any device.
-        offset: of its first element in the tensor, by dimension.
     """
     if not part.numel():
         return 0

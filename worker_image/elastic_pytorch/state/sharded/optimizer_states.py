@@ -29,12 +29,7 @@ def state_by_name(optimizer: Optimizer, registered: Mapping[str, Any]) -> Tree:
 
 
 def template_by_name(optimizer: Optimizer, registered: Mapping[str, Any], saved: Collection[str]) -> Tree:
-    """Returns a state to be filled, of those parameters that have one in what was saved.
-
-    Args:
-        optimizer: gets a state if it has none.
-        registered: what is registered, by name.
-        saved: the names of the parameters.
+    """Returns a state to be filled, of those parameters that have one in what was saved. Makes a state if there is none.
 
     Raises:
         ValueError: its model is not registered.
@@ -70,7 +65,6 @@ def make_state(optimizer: Optimizer, registered: Mapping[str, Any]) -> None:
 
 
 def _names(optimizer: Optimizer, registered: Mapping[str, Any]) -> list[str]:
-    """Returns the names of an optimizer's parameters, in its own order."""
     names = {id(parameter): name for name, parameter in _model_of(optimizer, registered).named_parameters()}
     found = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     for wrapper in WRAPPERS:

@@ -11,15 +11,10 @@ from elastic_pytorch.state.sharded.trees import Keys, name_of
 
 
 class Region(NamedTuple):
-    """A box of a tensor.
+    """A box of a tensor."""
 
-    Attributes:
-        offset: of its first element in the global tensor, by dimension.
-        size: by dimension.
-    """
-
-    offset: tuple[int, ...]
-    size: tuple[int, ...]
+    offset: tuple[int, ...]  # of its first element in the global tensor, by dimension
+    size: tuple[int, ...]  # by dimension
 
     def overlap(self, other: "Region") -> "Region | None":
         """Returns the box that both have in common; None: there is none."""
@@ -42,19 +37,12 @@ class Region(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is copied from one rank's shard into another one's.
-
-    Attributes:
-        keys: of the tensor.
-        part: which shard it is in, see `pieces`.
-        source: the box in that shard.
-        target: the same box in the shard that is filled.
-    """
+    """What is copied from one rank's shard into another one's."""
 
     keys: Keys
-    part: int
-    source: Region
-    target: Region
+    part: int  # which shard it is in, see `pieces`
+    source: Region  # the box in that shard
+    target: Region  # the same box in the shard that is filled
 
 
 class Uncovered(RuntimeError):
@@ -74,11 +62,9 @@ def local_part(tensor: DTensor) -> torch.Tensor:
 
 
 def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]) -> list[Piece]:
-    """Returns what fills boxes from others, each element once.
+    """Returns what fills the wanted boxes, by the tensors' keys, from those in each part: each element once.
 
-    Args:
-        wanted: the boxes by the tensors' keys.
-        parts: the boxes that are there, by keys in each part. Two boxes of one tensor are the same, or have nothing in common.
+    Two boxes of one tensor in the parts are the same, or have nothing in common.
 
     Raises:
         Uncovered: the parts do not have all elements of a box; the message names the tensor.

@@ -28,8 +28,7 @@ def summary_of(parameters: Sequence[torch.Tensor]) -> tuple[float, float]:
 def first_unlike(told: Sequence[tuple[int, float, float]]) -> tuple[int, int] | None:
     """Returns the first two ranks that have other values where they have the same shards; None: there are none.
 
-    Args:
-        told: of each rank: a number of its shards, and their sum and norm.
+    Each rank tells a number of its shards, and their sum and norm.
     """
     firsts: dict[int, int] = {}
     for rank, (shards, total, norm) in enumerate(told):
@@ -43,11 +42,6 @@ def refuse_other_values(objects: Mapping[str, Any], stage: int, group: dist.Proc
     """Makes sure that ranks with the same shards have the same values in them. Collective; to be called after a step.
 
     All ranks of a stage must have the same values in what is not sharded, whatever shards they have besides.
-
-    Args:
-        objects: what is registered.
-        stage: of the pipeline.
-        group: of a backend that sends CPU tensors; None: the default group.
 
     Raises:
         RuntimeError: on all ranks alike; the message says what to change.

@@ -26,12 +26,7 @@ _OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
 def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
-    """Returns what writes this rank's shards.
-
-    Args:
-        location: the folder or prefix of the checkpoint.
-        shard_bytes: about how many bytes it will write.
-    """
+    """Returns what writes this rank's shards."""
     return ObjectsWriter(location, shard_bytes) if isinstance(location, ObjectUrl) else FolderWriter(location)
 
 
@@ -73,11 +68,7 @@ def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
 
 
 class FolderWriter(FileSystemWriter):
-    """Writes to a folder.
-
-    Args:
-        folder: exists.
-    """
+    """Writes to a folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -94,12 +85,7 @@ class FolderWriter(FileSystemWriter):
 
 
 class ObjectsWriter(FileSystemWriter):
-    """Writes objects. What they hold is known as it is written, so that nothing is read again.
-
-    Args:
-        url: the prefix.
-        shard_bytes: about how many bytes it will write.
-    """
+    """Writes objects. What they hold is known as it is written, so that nothing is read again."""
 
     def __init__(self, url: ObjectUrl, shard_bytes: int) -> None:
         super().__init__(str(url), sync_files=False)
@@ -114,12 +100,7 @@ class ObjectsWriter(FileSystemWriter):
 
 
 class ObjectsReader(FileSystemReader):
-    """Reads objects.
-
-    Args:
-        url: the prefix.
-        held: what has been read already.
-    """
+    """Reads objects."""
 
     def __init__(self, url: ObjectUrl, held: Held) -> None:
         super().__init__(str(url))
@@ -128,16 +109,7 @@ class ObjectsReader(FileSystemReader):
 
 
 class ObjectFiles(FileSystemBase):
-    """The objects below a prefix, as files: their paths are their names.
-
-    Attributes:
-        written: what has been written.
-
-    Args:
-        store: of the prefix.
-        shard_bytes: about how many bytes a file has that is written.
-        held: what has been read already.
-    """
+    """The objects below a prefix, as files: their paths are their names. Those of `held` have been read already."""
 
     def __init__(self, store: ObjectStore, shard_bytes: int, held: Held | None = None) -> None:
         self.written: list[ShardFile] = []

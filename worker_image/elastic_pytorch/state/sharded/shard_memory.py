@@ -22,12 +22,7 @@ TAG = 4712
 
 
 class ShardMemory:
-    """Both memories of a rank, which outlive its process in the pod's agent.
-
-    Args:
-        name: of the state's memory.
-        client: of the pod's server.
-    """
+    """Both memories of a rank, which outlive its process in the pod's agent."""
 
     def __init__(self, name: str, client: Client) -> None:
         local = number_in_pod()
@@ -76,15 +71,7 @@ class ShardMemory:
 
 
 def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:
-    """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is.
-
-    Args:
-        tree: the state.
-        group: see `Held`.
-        part: the rank.
-        shards_of: what each rank has of the model, see `Held`.
-        stage: of the pipeline.
-    """
+    """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is."""
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
@@ -107,15 +94,8 @@ def read_state(
 ) -> Tree:
     """Puts a state together from what the group's ranks hold of it: for each stage from what its ranks have committed. Collective.
 
-    Args:
-        chosen: which version, and where its parts are.
-        memory: of this rank.
-        template: the state of the objects that are restored, with the sharded tensors that are filled.
-        stages: of the ranks.
-        group: of a backend that sends CPU tensors; None: the default group.
-
     Returns:
-        The state, with the template's sharded tensors in it.
+        The state, with the template's sharded tensors in it, filled.
 
     Raises:
         RuntimeError: it does not fit the template; or a peer is lost.
@@ -172,11 +152,6 @@ def _description(tree: Tree) -> dict[Keys, tuple[tuple[int, ...], str, Region]]:
 def _targets(
     described: Mapping[int, Mapping[Keys, tuple[tuple[int, ...], str, Region]]], template: Tree
 ) -> dict[Keys, DTensor]:
-    """Returns the tensors that are filled.
-
-    Raises:
-        RuntimeError: one is missing, or is another one; on all ranks alike.
-    """
     targets = {}
     for parts in described.values():
         for keys, (shape, dtype, _) in parts.items():

@@ -124,14 +124,8 @@ def save_sharded(
 ) -> None:
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
-    Args:
-        folder: of the checkpoints, shared by all ranks; created if it does not exist. Or a prefix in object storage.
-        version: of the state.
-        tree: dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
-        keep: what to leave there.
-        stages: of the ranks, in a pipeline.
-        group: of a backend that sends CPU tensors; None: the default group.
-        engine: what writes files of its own beside the tree; only in a folder.
+    The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors. An engine writes files of its own
+    beside it, only in a folder.
 
     Raises:
         Superseded: a newer group has claimed the folder.
@@ -232,12 +226,7 @@ def load_sharded(
 ) -> tuple[StateVersion, Tree] | None:
     """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
-    Args:
-        folder: of the checkpoints, shared by all ranks; or a prefix in object storage.
-        template: returns a tree with the sharded tensors to be filled; called if there is a checkpoint, with the keys of those in it.
-        stages: of the ranks, in a pipeline.
-        group: of a backend that sends CPU tensors; None: the default group.
-        engine: what reads files of its own beside the tree.
+    If there is one, `template` gets the keys of the sharded tensors in it, and returns a tree with those to be filled.
 
     Returns:
         The version, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
@@ -316,11 +305,7 @@ def _content_if_whole(path: Location, version: StateVersion, held: dict[str, byt
 
 
 def _content_of_stage(path: Location, version: StateVersion, content: Tree, stages: Sequence[int], group: Any) -> Tree | None:
-    """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole.
-
-    Raises:
-        RuntimeError: the pipeline had other stages; on all ranks alike.
-    """
+    """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole."""
     saved: list[int] = content.get("stages", [])
     if set(saved) != set(stages):
         raise RuntimeError(f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other parameters")
@@ -335,24 +320,14 @@ def _content_of_stage(path: Location, version: StateVersion, content: Tree, stag
 
 
 def _content(path: Location, version: StateVersion) -> Tree:
-    """Returns what rank 0 has saved beside the shards.
-
-    Raises:
-        ValueError: it is missing or damaged, or a shard has a wrong size.
-        OSError: it cannot be read, or a shard is missing.
-    """
+    """Returns what rank 0 has saved beside the shards. A ValueError says that it is damaged, or a shard has a wrong size."""
     content = _own_file(path, version)
     check_sizes(path, [ShardFile(*file) for file in content["files"]])
     return content
 
 
 def _own_file(folder: Location, version: StateVersion) -> Tree:
-    """Returns what is in the checkpoint file of a folder; it is read once.
-
-    Raises:
-        ValueError: it is damaged, or another one.
-        OSError: it is missing, or cannot be read.
-    """
+    """Returns what is in the checkpoint file of a folder; it is read once."""
     held, content = load(folder / name_of_file(version))
     if held != version:
         raise ValueError(f"foreign: its file is named after {tuple(version)}, and holds {tuple(held)}")

@@ -91,10 +91,7 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
 def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple[StateVersion, int]:
     """Returns the newest version in a folder, whole or not, and the group's generation, for which it then is claimed. Collective.
 
-    Args:
-        folder: of the checkpoints; None: there is none.
-        known: the newest generation in the pods' memory.
-        group: all ranks.
+    A generation in the pods' memory may be known that is newer than the folder's.
 
     Raises:
         OSError: the folder cannot be read.

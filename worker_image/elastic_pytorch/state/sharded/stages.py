@@ -27,12 +27,7 @@ def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
 
 
 def shards_number(objects: Mapping[str, Any], stage: int) -> int:
-    """Returns a number of what this rank has of the models: ranks with the same number have the same shards.
-
-    Args:
-        objects: what is registered.
-        stage: of the pipeline.
-    """
+    """Returns a number of what this rank has of the models: ranks with the same number have the same shards."""
     sharded = ((name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor))
     return digest_number(repr((stage, [(name, region_of(each)) for name, each in sharded])))
 
@@ -46,11 +41,6 @@ def agree_on_stages(group: RankGroup, parameters: dict[str, str], numbers: Seque
     """Returns a number of each rank's stage, which depends on the names of its parameters only. Without a pipeline it is 0.
 
     Collective, if not all ranks have the same parameters.
-
-    Args:
-        group: all ranks.
-        parameters: the types and shapes of this rank's, by their names in the whole model.
-        numbers: of all ranks, see `numbers_of`.
 
     Raises:
         RuntimeError: on all ranks alike: the ranks have some parameters in common and others not, or they differ.

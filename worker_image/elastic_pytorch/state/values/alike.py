@@ -20,14 +20,6 @@ _loaded: set[str] = set()  # the States that this process has restored: what the
 class Comparison:
     """What must be the same on all ranks. They gather its numbers, and then call its methods, which are collective if something differs.
 
-    Args:
-        identity: of the State.
-        parameters: their types and shapes, by name.
-        objects: the registered objects, by name.
-
-    Attributes:
-        numbers: what this rank tells the others.
-
     Raises:
         UnsupportedValue: a state is not plain data.
     """
@@ -37,14 +29,11 @@ class Comparison:
         tells = identity.key not in _loaded
         self._begins = _beginnings(objects) if tells else {}
         begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
+        # what this rank tells the others
         self.numbers = [digest_number(repr(self._description)), begins]
 
     def refuse_different(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
         """Makes sure that all ranks have the same description, and have begun alike.
-
-        Args:
-            group: all ranks.
-            told: the numbers of all ranks.
 
         Raises:
             RuntimeError: on all ranks alike, see the other methods.
@@ -55,10 +44,6 @@ class Comparison:
     def refuse_unlike(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
         """Makes sure that all ranks have the same description.
 
-        Args:
-            group: all ranks.
-            told: the numbers of all ranks.
-
         Raises:
             RuntimeError: see `refuse_unlike`.
         """
@@ -68,10 +53,6 @@ class Comparison:
         """Makes sure that all ranks have begun alike, apart from models and their optimizers. Once for each State of a process.
 
         A process that has restored this State before tells nothing: its objects have been trained, and those of a new process have not.
-
-        Args:
-            group: all ranks.
-            told: the numbers of all ranks.
 
         Raises:
             RuntimeError: on all ranks alike; the message names the object and what to use instead.
@@ -111,7 +92,6 @@ def digest_of(tree: Any) -> str:
 
 
 def _canonical(node: Any, tensors: Iterator[torch.Tensor]) -> str:
-    """Returns a skeleton as text, with digests for its tensors."""
     if isinstance(node, dict):
         return f"{{{','.join(sorted(f'{key!r}:{_canonical(each, tensors)}' for key, each in node.items()))}}}"
     if not isinstance(node, list):

@@ -16,12 +16,7 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
 
 
 class PlainValues:
-    """Detects changes of rank 0's values, and sends them to all ranks.
-
-    Args:
-        group: all ranks, which have the same values now.
-        values: of this rank.
-    """
+    """Detects changes of rank 0's values, and sends them to all ranks."""
 
     def __init__(self, group: RankGroup, values: dict[str, Any]) -> None:
         self._group = group

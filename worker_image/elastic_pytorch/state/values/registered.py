@@ -38,9 +38,6 @@ def model_of(each: Any) -> Any:
 class Registered:
     """What a State keeps: objects with a `state_dict`, and plain values, which are its attributes.
 
-    Args:
-        registered: both, by name.
-
     Raises:
         ValueError: a name is not free.
     """
@@ -77,7 +74,6 @@ class Registered:
         return any(each.complete_later(complete) for each in places)
 
     def _first_trained(self) -> str | None:
-        """The name of an object of which only the trained part is committed; None: there is none."""
         return next((name for name, each in self._objects.items() if model_of(each) is not each), None)
 
     def _refuse_initial(self, initial: object) -> None:
@@ -111,10 +107,6 @@ class Registered:
 
 def refuse_sharded(objects: dict[str, Any], instead: str) -> None:
     """Refuses a model or an optimizer that no rank has completely.
-
-    Args:
-        objects: what is registered, by name.
-        instead: what to do instead, in words.
 
     Raises:
         RuntimeError: one is.
@@ -161,13 +153,9 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
 
 
 def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped: MappedState | None) -> None:
-    """Loads the states that were found into the registered objects.
+    """Loads the states that were found into the registered objects; messages name where that was.
 
-    Args:
-        objects: the registered objects, by name.
-        states: by the same names.
-        where: the place where they were found, for messages.
-        mapped: the memory of the states' tensors, which is valid for this call only; None: the tensors may be kept.
+    The mapped memory of the states' tensors is valid for this call only; without it, the tensors may be kept.
 
     Raises:
         RuntimeError: a state does not fit.
@@ -221,10 +209,7 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
 def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequence[int]) -> None:
     """Makes sure that all ranks have the same description. Collective, if they do not.
 
-    Args:
-        group: all ranks.
-        description: of this rank.
-        numbers: of all ranks' descriptions, each the `digest_number` of its `repr`.
+    The numbers are the `digest_number` of the `repr` of each rank's description.
 
     Raises:
         RuntimeError: on all ranks alike; the message names the first difference from what rank 0 has.
@@ -242,13 +227,7 @@ def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequen
 
 
 def first_difference(first: dict[str, str], other: dict[str, str], first_rank: int = 0) -> str | None:
-    """Returns the first difference between two ranks' descriptions, in words; None: there is none.
-
-    Args:
-        first: of `first_rank`.
-        other: of the rank that the words call that rank.
-        first_rank: as the words name it.
-    """
+    """Returns the first difference between two ranks' descriptions, in words; None: there is none."""
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)
         if mine is None or its is None:

@@ -6,19 +6,12 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a rank is, and what it has.
+    """Where a rank is, and what it has."""
 
-    Attributes:
-        unit: the number of its unit, whose pods leave the group together.
-        pod: the number of its pod.
-        node: a number of the node that the pod is on.
-        shards: of the model: ranks with the same number have the same shards.
-    """
-
-    unit: int
+    unit: int  # whose pods leave the group together
     pod: int
-    node: int
-    shards: int
+    node: int  # its number
+    shards: int  # ranks with the same number have the same shards of the model
 
 
 def buddies(places: Sequence[Place]) -> list[int | None]:
@@ -59,13 +52,7 @@ def buddies(places: Sequence[Place]) -> list[int | None]:
 def receivers_of_leaving(
     leaves: Sequence[bool], places: Sequence[Place], copies: Sequence[int | None] = ()
 ) -> dict[int, int] | None:
-    """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all.
-
-    Args:
-        leaves: whether each rank's pod leaves the group.
-        places: of the ranks.
-        copies: which rank has a copy of each rank's shards already, see `buddies`.
-    """
+    """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all."""
     staying = [rank for rank, leaving in enumerate(leaves) if not leaving]
     kept = {places[rank].shards for rank in staying}
     kept |= {places[rank].shards for rank, holder in enumerate(copies) if holder is not None and not leaves[holder]}

@@ -20,8 +20,7 @@ TAGS = 1 << 30  # and as many numbers: far from the tags of a script and of torc
 def tag_of(number: int) -> int:
     """Returns the tag of what is sent of a state: another one in the group may be sent at the same time.
 
-    Args:
-        number: of the state in this group, the same on all ranks, and hardly that of another one.
+    The number is the same on all ranks, and hardly that of another state.
     """
     return TAGS + number % TAGS
 
@@ -29,14 +28,8 @@ def tag_of(number: int) -> int:
 class PeerCopies:
     """Copies one version after the other, in a thread. All ranks copy the same versions.
 
-    Args:
-        own: what this rank commits to; `kept` is the version that is copied, and is not overwritten.
-        copies: where this rank keeps the copy of another one's shards.
-        to: the rank that gets this rank's shards; None: no rank does.
-        source: the rank of which this one keeps the shards; None: of none.
-        group: of a backend that sends CPU tensors; None: the default group.
-        tag: of what is sent, see `tag_of`.
-        clock: monotonic seconds.
+    The rank `to` gets this rank's shards, and the copies of those of `source` lie here; None: no rank. The version that `own` keeps
+    is copied, and is not overwritten.
     """
 
     def __init__(
@@ -69,12 +62,7 @@ class PeerCopies:
         return self._whole and self._clock() >= self._rested_at
 
     def begin(self, version: StateVersion, parts: Container[int] | None = None) -> None:
-        """Starts to copy a version that is not overwritten.
-
-        Args:
-            version: of the state.
-            parts: the ranks that have a part of it; None: all of them.
-        """
+        """Starts to copy a version that is not overwritten, of the ranks that have a part of it; None: all of them."""
         self.wait()
         to = self._to if parts is None or dist.get_rank(self._group) in parts else None
         source = self._source if parts is None or self._source in parts else None
@@ -133,15 +121,6 @@ def send_part(
     tag: int,
 ) -> None:
     """Sends a version of this rank's shards to another rank, and keeps what a third one sends.
-
-    Args:
-        version: that `own` holds.
-        own: what this rank commits to.
-        copies: where it keeps the copy of another rank's shards.
-        to: the rank that gets this rank's shards; None: no rank does.
-        source: the rank of which this one keeps the shards; None: of none.
-        group: of a backend that sends CPU tensors; None: the default group.
-        tag: of what is sent, see `tag_of`.
 
     Raises:
         RuntimeError: a peer is lost.

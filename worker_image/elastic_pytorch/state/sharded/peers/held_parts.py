@@ -7,41 +7,27 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Held(NamedTuple):
-    """One rank's part of a state, in the memory of a pod.
-
-    Attributes:
-        version: of the state.
-        group: a number that no other group has: groups that know nothing of each other may give their states the same versions.
-        part: the rank, in its group, that has committed it.
-        shards: what each rank of that group has of the model, by rank: ranks with the same number have the same shards.
-        holder: the rank in this group whose pod has it.
-        own: whether it lies where that rank commits to; otherwise it is a copy for a peer.
-        slot: of that memory.
-    """
+    """One rank's part of a state, in the memory of a pod."""
 
     version: StateVersion
+    # a number that no other group has: groups that know nothing of each other may give their
+    # states the same versions
     group: int
-    part: int
+    part: int  # the rank, in its group, that has committed it
+    # by rank of that group: ranks with the same number have the same shards
     shards: tuple[int, ...]
-    holder: int
-    own: bool
+    holder: int  # the rank in this group whose pod has it
+    own: bool  # whether it lies where that rank commits to; otherwise it is a copy for a peer
     slot: int
 
 
 class Chosen(NamedTuple):
-    """A version that is there as a whole.
-
-    Attributes:
-        version: of the state.
-        world_size: of the group that has committed it.
-        parts: where each part is read that is needed, by its rank in that group. Of equal parts, there is one.
-        others: the parts that are there, too, and are not needed.
-    """
+    """A version that is there as a whole."""
 
     version: StateVersion
-    world_size: int
-    parts: dict[int, Held]
-    others: dict[int, Held]
+    world_size: int  # of the group that has committed it
+    parts: dict[int, Held]  # the needed parts, by rank in that group
+    others: dict[int, Held]  # parts that are there, too, and not needed
 
     @property
     def all_own(self) -> bool:

@@ -34,15 +34,6 @@ class PeerMemory:
 
     A version is copied to the peers if all ranks were ready for it when they committed it, which they learn at the same step. Until all
     have its copies, no other step is committed: there is memory for two versions, and the one before may still be needed.
-
-    Args:
-        name: of the state's memory.
-        client: of the pod's server.
-
-    Attributes:
-        may_copy: whether the next commit is copied; the same on all ranks.
-        copying: whether a version is on its way, as far as all ranks know.
-        newest: the newest version of which the group's ranks hold anything; (0, 0): there is none.
     """
 
     def __init__(self, name: str, client: Client) -> None:
@@ -59,8 +50,9 @@ class PeerMemory:
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
         self._on_its_way: StateVersion | None = None
         self._begun = 0
+        # whether the next commit is copied; the same on all ranks
         self.may_copy = self.copying = False
-        self.newest = NONE
+        self.newest = NONE  # of which the group's ranks hold anything; (0, 0): none
 
     @property
     def snapshot(self) -> Snapshot:
@@ -68,13 +60,7 @@ class PeerMemory:
         return self._memory.own
 
     def form(self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None) -> StateVersion:
-        """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective.
-
-        Args:
-            objects: what is registered.
-            stages: of the pipeline, a number for each rank.
-            group: of a backend that sends CPU tensors; None: the default group.
-        """
+        """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective."""
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
         shards = shards_number(objects, stages[ranks.rank])
@@ -221,9 +207,7 @@ class PeerMemory:
     def leave(self, version: StateVersion, *, leaves: bool) -> bool:
         """Has the ranks that stay keep the shards of those whose pods leave. If any leaves, all shards are copied first. Collective.
 
-        Args:
-            version: that all ranks have committed last.
-            leaves: whether this rank's pod leaves.
+        All ranks have committed the version last.
 
         Returns:
             Whether the ranks that stay have all of the state.
@@ -271,28 +255,16 @@ class PeerMemory:
 
 
 class Room(NamedTuple):
-    """What a rank has, and has room for, in bytes.
+    """What a rank has, and has room for, in bytes."""
 
-    Attributes:
-        own: its shards.
-        kept: the largest state that its memory holds or will hold.
-        held: what its pod's memory takes already.
-        left: what the container may still take; -1: it has no limit that is known.
-    """
-
-    own: int
-    kept: int
-    held: int
-    left: int
+    own: int  # its shards
+    kept: int  # the largest state that its memory holds or will hold
+    held: int  # what its pod's memory takes already
+    left: int  # what the container may still take; -1: no limit is known
 
 
 def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) -> list[int]:
     """Returns how much each rank keeps at most: two versions of its own shards, and of another rank's.
-
-    Args:
-        rooms: of all ranks.
-        to: where each rank sends the copy of its shards; None: nowhere.
-        workers: of each pod.
 
     Raises:
         RuntimeError: a container has too little; the message says how much is needed.
