@@ -39,11 +39,8 @@ async def local_operator(
 ) -> AsyncIterator[LocalOperator]:
     """Runs an operator on a cluster in memory for as long as the context lasts.
 
-    Args:
-        workdir: where tokens and volumes go.
-        paths: container paths that stand for folders of this machine.
-        pythonpath: where the agent's package is, if it is not installed.
-        kubelet: further arguments of LocalKubelet.
+    Tokens and volumes go to the workdir. The paths of containers stand for folders of this machine. The pythonpath is where the
+    agent's package is, if it is not installed.
     """
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()

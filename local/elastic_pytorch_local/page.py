@@ -29,10 +29,7 @@ def time_of_day() -> datetime:
 class MemoryReader:
     """The objects of a cluster in memory, for threads other than the cluster's own: a `ClusterReader` of the client.
 
-    Args:
-        cluster: that is read.
-        logs: the lines of each pod, by its name, each with an RFC 3339 timestamp in front.
-        now: the time of day.
+    The lines of each pod have an RFC 3339 timestamp in front.
     """
 
     namespace = "default"
@@ -57,7 +54,6 @@ class MemoryReader:
                 each.put(None)
 
     def get_job(self, namespace: str, name: str) -> Object:
-        """A job."""
         with self._lock:
             found = self._objects.get((names.KIND, namespace, name))
         if found is None:
@@ -65,11 +61,9 @@ class MemoryReader:
         return found
 
     def list_jobs(self, namespace: str | None) -> list[Object]:
-        """The jobs of a namespace; None: of all."""
         return self._all(names.KIND, namespace)
 
     def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS) -> Iterator[Change]:
-        """What there is, as ADDED, then each change."""
         changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         until = time.monotonic() + seconds
         with self._lock:
@@ -94,18 +88,15 @@ class MemoryReader:
                 self._watches.remove(changes)
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
-        """The pods of a job; only those of some indexes, if any are given."""
         labels = [(pod, pod["metadata"].get("labels") or {}) for pod in self._all("Pod", namespace)]
         own = [(pod, each) for pod, each in labels if each.get(names.LABEL_JOB_NAME) == job]
         wanted = {str(index) for index in indexes}
         return [pod for pod, each in own if not wanted or each.get(names.LABEL_WORKER_INDEX) in wanted]
 
     def list_nodes(self) -> list[Object]:
-        """All nodes."""
         return self._all("Node", None)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
-        """The events about an object."""
         about = {"kind": kind, "namespace": namespace, "name": name}
         return [dict(event) for event in list(self._events) if about.items() <= event["regarding"].items()]
 
@@ -141,12 +132,7 @@ class MemoryReader:
 
 @contextlib.contextmanager
 def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) -> Iterator[str]:
-    """Serves the page of all jobs on 127.0.0.1 for as long as the context lasts; yields its address, which has a secret.
-
-    Args:
-        reader: of the jobs.
-        now: the time of day.
-    """
+    """Serves the page of all jobs on 127.0.0.1 for as long as the context lasts; yields its address, which has a secret."""
     live = LiveJobs(JobCache(reader, None))
     with PageServer(reader, live, now) as server:
         live.start()

@@ -34,11 +34,7 @@ async def run_local(
 ) -> int:
     """Runs a job to its end; returns the process's exit code.
 
-    Args:
-        files: of the job, and of the ConfigMaps and Secrets that it refers to.
-        workdir: where volumes go; None: a temporary folder.
-        config_maps: further ConfigMaps: the name, the file or folder with the data.
-        leave_out: run without what this machine cannot do, instead of refusing the job.
+    Volumes go to the workdir, or to a temporary folder. `leave_out` runs it without what this machine cannot do.
     """
     try:
         documents = read_documents(files)

@@ -16,22 +16,16 @@ DEFAULT_PODS_PER_NODE = 16
 
 
 class FakeCluster(ObjectStore):
-    """A Cluster in memory.
+    """A Cluster in memory."""
 
-    Attributes:
-        events: what was recorded, oldest first.
-        namespaces: those that the operator watches; none: all.
-        users: the user of each token for the API server.
-        readers: which user may get which path that is no resource.
-    """
-
-    namespaces: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()  # that the operator watches; none: all
 
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
         super().__init__()
         self.events: list[Manifest] = []
         self._tokens: dict[str, PodIdentity] = {}
-        self.users: dict[str, str] = {}
+        self.users: dict[str, str] = {}  # by token for the API server
+        # which user may get which path that is no resource
         self.readers: set[tuple[str, str]] = set()
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)
@@ -69,12 +63,10 @@ class FakeCluster(ObjectStore):
         return copied(known)
 
     def scale_job(self, name: str, replicas: int, namespace: str = "default") -> None:
-        """`kubectl scale`."""
         job = self._get(names.KIND, namespace, name)
         self.apply_job({**job, "spec": {**job["spec"], "replicas": replicas}})
 
     def remove_job(self, name: str, namespace: str = "default") -> None:
-        """`kubectl delete`: the job goes, then what it owns."""
         uid = self._remove(names.KIND, namespace, name)["metadata"]["uid"]
         for (kind, place, child), found in list(self._objects.items()):
             owners = found["metadata"].get("ownerReferences") or ()
@@ -89,19 +81,15 @@ class FakeCluster(ObjectStore):
         return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
 
     def remove_template(self, name: str) -> None:
-        """`kubectl delete` of a template."""
         self._remove(names.TEMPLATE_KIND, "", name)
 
     def remove_claim(self, name: str, namespace: str = "default") -> None:
-        """`kubectl delete persistentvolumeclaim`."""
         self._remove("PersistentVolumeClaim", namespace, name)
 
     def job(self, name: str, namespace: str = "default") -> MutableManifest:
-        """A job."""
         return copied(self._get(names.KIND, namespace, name))
 
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
-        """All pods of a namespace, by name."""
         found = [o for (kind, place, _), o in sorted(self._objects.items()) if kind == "Pod" and place == namespace]
         return copied(found)
 
@@ -125,7 +113,6 @@ class FakeCluster(ObjectStore):
         self._changed("Pod", "MODIFIED", pod)
 
     def finish_deletion(self, namespace: str, name: str) -> None:
-        """Removes a pod."""
         if ("Pod", namespace, name) in self._objects:
             self._remove("Pod", namespace, name)
             self._schedule()
@@ -318,7 +305,6 @@ class FakeCluster(ObjectStore):
         return self._replace("Secret", manifest)
 
     def _replace(self, kind: str, manifest: Manifest) -> Manifest:
-        """Replaces the object that has the version in a manifest's metadata."""
         metadata = manifest["metadata"]
         known = self._get(kind, metadata["namespace"], metadata["name"])
         check_version(known, metadata.get("resourceVersion", ""))

@@ -12,11 +12,7 @@ Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODI
 
 
 class ObjectStore:
-    """Objects of all kinds.
-
-    Attributes:
-        calls: the verbs that were used, in order, such as `create_pod`.
-    """
+    """Objects of all kinds."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -35,22 +35,14 @@ TROUBLE = (NoTarget, DriverError, aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A fault that is about to be made.
+    """A fault that is about to be made."""
 
-    Attributes:
-        what: is done to what.
-        do: makes it; returns when, in seconds since the epoch, or anything else if that is the time of the call.
-        undo: takes it back; None: nothing is to be taken back.
-        jobs: that it is done to; empty: all.
-        pods: that are to end.
-        node: that it is done to.
-    """
-
-    what: str
+    what: str  # is done to what
+    # returns when, in seconds since the epoch, or anything else for the time of the call
     do: Effect
     undo: Effect | None = None
-    jobs: frozenset[str] = frozenset()
-    pods: frozenset[str] = frozenset()
+    jobs: frozenset[str] = frozenset()  # empty: all
+    pods: frozenset[str] = frozenset()  # that are to end
     node: str = ""
 
 
@@ -59,24 +51,14 @@ Choose = Callable[[Fault], Awaitable[Target]]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A fault that was made.
+    """A fault that was made."""
 
-    Attributes:
-        at: when it began, seconds since the epoch.
-        until: when it had been undone.
-        kind: of the fault.
-        what: was done to what.
-        jobs: the jobs that it was done to; empty: to all.
-        pods: the pods that are to end by it.
-        node: that it was done to; empty: to none.
-    """
-
-    at: float
-    until: float
+    at: float  # seconds since the epoch
+    until: float  # when it had been undone
     kind: Kind
-    what: str
-    jobs: frozenset[str] = frozenset()
-    pods: frozenset[str] = frozenset()
+    what: str  # was done to what
+    jobs: frozenset[str] = frozenset()  # empty: all
+    pods: frozenset[str] = frozenset()  # that are to end by it
     node: str = ""
 
     def touches(self, job: str) -> bool:
@@ -163,15 +145,10 @@ async def _undo(target: Target, undo: Effect, say: Say) -> None:
 async def perform(
     act: Act, kinds: Mapping[str, Kind], choose: Choose, hits: list[Hit], say: Say, jobs_on: Callable[[str], frozenset[str]]
 ) -> None:
-    """Makes the faults of an act at once, after its pause; returns when all are undone.
+    """Makes the faults of an act at once, after its pause; returns when all are undone. `hits` gets what was made.
 
-    Args:
-        act: of a plan.
-        kinds: by their names.
-        choose: finds the target of a fault when it is due.
-        hits: gets what was made.
-        say: tells people.
-        jobs_on: the jobs that have a pod on a node now; those of a fault's node are read before and after it.
+    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs that have a pod on a node now: those of a fault's
+    node are read before and after it.
 
     Raises:
         NotUndone: one could not be undone.

@@ -45,12 +45,7 @@ class LocalDriver(Driver):
     @classmethod
     @asynccontextmanager
     async def started(cls, workdir: Path, paths: Mapping[str, Path]) -> AsyncIterator["LocalDriver"]:
-        """An operator whose volumes lie in a folder; its processes end with the context.
-
-        Args:
-            workdir: the folder.
-            paths: container paths that stand for folders of this machine.
-        """
+        """An operator whose volumes lie in a folder, and with paths of containers that stand for folders here; ends with the context."""
         logs: defaultdict[str, list[str]] = defaultdict(list)
 
         def write(pod: str, line: str) -> None:
@@ -60,11 +55,9 @@ class LocalDriver(Driver):
             yield cls(operator, logs)
 
     async def create_job(self, manifest: Mapping[str, Any]) -> None:
-        """Makes a job."""
         self._operator.cluster.apply_job(manifest)
 
     async def delete_job(self, name: str) -> None:
-        """Deletes a job, if there is one, and returns once its pods are gone."""
         with suppress(ClusterError):
             self._operator.cluster.remove_job(name)
         async with asyncio.timeout(DELETION_SECONDS):
@@ -72,12 +65,10 @@ class LocalDriver(Driver):
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def scale_job(self, name: str, replicas: int) -> None:
-        """Sets `spec.replicas`."""
         with _told():
             self._operator.cluster.scale_job(name, replicas)
 
     async def suspend_job(self, name: str, *, suspend: bool) -> None:
-        """Sets `spec.suspend`."""
         with _told():
             job = self._operator.cluster.job(name)
             self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
@@ -89,7 +80,6 @@ class LocalDriver(Driver):
             await self.kill_pod({"metadata": {"name": name}})
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
-        """Kills all processes of a pod."""
         with _told():
             os.killpg(self._operator.kubelet.process_id(pod["metadata"]["name"]), signal.SIGKILL)
 
@@ -101,12 +91,10 @@ class LocalDriver(Driver):
         return time.time()
 
     def watch_jobs(self, name: str) -> AsyncIterator[Change]:
-        """Yields the job, of which there is one."""
         del name
         return self._watch(names.KIND)
 
     def watch_pods(self, job: str) -> AsyncIterator[Change]:
-        """Yields its pods."""
         del job
         return self._watch("Pod")
 

@@ -13,15 +13,10 @@ STILL_SECONDS = 0.25  # a group that takes no step for longer stands still
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Training has gone on in another group.
+    """Training has gone on in another group."""
 
-    Attributes:
-        last: the last step of the group before.
-        first: the first one of the next group.
-    """
-
-    last: Step
-    first: Step
+    last: Step  # of the group before
+    first: Step  # of the next group
 
     @property
     def pause_seconds(self) -> float:
@@ -35,11 +30,9 @@ class Change:
 
 
 def changes(steps: Iterable[Step], since: float) -> list[Change]:
-    """The changes of the group from a moment on.
+    """The changes of the group from a moment on, seconds since the epoch.
 
-    Args:
-        steps: by their times. What a group tells after a later one has begun to train is left out.
-        since: seconds since the epoch. A group that trained by then is none of the later ones.
+    What a group tells after a later one has begun to train is left out. A group that trained by then is none of the later ones.
     """
     found, last = list[Change](), None
     for step in steps:
@@ -52,55 +45,35 @@ def changes(steps: Iterable[Step], since: float) -> list[Change]:
 
 
 def trains_quietly(steps: Sequence[Step], world: int, number: int) -> bool:
-    """Whether the last steps are of one group of a size.
-
-    Args:
-        steps: of rank 0, by their times.
-        world: processes of the group.
-        number: of steps.
-    """
+    """Whether the last steps of rank 0, by their times, are of one group of a size."""
     last = steps[-number:]
     return len(last) == number and all((step.world, step.group) == (world, last[-1].group) for step in last)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a fault has cost; times in seconds, as the scripts reported their steps.
+    """What a fault has cost; times in seconds, as the scripts reported their steps."""
 
-    Attributes:
-        again: from the fault to the first step of another group; None: there was none.
-        pause: the longest time between two steps, until a group of the wanted size trains.
-        stopped: all times between two steps that are longer than STILL_SECONDS, until then.
-        whole: from the fault to the first step of another group of the wanted size; None: there was none.
-        repeated: steps that were done again until then.
-        round: that the job came back with; 0: its status is not known.
-        rounds: how many there were.
-        failures: that the operator has counted.
-        phases: where the time of the first interruption went, as the operator has measured it.
-    """
-
-    again: float | None
-    pause: float
-    stopped: float
+    again: float | None  # until the first step of another group; None: there was none
+    pause: float  # the longest time between two steps, until a group of the wanted size trains
+    stopped: float  # all times between two steps that are longer than STILL_SECONDS, until then
+    # until the first step of another group of the wanted size; None: there was none
     whole: float | None
-    repeated: int
-    round: int = 0
+    repeated: int  # steps that were done again until then
+    round: int = 0  # 0: its status is not known
     rounds: int = 0
     failures: int = 0
+    # of the first interruption, as the operator has measured them
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
 def outcome(
     steps: Sequence[Step], at: float, wanted: int, before: JobView | None = None, after: JobView | None = None
 ) -> Outcome | None:
-    """What a fault has cost; None before there was a step on both sides of it.
+    """What a fault has cost that was made at a time, seconds since the epoch; None before there was a step on both sides of it.
 
-    Args:
-        steps: of rank 0, by their times.
-        at: when the fault was made, seconds since the epoch.
-        wanted: processes of the whole group.
-        before: the job, as its status had it before.
-        after: the same, when it was whole again.
+    The steps are of rank 0, by their times, and `wanted` is the processes of the whole group. The job is as its status had it before,
+    and when it was whole again.
     """
     earlier, later = [step for step in steps if step.at <= at], [step for step in steps if step.at > at]
     if not earlier or not later:

@@ -12,42 +12,27 @@ UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault.
-
-    Attributes:
-        name: of the kind.
-        family: what it is done to. Two faults at once are of two families.
-        title: what happens, for people.
-        seconds: for how long, at least and at most; 0: nothing is undone.
-        loses: whether workers end, or cannot be reached, without notice.
-        unsettles: whether the operator or the API server may be away, so that even what was planned may become a loss.
-        isolates: whether workers that cannot be reached may train on, beside a group that was made without them.
-        job: the only job that it is made to; empty: any.
-    """
+    """A kind of fault."""
 
     name: str
-    family: str
+    family: str  # what it is done to: two faults at once are of two families
     title: str
-    seconds: tuple[float, float] = (0.0, 0.0)
-    loses: bool = False
+    seconds: tuple[float, float] = (0.0, 0.0)  # at least and at most; 0: nothing is undone
+    loses: bool = False  # workers end, or cannot be reached, without notice
+    # the operator or API server may be away: what was planned may become a loss
     unsettles: bool = False
+    # workers may train on that cannot be reached, beside a group made without them
     isolates: bool = False
-    job: str = ""
+    job: str = ""  # the only one that it is made to; empty: any
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of the plan.
-
-    Attributes:
-        kind: the name of its kind.
-        pick: a random number, which chooses among the targets that there are at that time.
-        seconds: until it is undone.
-    """
+    """One fault of the plan."""
 
     kind: str
-    pick: int
-    seconds: float
+    pick: int  # a random number, which chooses among the targets of that time
+    seconds: float  # until it is undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +44,7 @@ class Act:
 
 
 def draw(seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0) -> tuple[Act, ...]:
-    """Draws acts that take about a time in all. Each kind comes once before one comes twice.
-
-    Args:
-        seed: of all that is random.
-        seconds: for how long faults are to be made.
-        kinds: each once.
-        longest_seconds: no fault lasts longer.
-    """
+    """Draws acts that take about a time in all. Each kind comes once before one comes twice, and no fault lasts longest_seconds."""
     chance = random.Random(seed)
     acts: list[Act] = []
     waiting: list[Kind] = []

@@ -17,25 +17,15 @@ PACE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that a process of the training has taken, by default that of rank 0.
+    """A step that a process of the training has taken, by default that of rank 0."""
 
-    Attributes:
-        at: when it was done, seconds since the epoch.
-        pod: of the process.
-        number: of the step.
-        world: workers, or processes, of the group.
-        group: groups are numbered in the order in which they were formed.
-        total: how many steps there will be; 0: not known.
-        loss: of the step; 0: not known.
-    """
-
-    at: float
+    at: float  # seconds since the epoch
     pod: str
     number: int
-    world: int
-    group: int = 0
-    total: int = 0
-    loss: float = 0.0
+    world: int  # workers, or processes, of the group
+    group: int = 0  # in the order in which they were formed
+    total: int = 0  # 0: not known
+    loss: float = 0.0  # 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +114,10 @@ def seconds_of(time: str) -> float:
 
 
 class StepLog:
-    """What the logs of a job's workers have told, in whatever order their lines come.
-
-    Attributes:
-        done: how the training has ended; None: it has not told.
-        pids: the newest training processes of each pod.
-    """
+    """What the logs of a job's workers have told, in whatever order their lines come."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.done: Done | None = None
+        self.done: Done | None = None  # how the training has ended; None: it has not told
         self.pids: dict[str, tuple[int, ...]] = {}
         self._known: set[Record] = set()
         self._steps: list[Step] = []
@@ -202,9 +187,6 @@ def kept_seconds(groups: Sequence[Group]) -> float:
     """Returns the time of the steps that no later group has done again.
 
     A step is seen at one moment, so that one step of each group has no known time: it counts like the others of its group.
-
-    Args:
-        groups: the oldest first.
     """
     seconds, again_from = 0.0, inf
     for group in reversed(groups):

@@ -51,25 +51,16 @@ async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> 
 
 
 class Watcher:
-    """A job as it is now, and what was reported of it since the watching began.
-
-    Attributes:
-        job: as its status has it.
-        deleted: it was there, and is gone.
-        pods: its workers', by name.
-        came: when each pod was first seen, seconds since the epoch, by name.
-        log: what they have told.
-        broken: why nothing is seen any more; None: it is.
-    """
+    """A job as it is now, and what was reported of it since the watching began."""
 
     def __init__(self, driver: Driver, job: str) -> None:
         self._driver, self.name = driver, job
         self.job = view_job({})  # while there is none
-        self.deleted = False
-        self.pods: dict[str, Object] = {}
-        self.came: dict[str, float] = {}
+        self.deleted = False  # it was there, and is gone
+        self.pods: dict[str, Object] = {}  # by name
+        self.came: dict[str, float] = {}  # when each pod was first seen, seconds since the epoch
         self.log = StepLog()
-        self.broken: Exception | None = None
+        self.broken: Exception | None = None  # why nothing is seen any more
 
     @property
     def progress(self) -> Progress:

@@ -18,15 +18,10 @@ DEFAULT_MODE = 0o644  # of files in volumes
 
 
 class File(NamedTuple):
-    """A file of a volume.
-
-    Attributes:
-        content: its bytes.
-        mode: its permissions.
-    """
+    """A file of a volume."""
 
     content: bytes
-    mode: int
+    mode: int  # permissions
 
 
 def read_config(documents: Iterable[Mapping[str, Any]], namespace: str) -> dict[tuple[str, str], Mapping[str, bytes]]:
@@ -66,14 +61,7 @@ def config_of_path(path: Path) -> Mapping[str, bytes]:
 def find_data(
     config: Config, kind: str, reference: Mapping[str, Any], path: str, name: str = "name"
 ) -> Mapping[str, bytes] | None:
-    """The data that a reference is to; None if it is not there, and may be missing.
-
-    Args:
-        config: all there is.
-        kind: ConfigMap or Secret.
-        reference: with the name, and perhaps `optional`.
-        path: of the reference.
-        name: the field of the name.
+    """The data that a reference at a path is to; None if it is not there, and may be missing.
 
     Raises:
         InvalidJob: it is not there.

@@ -17,17 +17,11 @@ from elastic_pytorch_local.manifests.known_names import suggest
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What files hold.
+    """What files hold."""
 
-    Attributes:
-        job: the ElasticPyTorchJob, merged over its template.
-        config: ConfigMaps and Secrets, each with its namespace.
-        others: kind and name of each further object.
-    """
-
-    job: dict[str, Any]
-    config: Sequence[dict[str, Any]] = ()
-    others: Sequence[str] = ()
+    job: dict[str, Any]  # merged over its template
+    config: Sequence[dict[str, Any]] = ()  # ConfigMaps and Secrets, each with its namespace
+    others: Sequence[str] = ()  # kind and name of each further object
 
 
 class _Loader(yaml.SafeLoader):

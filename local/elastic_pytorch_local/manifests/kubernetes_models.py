@@ -17,11 +17,6 @@ _CONTAINER = re.compile(r"(?:List|list)\[(.+)\]|(?:Dict\[str, |dict\(str, )(.+)[
 def check_model(value: object, type_: str, path: str = "") -> None:
     """Compares a value with a model of the client; null is as good as absent.
 
-    Args:
-        value: what was written.
-        type_: the model's name, such as `V1PodTemplateSpec`, or another type as the models name it.
-        path: where the value is.
-
     Raises:
         InvalidJob: for the first field that the model does not have, or that is of another type; it says what to write.
     """

@@ -34,13 +34,6 @@ def container_variables(
 ) -> dict[str, str]:
     """The variables that a container sets; those of other sources than ConfigMaps, Secrets and fields are left out.
 
-    Args:
-        pod: with its metadata and its spec.
-        container: of the pod.
-        config: the ConfigMaps and Secrets.
-        address: of the pod.
-        path: of the container, for errors.
-
     Raises:
         InvalidJob: what a variable refers to is not there.
     """

@@ -48,13 +48,8 @@ def print_line(pod: str, line: str) -> None:
 class LocalKubelet:
     """Runs the pods of a FakeCluster.
 
-    Args:
-        cluster: whose pods to run.
-        workdir: where tokens and volumes go.
-        paths: more paths to replace, from container path to folder, as an image would have them.
-        pythonpath: put before the processes' own.
-        write_line: takes each line that a pod prints: the pod's name, the line.
-        config: the ConfigMaps and Secrets that pods may refer to.
+    Paths of containers stand for folders of this machine, as an image would have them; the pythonpath is put before the processes' own.
+    `write_line` takes the pod's name and each line that the pod prints.
     """
 
     def __init__(
@@ -107,7 +102,6 @@ class LocalKubelet:
             self._running[name] = asyncio.ensure_future(self._run(found))
 
     async def _run(self, pod: Manifest) -> None:
-        """The life of a pod."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         container = next(
             c for c in pod["spec"]["containers"] if c["name"] == names.TRAINING_CONTAINER or len(pod["spec"]["containers"]) == 1

@@ -18,11 +18,7 @@ SHARED = ("hostPath", "persistentVolumeClaim")
 def mount_volumes(workdir: Path, pod: Manifest, container: Manifest, config: Config) -> dict[str, Path]:
     """Makes the folders of a container's volumes; returns what stands for each path in the container.
 
-    Args:
-        workdir: where they go. A claim's is shared by all pods, any other is the pod's own.
-        pod: with its metadata and its spec.
-        container: of the pod.
-        config: the ConfigMaps and Secrets whose files are written.
+    A claim's is shared by all pods, any other is the pod's own.
 
     Raises:
         InvalidJob: a volume refers to a ConfigMap or a Secret that is not there.
@@ -60,9 +56,7 @@ def _write(folder: Path, files: Mapping[str, File]) -> None:
 def map_path(word: str, mapped: Mapping[str, Path]) -> str:
     """A word in which each path of the container has this machine's path in its place.
 
-    Args:
-        word: of a command, or the value of a variable; it may hold paths, as `--data=/data` does.
-        mapped: what stands for each path in the container.
+    The word is of a command, or the value of a variable; it may hold paths, as `--data=/data` does.
     """
     folders = {path.rstrip("/"): str(folder) for path, folder in mapped.items() if path.rstrip("/") not in UNMAPPED}
     if not folders:

@@ -15,12 +15,7 @@ class OutputLines:
         self._shown_at = float("-inf")  # when a bar was last shown
 
     def take(self, data: bytes, now: float) -> list[str]:
-        """Returns the lines that are complete with some more output.
-
-        Args:
-            data: of the pod; empty: it has ended, so that the last line is complete.
-            now: monotonic seconds.
-        """
+        """Returns the lines that are complete with some more output at a moment, monotonic seconds; without any, the last line is."""
         *complete, rest = (self._rest + data).split(b"\n")
         if not data and rest:
             complete, rest = [*complete, rest], b""
