@@ -22,7 +22,6 @@ Change = tuple[str, Object]
 
 
 def time_of_day() -> datetime:
-    """Now."""
     return datetime.now(UTC)
 
 
@@ -47,7 +46,6 @@ class MemoryReader:
         cluster.show_all(self._take)
 
     def stop(self) -> None:
-        """Ends all watches."""
         with self._lock:
             self._stopped = True
             for each in self._watches:

@@ -77,7 +77,6 @@ async def run_local(
 
 
 def describe_progress(status: Mapping[str, Any]) -> str:
-    """Returns the line that the log has for a job's status."""
     return f"{status.get('state', 'Pending')}: round {status.get('round', 0)}, {status.get('readyReplicas', 0)} workers ready"
 
 

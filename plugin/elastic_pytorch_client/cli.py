@@ -66,7 +66,6 @@ def run(
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
     outer = argparse.ArgumentParser(
         prog="kubectl epj",
         description="Shows how elastic PyTorch jobs train and why they do not, changes their size, and migrates other jobs.",
@@ -89,7 +88,6 @@ def options_of(verb: str | None) -> list[str]:
 
 
 def values_of(verb: str) -> dict[str, list[str]]:
-    """What the options of a verb may be, for those that have a list of it, in all spellings."""
     return {name: list(map(str, a.choices)) for a in _actions(verb) if a.choices for name in a.option_strings}
 
 

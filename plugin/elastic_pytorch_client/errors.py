@@ -101,7 +101,6 @@ def _cause(cause: Mapping[str, Any]) -> str:
 
 
 def one_line(error: object) -> str:
-    """The words of an error, without line breaks."""
     return " ".join(str(error).split())
 
 

@@ -11,8 +11,6 @@ from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
 
 @dataclass
 class JobCache:
-    """What the API server last said of some jobs."""
-
     cluster: ClusterReader
     namespace: str | None  # None: all
     trouble: str = ""  # why what is known may be old; empty: it is not
@@ -30,12 +28,10 @@ class JobCache:
         threading.Thread(target=self._run, name="job-cache", daemon=True).start()
 
     def stop(self) -> None:
-        """Has the thread end at the next change."""
         self._stopped.set()
 
     @property
     def jobs(self) -> list[JobView]:
-        """The jobs."""
         with self._lock:
             return list(self._jobs.values())
 

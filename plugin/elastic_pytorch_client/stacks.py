@@ -24,8 +24,6 @@ NO_STACK = "it has not written its stack within 5 s"
 
 @dataclass(frozen=True, slots=True)
 class ProcessStack:
-    """Where a process is."""
-
     worker: Worker
     pid: int  # 0: the worker's processes could not be asked
     stack: str = ""  # the main thread's, innermost call first; empty: not known

@@ -29,8 +29,6 @@ TGKILL = {"x86_64": 234, "aarch64": 131}
 
 
 class Process(NamedTuple):
-    """A process, as /proc has it."""
-
     parent: int  # 0: outside of the container
     marked: bool  # whether it has the memory file of training processes open
 
@@ -47,7 +45,6 @@ def training_processes(processes: dict[int, Process]) -> list[int]:
 
 
 def read_processes() -> dict[int, Process]:
-    """Returns all processes of this worker that have not ended."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or not _is_of_this_worker(folder):

@@ -131,7 +131,6 @@ class _LogReaders:
         self.tail_lines = None  # pods that come from now on are read from their beginning
 
     def stop(self) -> None:
-        """Has the threads end at their next line."""
         self._stopped.set()
 
     def lines(self, seconds: float, *, until_silent: bool) -> Iterator[Line]:

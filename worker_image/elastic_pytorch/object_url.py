@@ -27,7 +27,6 @@ class ObjectUrl:
 
     @property
     def parent(self) -> "ObjectUrl":
-        """The prefix in which the object lies."""
         return ObjectUrl(self.scheme, self.bucket, self.key.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> "ObjectUrl":

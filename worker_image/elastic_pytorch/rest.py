@@ -18,7 +18,6 @@ class Rest:
         self._seconds: deque[float] = deque(maxlen=MEASURED)
 
     def after(self, seconds: float) -> float:
-        """Returns the seconds to rest."""
         self._seconds.append(seconds)
         return IDLE_SHARE * min(self._seconds)
 

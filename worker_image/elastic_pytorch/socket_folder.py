@@ -46,7 +46,6 @@ class SocketFolder:
         return not os.path.lexists(self.path)
 
     def remove(self) -> None:
-        """Removes the folder with all that it holds."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open_to_all(self) -> None:

@@ -16,8 +16,6 @@ DEFAULT_PODS_PER_NODE = 16
 
 
 class FakeCluster(ObjectStore):
-    """A Cluster in memory."""
-
     namespaces: tuple[str, ...] = ()  # that the operator watches; none: all
 
     def __init__(self, nodes: int = 3, pods_per_node: int = DEFAULT_PODS_PER_NODE) -> None:
@@ -31,13 +29,11 @@ class FakeCluster(ObjectStore):
             self.add_node(f"node-{number}", pods_per_node)
 
     def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
-        """Adds a ready node with room for this number of pods."""
         status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": str(pods)}}
         self._put("Node", "", {"metadata": {"name": name}, "spec": {}, "status": status})
         self._schedule()
 
     def set_node_ready(self, name: str, ready: bool) -> None:
-        """Changes what a node's Ready condition says."""
         node = self._get("Node", "", name)
         node["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
         self._changed("Node", "MODIFIED", node)

@@ -12,8 +12,6 @@ Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODI
 
 
 class ObjectStore:
-    """Objects of all kinds."""
-
     def __init__(self) -> None:
         self.calls: list[str] = []
         self._objects: dict[tuple[str, str, str], MutableManifest] = {}
@@ -22,11 +20,9 @@ class ObjectStore:
         self._faults: dict[str, list[ClusterError]] = {}
 
     def watch(self, watcher: Watcher) -> None:
-        """Has a callable called with every change from now on."""
         self._watchers.append(watcher)
 
     def show_all(self, watcher: Watcher) -> None:
-        """Calls a callable with each object that there is, as ADDED."""
         for (kind, _, _), found in sorted(self._objects.items()):
             watcher(kind, "ADDED", copied(found))
 

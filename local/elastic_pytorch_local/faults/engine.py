@@ -35,8 +35,6 @@ TROUBLE = (NoTarget, DriverError, aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A fault that is about to be made."""
-
     what: str  # is done to what
     # returns when, in seconds since the epoch, or anything else for the time of the call
     do: Effect
@@ -51,8 +49,6 @@ Choose = Callable[[Fault], Awaitable[Target]]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A fault that was made."""
-
     at: float  # seconds since the epoch
     until: float  # when it had been undone
     kind: Kind
@@ -62,7 +58,6 @@ class Hit:
     node: str = ""
 
     def touches(self, job: str) -> bool:
-        """Whether a job is among those that it was done to."""
         return not self.jobs or job in self.jobs
 
 
@@ -84,7 +79,6 @@ def alone(node_of: Mapping[str, str]) -> set[str]:
 
 
 def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> Target:
-    """SIGKILL to one training process of a worker."""
     what = f"SIGKILL to process {pid} of {_name(pod)}"
     return Target(what, lambda: driver.kill_process(pod, pid), jobs=frozenset({job}))
 

@@ -35,8 +35,6 @@ def _told() -> Iterator[None]:
 
 
 class LocalDriver(Driver):
-    """The jobs of a running local operator, and their logs."""
-
     namespace = NAMESPACE
 
     def __init__(self, operator: LocalOperator, logs: Mapping[str, list[str]]) -> None:
@@ -123,11 +121,9 @@ class LocalDriver(Driver):
         return serve_page(self.reader())
 
     def reader(self) -> MemoryReader:
-        """What reads its objects."""
         return MemoryReader(self._operator.cluster, self._logs)
 
     def observe(self, watcher: Watcher) -> None:
-        """Calls a callable with each change of an object."""
         self._operator.cluster.watch(watcher)
 
     def last_words(self) -> str:

@@ -13,8 +13,6 @@ STILL_SECONDS = 0.25  # a group that takes no step for longer stands still
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Training has gone on in another group."""
-
     last: Step  # of the group before
     first: Step  # of the next group
 

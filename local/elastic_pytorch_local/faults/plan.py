@@ -12,8 +12,6 @@ UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault."""
-
     name: str
     family: str  # what it is done to: two faults at once are of two families
     title: str
@@ -28,8 +26,6 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of the plan."""
-
     kind: str
     pick: int  # a random number, which chooses among the targets of that time
     seconds: float  # until it is undone
@@ -71,10 +67,8 @@ def _fault(chance: random.Random, kind: Kind, longest_seconds: float) -> Fault:
 
 
 def to_json(acts: Sequence[Act]) -> list[dict[str, Any]]:
-    """The plan as a report keeps it."""
     return [asdict(act) for act in acts]
 
 
 def from_json(acts: Sequence[dict[str, Any]]) -> tuple[Act, ...]:
-    """The plan of an earlier run, from its report."""
     return tuple(Act(act["pause_seconds"], tuple(Fault(**fault) for fault in act["faults"])) for act in acts)

@@ -30,8 +30,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The process of rank 0 has joined its group."""
-
     at: float
     pod: str
     world: int
@@ -39,8 +37,6 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The training has come to its end."""
-
     at: float
     pod: str
     step: int
@@ -49,8 +45,6 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An agent has started its worker processes."""
-
     at: float
     pod: str
     pids: tuple[int, ...]
@@ -109,7 +103,6 @@ def read_worker_line(pod: str, line: str) -> list[Record]:
 
 
 def seconds_of(time: str) -> float:
-    """Returns the seconds since 1970 of an RFC 3339 time."""
     return datetime.fromisoformat(time).timestamp()
 
 
@@ -143,7 +136,6 @@ class StepLog:
                 self.pids[record.pod] = record.pids
 
     def last(self) -> Step | None:
-        """The newest step; None: there is none."""
         return self._steps[-1] if self._steps else None
 
     def steps(self, since: float = -inf) -> list[Step]:
@@ -171,7 +163,6 @@ class Group:
 
 
 def groups_of(steps: Iterable[Step]) -> list[Group]:
-    """The groups that have taken a step, the oldest first."""
     found: dict[int, Group] = {}
     for step in steps:
         group = found.get(step.group)

@@ -18,8 +18,6 @@ DEFAULT_MODE = 0o644  # of files in volumes
 
 
 class File(NamedTuple):
-    """A file of a volume."""
-
     content: bytes
     mode: int  # permissions
 

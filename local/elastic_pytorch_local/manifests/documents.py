@@ -17,8 +17,6 @@ from elastic_pytorch_local.manifests.known_names import suggest
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What files hold."""
-
     job: dict[str, Any]  # merged over its template
     config: Sequence[dict[str, Any]] = ()  # ConfigMaps and Secrets, each with its namespace
     others: Sequence[str] = ()  # kind and name of each further object

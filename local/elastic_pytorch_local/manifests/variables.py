@@ -25,7 +25,6 @@ KEY_REFERENCES = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 
 
 def is_known_field(path: str) -> bool:
-    """Whether local mode has a value for a field of a pod."""
     return path in FIELDS or _OF_MAP.fullmatch(path) is not None
 
 

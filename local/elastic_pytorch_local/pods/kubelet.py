@@ -79,7 +79,6 @@ class LocalKubelet:
         return self._processes[pod].pid
 
     async def close(self) -> None:
-        """Kills what still runs."""
         tasks = list(self._running.values())
         for name, process in self._processes.items():
             _signal_group(process, signal.SIGKILL)

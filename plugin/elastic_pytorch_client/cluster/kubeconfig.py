@@ -42,8 +42,6 @@ class NoContext(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a kubeconfig says about one context."""
-
     config: dict[str, Any]  # of this context alone, with absolute paths, for the official client
     context: str
     namespace: str  # empty: none

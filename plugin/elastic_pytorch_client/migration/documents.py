@@ -54,7 +54,6 @@ def migrate_documents(
 
 
 def migrate_script(text: str, file_name: str) -> Migrated:
-    """Migrates a batch script of Slurm."""
     remarks = Remarks()
     title = "batch script"
     try:

@@ -52,8 +52,6 @@ JOINS = "the command is kept, without torchrun's rendezvous options: its torchru
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What starts training."""
-
     command: tuple[str, ...]  # empty: the agent starts `args`
     args: tuple[str, ...]
     by: str  # `torchrun` or `python`

@@ -45,5 +45,4 @@ def only_sizes_of_the_group(value: str) -> bool:
 
 
 def listed(names: list[str]) -> str:
-    """Names as a sentence has them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

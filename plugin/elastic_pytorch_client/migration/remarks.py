@@ -16,12 +16,9 @@ class Remark:
 
 @dataclass(slots=True)
 class Remarks:
-    """Collects remarks, each once."""
-
     found: list[Remark] = field(default_factory=list)
 
     def add(self, path: str, text: str) -> None:
-        """Adds one, unless it is there."""
         remark = Remark(path, text)
         if remark not in self.found:
             self.found.append(remark)

@@ -169,7 +169,6 @@ def words_of_torchrun(text: str) -> list[str]:
 
 
 def calls_python(text: str) -> bool:
-    """Whether a shell's string starts a Python."""
     return bool(PYTHON.search(text))
 
 

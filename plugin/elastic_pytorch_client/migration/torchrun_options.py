@@ -51,8 +51,6 @@ class UnknownOption(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TorchrunLine:
-    """What follows `torchrun`."""
-
     kept: tuple[str, ...]  # options that stay, the script or module, and its arguments
     options: dict[str, str]  # the other options, spelled with dashes; flags have an empty value
     program: int  # the script's place in the words; their number: none

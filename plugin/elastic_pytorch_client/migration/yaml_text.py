@@ -60,5 +60,4 @@ def read_documents(text: str) -> list[Any]:
 
 
 def write_documents(documents: Iterable[Any]) -> str:
-    """Documents as text, with `---` between them."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

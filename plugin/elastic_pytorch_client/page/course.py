@@ -15,7 +15,6 @@ FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mis
 
 
 def course_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
-    """The course of a job."""
     events = [event for event in events if event.at <= now + FUTURE]
     end = job.completed or now
     told = [entry.at for entry in job.history if entry.at] + [event.at for event in events]

@@ -16,7 +16,6 @@ _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
-    """All that is known of a job, but for its manifest and its logs."""
     whole = add_pods(job, evidence.pods)
     diagnosis, cause, progress = diagnose(whole, evidence), job.root_cause, job.progress
     return {
@@ -56,7 +55,6 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
 
 
 def log_of(lines: Iterable[Line]) -> list[dict[str, str]]:
-    """The lines of a log."""
     return [{"at": line.at, "text": plain(line.text)} for line in lines]
 
 

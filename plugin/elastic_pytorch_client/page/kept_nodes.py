@@ -14,8 +14,6 @@ KEPT = timedelta(minutes=1)
 
 @dataclass
 class KeptNodes:
-    """The nodes as they were at most a minute ago."""
-
     cluster: ClusterReader
     now: Callable[[], datetime]
     _read: datetime | None = None

@@ -14,8 +14,6 @@ REFRESH_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a page does not show yet."""
-
     rows: Mapping[str, str]  # new and changed ones as JSON, by the job's UID
     removed: tuple[str, ...]  # UIDs
     trouble: str  # why what is known may be old; empty: it is not
@@ -23,8 +21,6 @@ class Changes:
 
 @dataclass
 class LiveJobs:
-    """The jobs, as the API server tells them."""
-
     cache: JobCache
     _views: dict[str, JobView] = field(default_factory=dict)
     _rows: dict[str, str] = field(default_factory=dict)
@@ -42,7 +38,6 @@ class LiveJobs:
         threading.Thread(target=self._run, name="live-jobs", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends what runs in the background, and all waits."""
         self._stopped.set()
         self.cache.stop()
         with self._changed:
@@ -50,11 +45,9 @@ class LiveJobs:
 
     @property
     def stopped(self) -> bool:
-        """Whether it has been stopped."""
         return self._stopped.is_set()
 
     def jobs(self) -> list[JobView]:
-        """All jobs as they are now."""
         with self._changed:
             return list(self._views.values())
 

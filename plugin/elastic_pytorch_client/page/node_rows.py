@@ -23,8 +23,6 @@ TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is the matter with a node."""
-
     trouble: int
     state: str
     what: str

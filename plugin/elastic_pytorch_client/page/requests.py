@@ -29,16 +29,12 @@ HEADERS = {  # of every answer
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered."""
-
     code: HTTPStatus
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request asks for."""
-
     # of the path below the secret, decoded: `("jobs", "team", "lm")`; the page itself is
     # `("",)`
     parts: tuple[str, ...]

@@ -19,7 +19,6 @@ TONES = {GOOD: "good", BUSY: "busy", BAD: "bad"}
 
 
 def row_of(job: JobView) -> dict[str, Any]:
-    """A job's row."""
     progress, last = job.progress, job.last_interruption
     losses = [*(entry.loss for entry in job.history), progress.loss]
     return {
@@ -79,7 +78,6 @@ def tone(state: str) -> str:
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """The numbers among some values that are numbers."""
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
@@ -89,7 +87,6 @@ def seconds_of(time: datetime | None) -> float | None:
 
 
 def describe_group(job: JobView) -> str:
-    """Who trains, in one line."""
     if job.ended:
         return "the job has ended"
     counts = Counter(w.state for w in job.workers if w.state != RUNNING)

@@ -36,8 +36,6 @@ MAX_DIGITS = 9  # of an index
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves the page and its data."""
-
     daemon_threads = True
 
     def __init__(self, cluster: ClusterReader, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
@@ -48,12 +46,10 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
         return f"http://{ADDRESS}:{self.server_port}/{self.secret}/"
 
     @cached_property
     def static(self) -> dict[str, bytes]:
-        """The files of the page, by name."""
         found = files("elastic_pytorch_client.page") / "static"
         return {file.name: file.read_bytes() for file in found.iterdir() if file.name.endswith(tuple(KINDS))}
 

@@ -59,8 +59,6 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason."""
-
     what: str
     # what to do about it, commands among it on lines of their own; empty: nothing, it passes
     do: str = ""
@@ -68,8 +66,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is the matter with a job."""
-
     headline: str
     well: bool  # whether it stands as wanted
     findings: tuple[Finding, ...] = ()
@@ -77,8 +73,6 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was read."""
-
     pods: Sequence[Mapping[str, Any]]  # as the API has them
     nodes: Sequence[NodeView] | None  # all; None: the user may not look at nodes
     events: Sequence[JobEvent]  # oldest first
@@ -87,7 +81,6 @@ class Evidence:
 
 
 def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
-    """Judges a job by what was read of it and around it."""
     name = job.name
     if job.ended:
         return _ended(job)

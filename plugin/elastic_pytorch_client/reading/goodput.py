@@ -55,7 +55,6 @@ class Goodput:
 
 
 def view_goodput(status: Mapping[str, Any]) -> Goodput:
-    """The field of a job's status."""
     found = status.get("goodput") or {}
     seconds, process_seconds = (
         {activity: int(spent) for activity, spent in (found.get(unit) or {}).items() if activity != APART}

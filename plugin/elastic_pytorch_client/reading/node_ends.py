@@ -62,8 +62,6 @@ MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """What a node announces."""
-
     what: str  # follows the node's name in a sentence
     sure: bool  # it ends soon, or what trains there breaks; otherwise it may
     fault: bool = False

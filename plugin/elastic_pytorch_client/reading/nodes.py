@@ -13,8 +13,6 @@ _QUANTITY = re.compile(r"^([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)$")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node."""
-
     name: str
     ready: bool
     cordoned: bool
@@ -31,7 +29,6 @@ class Shortage:
 
 
 def view_node(manifest: Mapping[str, Any]) -> NodeView:
-    """A node's manifest as a view."""
     status = manifest.get("status") or {}
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
     cordoned = bool((manifest.get("spec") or {}).get("unschedulable"))

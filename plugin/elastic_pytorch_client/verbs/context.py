@@ -22,14 +22,11 @@ WAIT_SECONDS = 300.0
 
 
 def time_of_day() -> datetime:
-    """Now."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A verb's surroundings."""
-
     cluster: Cluster
     console: Console
     namespace: str | None  # None: all
@@ -38,11 +35,9 @@ class Context:
 
     @property
     def one_namespace(self) -> str:
-        """The namespace, for verbs that need one."""
         return self.namespace if self.namespace is not None else self.cluster.namespace
 
     def job(self, name: str) -> JobView:
-        """A job."""
         return view_job(self.cluster.get_job(self.one_namespace, name))
 
     def events(self, job: JobView) -> list[JobEvent]:
@@ -76,8 +71,6 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb of the command line."""
-
     name: str
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -86,13 +79,11 @@ class Verb:
 
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
-    """The option for the format of what is printed."""
     formats = ("json", "yaml", *others)
     parser.add_argument("-o", "--output", choices=formats, metavar="FORMAT", help=f"what to print: {', '.join(formats)}")
 
 
 def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
-    """Prints data as JSON, or as YAML."""
     text = (
         json.dumps(data, indent=2)
         if output == "json"
@@ -112,11 +103,9 @@ def job_name(text: str) -> str:
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
-    """The argument that says which job."""
     parser.add_argument("name", metavar="NAME", type=job_name, help="the job, as NAME or epj/NAME")
 
 
 def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
-    """The options of verbs that may wait for their effect."""
     parser.add_argument("--wait", action="store_true", help=f"wait until {what}")
     parser.add_argument("--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="limit of --wait (default: 300)")

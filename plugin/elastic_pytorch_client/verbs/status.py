@@ -50,7 +50,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
-    """The views of a job up to the first that has ended."""
     for job in jobs:
         yield job
         if job.ended:

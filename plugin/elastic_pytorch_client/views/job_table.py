@@ -11,8 +11,6 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column."""
-
     title: str
     importance: int  # 0: always there, and whole; of others, the highest number is left out first
     cells: Sequence[Text]

@@ -16,7 +16,6 @@ NOTE_WIDTH = 24  # with fewer characters, notes say nothing
 
 
 def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False) -> RenderableType:
-    """The table."""
     columns = [
         *name_columns(jobs, namespaces=namespaces),
         Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),

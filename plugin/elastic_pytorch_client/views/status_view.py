@@ -36,7 +36,6 @@ def show_status(
     *,
     max_events: int = 12,
 ) -> RenderableType:
-    """The whole screen, with the newest events."""
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))

@@ -30,7 +30,6 @@ _STATES = {
 
 
 def state_style(state: str) -> str:
-    """The colour of a job's or a worker's state."""
     return _STATES.get(state, "")
 
 

@@ -45,8 +45,6 @@ api._get_fq_hostname = socket.gethostname
 
 
 class ElasticAgent(LocalElasticAgent):
-    """Starts and stops the pod's workers as rounds, signals and failures demand."""
-
     def __init__(
         self,
         spec: WorkerSpec,

@@ -25,8 +25,6 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a worker has reported in this round."""
-
     cooperates: bool = False  # it stops at a step boundary when it is told that the group changes
     in_process: bool = False  # it can join another group without a restart
     parked: bool = False  # it has stopped at a boundary
@@ -40,7 +38,6 @@ class WorkerReport:
 
     @property
     def is_free(self) -> bool:
-        """Whether it can join another group in its process."""
         return self.left or bool(self.lost_peer)
 
 
@@ -155,7 +152,6 @@ class Handover:
         )
 
     def all_free(self, pids: Iterable[int]) -> bool:
-        """Whether all of these workers can join a group in their processes."""
         return all(worker.is_free for worker in self._of(pids))
 
     def all_in_process(self, pids: Iterable[int]) -> bool:
@@ -163,7 +159,6 @@ class Handover:
         return all(worker.in_process for worker in self._of(pids))
 
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:
-        """Returns the errors of the workers that have lost a peer, by their local ranks."""
         reports = zip(pids, self._of(pids.values()), strict=True)
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 

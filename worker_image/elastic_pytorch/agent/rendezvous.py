@@ -55,7 +55,6 @@ class OperatorRendezvous(RendezvousHandler):
         self.wait = wait
 
     def newer_round_known(self) -> bool:
-        """Whether the operator has declared a round after the one this agent has taken up."""
         return self._client.newest.number > self.taken.number
 
     def finds_group(self) -> bool:
@@ -121,7 +120,6 @@ class OperatorRendezvous(RendezvousHandler):
         return int((self.restart.broken or self.newer_round_known()) and not self.restart.held)
 
     def get_backend(self) -> str:
-        """The name that this handler is registered under."""
         return BACKEND
 
     @property
@@ -137,7 +135,6 @@ class OperatorRendezvous(RendezvousHandler):
         """Does nothing: only the operator ends a job."""
 
     def get_run_id(self) -> str:
-        """The job's UID."""
         return self._run_id
 
     def shutdown(self) -> bool:

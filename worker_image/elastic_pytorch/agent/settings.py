@@ -21,8 +21,6 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The ELASTIC_PYTORCH_ variables."""
-
     operator_host: str
     operator_port: int
     operator_authorities: str  # which must have signed its certificate, PEM; empty: plain HTTP
@@ -103,8 +101,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long an agent waits."""
-
     monitor_seconds: float  # between two checks of the workers if nothing rings
     stop_seconds: float  # from SIGTERM to SIGKILL of the workers
     # until ready for the first group; None: they start when it exists
@@ -112,7 +108,6 @@ class Timeouts:
 
 
 def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> Timeouts:
-    """Returns how long the agent waits."""
     return Timeouts(monitor_seconds, _stop_seconds(settings, options), _prepare_seconds(settings, options))
 
 

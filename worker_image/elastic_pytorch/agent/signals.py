@@ -28,7 +28,6 @@ class Signals:
             signal.signal(number, self.note)
 
     def note(self, signum: int, frame: FrameType | None) -> None:
-        """The handler."""
         del frame
         if self.received is None:
             self.at = time.monotonic()

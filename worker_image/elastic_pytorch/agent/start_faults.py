@@ -59,7 +59,6 @@ def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str)
 
 
 def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
-    """The error that says what is wrong with the folder of the logs."""
     why = error.strerror or str(error)
     return LogFolderError(
         f"the folder of the logs (--log-dir) is {log_dir}, which cannot be written: {why}. "

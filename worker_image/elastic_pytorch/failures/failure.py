@@ -24,8 +24,6 @@ OUT_OF_MEMORY = "OutOfMemory"  # reported as the exception of a worker that the 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A worker's failure."""
-
     local_rank: int
     rank: int  # its RANK in the round
     pid: int
@@ -56,7 +54,6 @@ class Failure:
         }
 
     def summary(self) -> str:
-        """One line for the log."""
         first = self.message.splitlines()[0] if self.message else ""
         how = self.signal or f"exit code {self.exit_code}"
         return f"rank {self.rank} (local rank {self.local_rank}, pid {self.pid}, {how}): {first}"

@@ -22,14 +22,11 @@ def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
 
 
 class OomKills:
-    """Reports whether the OOM killer has killed processes of this container."""
-
     def __init__(self, counters: tuple[Path, ...] = COUNTERS) -> None:
         self._counters = counters
         self._seen = self._count()
 
     def happened(self) -> bool:
-        """Whether there was a kill since the last call."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 

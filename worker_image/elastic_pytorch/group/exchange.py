@@ -10,8 +10,6 @@ from elastic_pytorch.group.broadcast import CHUNK_BYTES, global_rank
 
 
 class ByteStream:
-    """The bytes of tensors, one after the other."""
-
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._rest = [data for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors) if len(data)]
         self._rest.reverse()

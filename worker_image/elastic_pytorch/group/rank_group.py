@@ -42,8 +42,6 @@ def cpu_group() -> Any:
 
 
 class TorchGroup:
-    """A group of torch.distributed."""
-
     def __init__(self, group: Any) -> None:
         self._group = group
         self.rank = dist.get_rank(group)
@@ -73,8 +71,6 @@ class TorchGroup:
 
 
 class Alone:
-    """The group of a process that runs alone."""
-
     rank = 0
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:

@@ -20,7 +20,6 @@ class CheckpointHooks:
 
     @property
     def any(self) -> bool:
-        """Whether anything has such hooks."""
         return any(True for _ in self._owners())
 
     def state_dict(self) -> dict[str, Any]:
@@ -45,7 +44,6 @@ class CheckpointHooks:
         return {"same": same, "added": added}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Calls the hooks that load."""
         given = self._given()
         model = given["state_dict"]
         checkpoint = {**given, **dict.fromkeys(state["same"], model), **state["added"]}

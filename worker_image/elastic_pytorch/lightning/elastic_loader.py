@@ -38,16 +38,13 @@ class Place:
         self._sampler, self._epochs = sampler, epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the sampler's state."""
         return self._sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads the sampler's state."""
         self._sampler.load_state_dict(state)
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done."""
         return 0 <= self._epochs <= self._sampler.epoch
 
 

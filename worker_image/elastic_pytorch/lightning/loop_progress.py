@@ -16,7 +16,6 @@ class LoopProgress:
         self._trainer = trainer
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the counts of what is complete."""
         loop = self._trainer.fit_loop.epoch_loop
         return {
             "optimizer_steps": loop.automatic_optimization.optim_progress.optimizer.step.total.completed,
@@ -29,7 +28,6 @@ class LoopProgress:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Has the loops count on from there."""
         loop = self._trainer.fit_loop.epoch_loop
         set_count(loop.automatic_optimization.optim_progress.optimizer.step.total, state["optimizer_steps"])
         set_count(loop.manual_optimization.optim_step_progress.total, state["manual_optimizer_steps"])
@@ -68,7 +66,6 @@ class CallbackStates:
         return {key: state for key, each in self._callbacks() if (state := each.state_dict())}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        """Loads the states of the callbacks that are still there."""
         for key, each in self._callbacks():
             if key in states:
                 each.load_state_dict(states[key])

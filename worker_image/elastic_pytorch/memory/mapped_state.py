@@ -34,7 +34,6 @@ class MappedState:
         self.tree: Any = view_payload(self._map, self._length)
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor lies in this memory."""
         at = tensor.data_ptr() if tensor.device.type == "cpu" and tensor.layout is torch.strided else 0
         return self._address <= at < self._address + self._length
 
@@ -55,7 +54,6 @@ class MappedState:
 
 
 def _take_copy(memory: mmap.mmap, address: int) -> None:
-    """Copies each page of a private mapping."""
     if ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE) == 0:
         return
     for at in range(0, len(memory), mmap.PAGESIZE):  # an older kernel

@@ -35,8 +35,6 @@ class Client(Protocol):
 
 
 class PodMemory:
-    """The memory, as one process sees it."""
-
     def __init__(self, name: str, client: Client, slots: int = SLOTS) -> None:
         self._name = name
         self._client = client
@@ -77,7 +75,6 @@ class PodMemory:
         self.snapshot = snapshot
 
     def newest(self) -> MappedState | None:
-        """Returns the newest state in the memory that this process keeps; None: there is none."""
         if self.snapshot is None or self.snapshot.newest() is None:
             return None
         return MappedState(self.snapshot.fd)
@@ -117,7 +114,6 @@ def room() -> int | None:
 
 
 def workers_of_pod() -> int:
-    """Returns how many workers each pod of the group has."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -127,7 +123,6 @@ def number_in_pod() -> int:
 
 
 def writes_for_its_pod() -> bool:
-    """Whether this process keeps the state for its pod."""
     return number_in_pod() == 0
 
 

@@ -25,8 +25,6 @@ _PIN = struct.Struct("<I")
 
 
 class Slot(NamedTuple):
-    """A slot with a state in it."""
-
     number: int
     sequence: int  # grows with each state that is written; the largest is the newest
     version: StateVersion
@@ -34,12 +32,10 @@ class Slot(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The slot's offset in the file."""
         return slot_offset(self.number)
 
 
 def slot_offset(index: int) -> int:
-    """Returns a slot's offset in the file."""
     return HEADER_BYTES + index * SLOT_BYTES
 
 
@@ -49,7 +45,6 @@ def entry_offset(index: int) -> int:
 
 
 def pack_entry(slot: Slot) -> bytes:
-    """Returns a slot's entry for the header."""
     fields = _ENTRY.pack(slot.sequence, slot.version.generation, slot.version.step, slot.length)
     return fields + _CHECK.pack(zlib.crc32(fields))
 
@@ -80,7 +75,6 @@ def pinned_slot(header: bytes | memoryview) -> int | None:
 
 
 def read_header(fd: int) -> bytes:
-    """Returns the current header."""
     return os.pread(fd, HEADER_BYTES, 0)
 
 
@@ -102,10 +96,8 @@ def pin_newest(fd: int) -> Slot | None:
 
 
 def still_holds(fd: int, slot: Slot) -> bool:
-    """Whether a slot still holds the same state."""
     return slot in valid_slots(read_header(fd))
 
 
 def unpin(fd: int) -> None:
-    """Lets the pinned slot be overwritten again."""
     os.pwrite(fd, _PIN.pack(0), PIN_OFFSET)

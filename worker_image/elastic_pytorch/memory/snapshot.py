@@ -46,7 +46,6 @@ class Snapshot:
 
     @classmethod
     def create(cls, name: str, count: int = SLOTS) -> "Snapshot":
-        """Creates an empty snapshot, whose name /proc/PID/maps shows."""
         fd = os.memfd_create(name[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, HEADER_BYTES + SLOTS * SLOT_BYTES)
@@ -216,14 +215,11 @@ class Snapshot:
 
 
 class Arriving:
-    """A state that another pod sends."""
-
     def __init__(self, fd: int, slot: Slot) -> None:
         self._fd, self._slot = fd, slot
         self.memory = torch.frombuffer(mmap.mmap(fd, slot.length, offset=slot.offset), dtype=torch.uint8)
 
     def complete(self) -> None:
-        """Makes it the newest state."""
         os.pwrite(self._fd, slots.pack_entry(self._slot), slots.entry_offset(self._slot.number))
 
 

@@ -15,15 +15,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Identity(NamedTuple):
-    """What distinguishes a State from others."""
-
     key: str  # what its memory is named after
     folder: str  # its checkpoints' absolute path or URL; empty: none
     description: str  # the same on all ranks, even where the path of the folder is not
 
     @property
     def memory(self) -> str:
-        """The State's name in the pod's memory."""
         return "state-" + hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
@@ -87,15 +84,12 @@ class StateNames:
         self._left.add(memory)
 
     def left(self) -> frozenset[str]:
-        """Returns the names of memories whose States are gone."""
         return frozenset(self._left)
 
     def forget(self, memory: str) -> None:
-        """Records that a memory has been released."""
         self._left.discard(memory)
 
     def mark(self) -> Mark:
-        """Returns what has been given until now, for `go_back`."""
         return self._count
 
     def go_back(self, mark: Mark) -> None:

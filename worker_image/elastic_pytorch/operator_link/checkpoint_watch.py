@@ -122,7 +122,6 @@ class CheckpointWatch:
         self._readable = True
 
     def start(self) -> None:
-        """Starts to watch."""
         self._tell(0)
         threading.Thread(target=self._watch, name="checkpoints", daemon=True).start()
 

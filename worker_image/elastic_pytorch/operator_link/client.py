@@ -37,8 +37,6 @@ class ReportedState:
 
 @dataclass(frozen=True, slots=True)
 class NotedPlaces:
-    """Where this pod's processes stood when the operator wanted to know."""
-
     round: int
     read_at: float  # monotonic seconds
     places: Sequence[Mapping[str, str]]  # by local rank, as heartbeats have them
@@ -98,7 +96,6 @@ class OperatorClient:
 
     @property
     def reported(self) -> ReportedState:
-        """What the heartbeats report."""
         return self._reported
 
     @property
@@ -160,7 +157,6 @@ class OperatorClient:
             self.leave_seconds = float(leave_seconds)
 
     def take_round(self, answer: Round) -> None:
-        """Takes in the operator's news."""
         with self._lock:
             nudged = answer.nudge != self.nudge
             newer = answer.number > self.newest.number
@@ -181,7 +177,6 @@ class OperatorClient:
             self._on_dump()
 
     def heartbeat(self) -> dict[str, Any]:
-        """What a heartbeat reports now, as JSON."""
         self.asked = False  # a change from here on asks again
         reported = self._reported
         # That the work is done matters more to the operator than that this agent leaves.

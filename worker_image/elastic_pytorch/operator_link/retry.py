@@ -23,7 +23,6 @@ class Retry:
         self._logged = ""
 
     def succeed(self) -> None:
-        """Takes note that a try has succeeded."""
         if self.failing:
             logger.info("the stream to the operator succeeded again")
         self.failing = False

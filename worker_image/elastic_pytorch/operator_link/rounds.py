@@ -22,8 +22,6 @@ class RoundError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The group, and the operator's other news."""
-
     number: int  # grows with each round of a job; 0: none yet
     size: int = 0  # in pods; 0: all stop
     rank: int | None = None  # of this pod; None: it is not listed

@@ -21,7 +21,6 @@ class StorePort:
 
     @property
     def number(self) -> int:
-        """The reserved port; 0 if none is available."""
         return int(self._held.getsockname()[1]) if self._held else 0
 
     def lend(self, port: int) -> None:
@@ -35,7 +34,6 @@ class StorePort:
         self._held = self._reserve()
 
     def close(self) -> None:
-        """Releases all ports."""
         for reservation in (self._lent, self._held):
             if reservation is not None:
                 reservation.close()

@@ -20,8 +20,6 @@ END_OF_HEAD = b"\r\n\r\n"
 
 
 class OperatorStream:
-    """Sends and receives lines, from one thread."""
-
     def __init__(self, connected: socket.socket, host: str, path: str, token: str) -> None:
         self._socket = connected
         self._token = token
@@ -71,13 +69,10 @@ class OperatorStream:
         return lines
 
     def close(self) -> None:
-        """Closes the connection."""
         self._socket.close()
 
 
 class AnswerReader:
-    """Decodes an answer whose body comes in chunks."""
-
     def __init__(self) -> None:
         self.ended = False  # the last chunk has come
         self._received = bytearray()

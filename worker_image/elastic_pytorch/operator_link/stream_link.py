@@ -25,8 +25,6 @@ def start_link(client: OperatorClient) -> None:
 
 
 class StreamLink:
-    """Keeps a stream to the operator open."""
-
     def __init__(self, client: OperatorClient, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._client = client
         self._answer_seconds = answer_seconds

@@ -150,7 +150,6 @@ class PodClient:
         return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
 
     def messages(self) -> list[dict[str, Any]]:
-        """Returns the agent's messages since the last call."""
         self._receive()
         with self._lock:
             messages = list(self._messages)
@@ -171,7 +170,6 @@ class PodClient:
         return self._socket is not None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends a message to the agent."""
         self._send(message)
 
     def close(self) -> None:

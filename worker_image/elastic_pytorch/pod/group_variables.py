@@ -63,5 +63,4 @@ def unit_processes(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def unit_number(environ: Mapping[str, str] = os.environ) -> int:
-    """Returns the number of this process's unit in its group."""
     return int(environ.get("RANK") or 0) // unit_processes(environ)

@@ -18,8 +18,6 @@ class PlannedStop(BaseException):
 
 
 class _ScriptEnd:
-    """The end of this process's script."""
-
     def __init__(self) -> None:
         # Whether what runs the script lets it end as Python would; if not, it waits to be killed.
         self.orderly = False
@@ -28,7 +26,6 @@ class _ScriptEnd:
 
     @property
     def begun(self) -> bool:
-        """Whether the script has been told to end."""
         return self._wait is not None
 
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:

@@ -36,8 +36,6 @@ _preparing = False
 
 
 class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no arguments at run time in Python 3.10
-    """The environment of a process that prepares."""
-
     def __getitem__(self, key: str) -> str:
         _join_for(key)
         return str(os._Environ.__getitem__(self, key))  # not super(): the class is another one once the group exists

@@ -133,7 +133,6 @@ class PodServer:
         return self._checkpoint_writer.drain(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends the server, and removes the socket."""
         self._ended = True
         self._ring()
         if self._thread is not None:

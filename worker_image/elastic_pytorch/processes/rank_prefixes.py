@@ -33,7 +33,6 @@ class WholeLines:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Writes a text as a line."""
         self._stream.write(text if text.endswith("\n") else f"{text}\n")
 
 

@@ -44,7 +44,6 @@ class StderrTails:
         return f"/proc/{os.getpid()}/fd/{self._ends[local_rank]}" if local_rank in self._pipes else ""
 
     def start_round(self) -> None:
-        """Forgets what former workers wrote."""
         with self._lock:
             for local_rank in self._tails:
                 self._read(local_rank)
@@ -67,7 +66,6 @@ class StderrTails:
                 self._write(local_rank, b"\n")
 
     def close(self) -> None:
-        """Forwards what is left."""
         with self._lock:
             for local_rank in self._pipes:
                 self._read(local_rank)

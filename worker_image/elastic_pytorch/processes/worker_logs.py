@@ -14,8 +14,6 @@ from elastic_pytorch.stopping.stacks import COLD_START
 
 
 class WorkerLogs(LogsSpecs):
-    """Sends a worker's stderr through the agent, unless torchrun's options send it elsewhere."""
-
     def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1) -> None:
         self._specs = specs
         self.tails = tails

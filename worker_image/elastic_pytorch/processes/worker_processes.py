@@ -66,7 +66,6 @@ class WorkerProcesses:
         return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]]
 
     def all_exited(self) -> bool:
-        """Whether none runs any more."""
         return len(self.exit_codes()) == len(self._polls)
 
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
@@ -120,7 +119,6 @@ class WorkerProcesses:
             raise UnkillableError(f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL")
 
     def close(self) -> None:
-        """Forgets the processes."""
         while self._pidfds:
             os.close(self._pidfds.popitem()[1])
 

@@ -37,8 +37,6 @@ def _clock(seconds: float) -> str:
 
 
 class ProgressBar:
-    """Draws the line again, ten times a second at most."""
-
     def __init__(
         self,
         terminal: TextIO,

@@ -175,7 +175,6 @@ class ProgressReceiver:
             self._listen()
 
     def current(self) -> Progress:
-        """Returns what is known now."""
         with self._lock:
             return self._progress
 
@@ -196,7 +195,6 @@ class ProgressReceiver:
             self._progress = replace(self._progress, started_at=time.monotonic())
 
     def close(self) -> None:
-        """Removes the socket."""
         with self._lock:
             folder, self._folder = self._folder, None
         if folder is not None:

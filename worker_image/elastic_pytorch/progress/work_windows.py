@@ -11,14 +11,11 @@ MAX_REPORTS = 1000  # of a process in a window; more would tell no more
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The last window of a pod that is over."""
-
     windows: int  # how many are over in the round
     work_seconds: tuple[float | None, ...]  # medians by local rank; None: too few reports
     step_seconds: float  # the median of all reports
 
     def to_json(self) -> dict[str, object]:
-        """Returns the window as a heartbeat carries it."""
         seconds = [None if each is None else round(each, 6) for each in self.work_seconds]
         return {"workWindows": self.windows, "workSeconds": seconds, "stepSeconds": round(self.step_seconds, 6)}
 

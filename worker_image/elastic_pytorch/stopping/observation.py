@@ -62,7 +62,6 @@ class StopObserver:
         return [(process.pid, process.stack) for process in found]
 
     def close(self) -> None:
-        """Ends the observation."""
         while self._processes:
             self._processes.pop().close()
 

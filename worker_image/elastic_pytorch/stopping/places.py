@@ -62,8 +62,6 @@ _FILE_WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the main thread of a process is."""
-
     kind: Kind
     # of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
     # pass

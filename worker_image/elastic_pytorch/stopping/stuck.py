@@ -43,7 +43,6 @@ class MainThread:
     slept: bool = False  # all observations since `first` have found it asleep
 
     def after(self, seen: Observation) -> "MainThread":
-        """Returns what is known after another observation."""
         if self.first is not None and not seen.stack and not seen.answered:
             return replace(self, slept=self.slept and seen.sleeps)  # it is late: on a busy machine, each time
         first = self.first if self._same_call(seen) else seen if seen.stack else None

@@ -14,8 +14,6 @@ from elastic_pytorch.storage.places import Place, place_at
 
 
 class Loaded(NamedTuple):
-    """A state from a file."""
-
     version: StateVersion
     tree: Any
     path: Location

@@ -33,8 +33,6 @@ class Superseded(Exception):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint file."""
-
     version: StateVersion
     path: Location
 

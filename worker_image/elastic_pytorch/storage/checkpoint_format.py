@@ -60,23 +60,19 @@ class StoredFile(Protocol):
 
 
 def name_of(version: StateVersion) -> str:
-    """Returns the name of the checkpoint of a version."""
     return f"checkpoint-g{version.generation:06}-s{version.step:09}.elastic"
 
 
 def version_of(name: str) -> StateVersion | None:
-    """Returns the version of the checkpoint that has this name; None: no checkpoint has it."""
     match = _NAME.fullmatch(name)
     return StateVersion(int(match[1]), int(match[2])) if match else None
 
 
 def claim_name(generation: int) -> str:
-    """Returns the name of the claim of a generation."""
     return f".claim-g{generation:06}"
 
 
 def claims_of(names: Iterable[str]) -> dict[str, int]:
-    """Returns the claims among names, and the generation of each."""
     return {name: int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))}
 
 

@@ -25,8 +25,6 @@ CHUNK_BYTES = 4 << 20
 
 
 class Flush(NamedTuple):
-    """A request to write a snapshot."""
-
     # of the snapshot; a request replaces an earlier one of the same name that has not begun
     # yet
     name: str
@@ -63,7 +61,6 @@ class CheckpointWriter:
         self._places: dict[str, Place] = {}  # by their folders: one of object storage keeps its connections and its credentials
 
     def ask(self, flush: Flush) -> None:
-        """Requests that the newest state of a snapshot be written."""
         with self._changed:
             before = self._pending.pop(flush.name, None)
             if before is not None:

@@ -21,8 +21,6 @@ _PARTIAL = re.compile(r"\.partial-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
 
 
 class LocalFolder:
-    """A folder with checkpoints."""
-
     def __init__(self, path: Path) -> None:
         self.location = path
         self._written_at = 0.0  # by the file system's clock, as this machine's may be wrong

@@ -14,8 +14,6 @@ BUFFER_BYTES = 64 << 10  # of a stream, so that not each small read runs Python'
 
 
 class ObjectWriter(io.RawIOBase):
-    """Writes an object, which appears whole when the stream is closed, and not at all after an error."""
-
     def __init__(self, stream: Any, plain: Callable[[Exception], OSError]) -> None:
         self._stream = stream
         self._plain = plain
@@ -23,15 +21,12 @@ class ObjectWriter(io.RawIOBase):
         self.checksum = 0  # CRC-32
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def tell(self) -> int:
-        """Returns how many bytes have been written."""
         return self.size
 
     def write(self, data: Any) -> int:
-        """Writes bytes; returns how many."""
         view = memoryview(data).cast("B")
         for start in range(0, len(view), PART_BYTES):
             # A copy: the library sends it after this has returned, when torch may have given the memory back.
@@ -69,24 +64,19 @@ class ObjectRanges(io.RawIOBase):
         self._pool = ThreadPoolExecutor(PARALLEL, "object ranges")
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to where the next bytes are to be read; returns that."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def tell(self) -> int:
-        """Returns where the next bytes are to be read."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a buffer, as far as the object goes; returns how many bytes were read."""
         view = memoryview(buffer).cast("B")
         start, end = self._at, min(self._at + len(view), self._size)
         done = start
@@ -117,6 +107,5 @@ class ObjectRanges(io.RawIOBase):
             view[first - start : first - start + len(part)] = part
 
     def close(self) -> None:
-        """Ends its threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         super().close()

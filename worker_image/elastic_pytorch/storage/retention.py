@@ -14,8 +14,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Retention(NamedTuple):
-    """What is kept, with milestones."""
-
     newest: int  # how many checkpoints
     every_steps: int  # from one milestone to the next
 

@@ -29,15 +29,12 @@ _PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s(\d{9,19})-[0-9a-f]{16}")
 
 
 class ShardFile(NamedTuple):
-    """A file of a checkpoint, as it was written."""
-
     name: str
     size: int
     checksum: int
 
 
 def checkpoint_name(version: StateVersion) -> str:
-    """Returns the name of a checkpoint that is whole."""
     return f"checkpoint-g{version.generation:06}-s{version.step:09}{SHARDED}"
 
 
@@ -65,7 +62,6 @@ def check_claim(folder: Location, version: StateVersion) -> None:
 
 
 def new_token() -> int:
-    """Returns a number that no other write has, at least 1."""
     return 1 + secrets.randbits(62)
 
 

@@ -29,7 +29,6 @@ class TrainerProgress:
         self.stopped = False  # a callback has ended the training before its last step
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the progress as text."""
         state = self._trainer.state
         self._log += [json.dumps(line) for line in state.log_history[len(self._log) :]]
         return {

@@ -67,7 +67,6 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
 
 
 def job_trains(spec: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
-    """Whether a container of a Job's pods trains."""
     pod = (spec.get("template") or {}).get("spec") or {}
     return any(trains(container, entrypoint) for container in pod.get("containers") or ())
 

@@ -34,8 +34,6 @@ DEFAULT_PROCESSES = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica type with its template as the new job's."""
-
     count: int
     template: Manifest  # cleaned, its container started as the agent does
     launch: Launch

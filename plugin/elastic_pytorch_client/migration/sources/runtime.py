@@ -35,8 +35,6 @@ TORCH_DISTRIBUTED: Manifest = {
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a runtime gives to a TrainJob."""
-
     nodes: int
     processes: str  # in each node; empty: as many as the trainer counts
     job: str

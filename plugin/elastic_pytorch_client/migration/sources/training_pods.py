@@ -29,8 +29,6 @@ DEFAULT_PROCESSES = "1"  # torchrun's own
 
 @dataclass(frozen=True, slots=True)
 class TrainingPods:
-    """Pods that train, with their template as the new job's."""
-
     path: str  # of the container
     container: str  # its old name
     template: Manifest  # cleaned, its container started as the agent does
@@ -88,7 +86,6 @@ def read_training_pods(
 
 
 def resolve(text: str, variables: Mapping[str, str]) -> str:
-    """A text with the variables in it replaced by their values, where these are known."""
     return VARIABLE.sub(lambda found: variables.get(found[1] or found[2] or found[3], found[0]), text)
 
 

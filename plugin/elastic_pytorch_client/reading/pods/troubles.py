@@ -35,8 +35,6 @@ _WAITING = {
 
 @dataclass(frozen=True, slots=True)
 class PodTrouble:
-    """What keeps a pod from training."""
-
     pod: str
     kind: str  # `gated`, `unscheduled`, `claim`, `waiting`, `starting` or `leaving`
     said: str  # without the pod's name
@@ -45,7 +43,6 @@ class PodTrouble:
 
 
 def pod_troubles(pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime) -> list[PodTrouble]:
-    """The trouble of each pod that has one."""
     return [trouble for pod in pods if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))]
 
 

@@ -18,8 +18,6 @@ BITS = 64
 
 
 class Seen(NamedTuple):
-    """What a rank has of a parameter."""
-
     kind: str  # its type and the shape of the whole
     region: Region
     part_sum: int  # see `part_sum`
@@ -77,7 +75,6 @@ def checksums(told: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str,
 
 
 def seen(tensor: DTensor) -> Seen:
-    """Returns what this rank has of a parameter."""
     region = region_of(tensor)
     kind = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
     return Seen(kind, region, part_sum(local_part(tensor), region.offset), not tensor.requires_grad)

@@ -16,8 +16,6 @@ STOP_SECONDS = 10.0  # less than half of a pod's usual grace period, which is wh
 
 
 class Outcome(IntEnum):
-    """What has become of a last save."""
-
     SAVED = 0
     GIVEN_UP = 1
     STOPPED = 2

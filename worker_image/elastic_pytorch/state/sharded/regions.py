@@ -11,13 +11,10 @@ from elastic_pytorch.state.sharded.trees import Keys, name_of
 
 
 class Region(NamedTuple):
-    """A box of a tensor."""
-
     offset: tuple[int, ...]  # of its first element in the global tensor, by dimension
     size: tuple[int, ...]  # by dimension
 
     def overlap(self, other: "Region") -> "Region | None":
-        """Returns the box that both have in common; None: there is none."""
         offset = tuple(map(max, self.offset, other.offset))
         ends = (
             min(a + size_a, b + size_b)
@@ -32,13 +29,10 @@ class Region(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
         return prod(self.size)
 
 
 class Piece(NamedTuple):
-    """What is copied from one rank's shard into another one's."""
-
     keys: Keys
     part: int  # which shard it is in, see `pieces`
     source: Region  # the box in that shard
@@ -50,13 +44,11 @@ class Uncovered(RuntimeError):
 
 
 def region_of(tensor: DTensor) -> Region:
-    """Returns which part of a tensor this rank has."""
     [chunk] = tensor.__create_chunk_list__()  # type: ignore[no-untyped-call] # as distributed checkpoints do
     return Region(tuple(chunk.offsets), tuple(chunk.sizes))
 
 
 def local_part(tensor: DTensor) -> torch.Tensor:
-    """Returns what this rank has of a tensor."""
     local: torch.Tensor = tensor.detach().to_local()  # type: ignore[attr-defined] # torch has no types for it
     return local
 

@@ -26,7 +26,6 @@ _OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
 def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
-    """Returns what writes this rank's shards."""
     return ObjectsWriter(location, shard_bytes) if isinstance(location, ObjectUrl) else FolderWriter(location)
 
 
@@ -68,8 +67,6 @@ def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
 
 
 class FolderWriter(FileSystemWriter):
-    """Writes to a folder."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._folder = folder
@@ -93,15 +90,12 @@ class ObjectsWriter(FileSystemWriter):
         self.path = ""
 
     def written(self, rank: int) -> list[ShardFile]:
-        """Returns the objects that this rank has written."""
         del rank
         files: ObjectFiles = self.fs
         return files.written
 
 
 class ObjectsReader(FileSystemReader):
-    """Reads objects."""
-
     def __init__(self, url: ObjectUrl, held: Held) -> None:
         super().__init__(str(url))
         self.fs: Any = ObjectFiles(ObjectStore(url), 0, held)
@@ -119,7 +113,6 @@ class ObjectFiles(FileSystemBase):
 
     @contextmanager
     def create_stream(self, path: str | PathLike[str], mode: str) -> Generator[Any, None, None]:
-        """Opens an object to write it (`wb`) or to read it (`rb`)."""
         name = str(path).removesuffix(UNNAMED)  # an object appears when it is whole, and so under its name
         if mode == "rb":
             with _held_reader(self._held[name]) if name in self._held else self._store.reader(name) as reader:
@@ -131,11 +124,9 @@ class ObjectFiles(FileSystemBase):
         self.written.append(ShardFile(name, writer.size, writer.checksum))
 
     def concat_path(self, path: str | PathLike[str], suffix: str) -> str:
-        """Returns the path of a file in a folder."""
         return f"{path}/{suffix}".lstrip("/")
 
     def init_path(self, path: str | PathLike[str]) -> str:
-        """Returns the path as it is."""
         return str(path)
 
     def rename(self, path: str | PathLike[str], new_path: str | PathLike[str]) -> None:

@@ -65,7 +65,6 @@ class ShardMemory:
         self.copies.close()
 
     def drop(self) -> None:
-        """Has the agent forget both."""
         for name in self._names:
             self._client.drop(name)
 

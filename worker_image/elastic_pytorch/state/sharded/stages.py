@@ -22,7 +22,6 @@ def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
-    """Returns the meshes of the registered models' parameters."""
     return {each.device_mesh for each in parameters_of(objects).values() if isinstance(each, DTensor)}
 
 

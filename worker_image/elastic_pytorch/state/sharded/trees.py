@@ -57,7 +57,6 @@ def _refuse_equal_names(shards: dict[Keys, DTensor]) -> None:
 
 
 def insert(tree: Any, keys: Keys, value: Any) -> None:
-    """Puts a value where keys lead to."""
     for key in keys[:-1]:
         tree = tree[key]
     tree[keys[-1]] = value

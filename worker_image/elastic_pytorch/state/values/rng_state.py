@@ -40,7 +40,6 @@ def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> Non
 
 
 def capture(rank: int, world_size: int, devices: Sequence[torch.Generator] | None = None) -> dict[str, Any]:
-    """Returns the states of the generators that `seed_all` seeds."""
     version, words, gauss = random.getstate()
     state: dict[str, Any] = {
         "rank": rank,

@@ -16,8 +16,6 @@ SECONDS_A_MINUTE, SECONDS_AN_HOUR, SECONDS_A_DAY = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What Slurm gives to a script."""
-
     least: int  # nodes
     nodes: int  # at most
     tasks: int  # in each node, that srun starts

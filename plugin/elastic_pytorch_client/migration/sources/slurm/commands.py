@@ -39,8 +39,6 @@ OF_A_TASK = {"SLURM_PROCID": "$RANK", "SLURM_LOCALID": "$LOCAL_RANK", "SLURM_NOD
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command that may start the training."""
-
     line: int
     text: str  # what runs on each node, for a shell
     by_srun: bool  # on all nodes
@@ -57,8 +55,6 @@ class Start:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the commands before the training set up."""
-
     variables: dict[str, str]  # all whose value is known
     environment: dict[str, str] = field(default_factory=dict)  # those that processes see
     folder: str = ""  # empty: where sbatch was called

@@ -49,8 +49,6 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    """A batch script."""
-
     # of sbatch, by their long names; a flag has an empty value
     options: dict[str, str] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a rank is, and what it has."""
-
     unit: int  # whose pods leave the group together
     pod: int
     node: int  # its number

@@ -62,7 +62,6 @@ class PeerCopies:
         return self._whole and self._clock() >= self._rested_at
 
     def begin(self, version: StateVersion, parts: Container[int] | None = None) -> None:
-        """Starts to copy a version that is not overwritten, of the ranks that have a part of it; None: all of them."""
         self.wait()
         to = self._to if parts is None or dist.get_rank(self._group) in parts else None
         source = self._source if parts is None or self._source in parts else None

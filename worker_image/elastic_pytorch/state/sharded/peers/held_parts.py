@@ -22,8 +22,6 @@ class Held(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A version that is there as a whole."""
-
     version: StateVersion
     world_size: int  # of the group that has committed it
     parts: dict[int, Held]  # the needed parts, by rank in that group

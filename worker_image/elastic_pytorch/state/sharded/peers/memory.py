@@ -56,7 +56,6 @@ class PeerMemory:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What this rank commits to."""
         return self._memory.own
 
     def form(self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None) -> StateVersion:
@@ -95,7 +94,6 @@ class PeerMemory:
         return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
     def payload(self, tree: Tree) -> Tree:
-        """Returns what this rank keeps of a state."""
         rank = dist.get_rank(self._group)
         return payload(tree, self._number, rank, [place.shards for place in self._places], self._stages[rank])
 
@@ -172,7 +170,6 @@ class PeerMemory:
 
     @property
     def rested(self) -> bool:
-        """Whether this rank may copy again."""
         return self._copies is None or self._copies.rested
 
     def agree(self, copied: int, *, rested: bool) -> None:
@@ -255,8 +252,6 @@ class PeerMemory:
 
 
 class Room(NamedTuple):
-    """What a rank has, and has room for, in bytes."""
-
     own: int  # its shards
     kept: int  # the largest state that its memory holds or will hold
     held: int  # what its pod's memory takes already
