@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
 from elastic_pytorch_operator.model.actions import CreatePod
@@ -117,6 +118,13 @@ def observed(pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **f
     return Observed(now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **facts)
 
 
+def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """The condition of a status, which must have it."""
+    found = find_condition(status, type_)
+    assert found is not None, f"no condition {type_} in {status}"
+    return found
+
+
 KEY = JobKey("default", "lm")
 
 __all__ = [
@@ -133,6 +141,7 @@ __all__ = [
     "a_round",
     "a_worker_pod",
     "an_agent",
+    "condition",
     "observed",
 ]
 

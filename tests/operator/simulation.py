@@ -23,7 +23,7 @@ from elastic_pytorch_operator.reconcile.observe import heard_before, recover_rou
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices
 
-from tests.operator.builders import TIME, a_failure, a_job
+from tests.operator.builders import TIME, a_failure, a_job, condition
 
 STEP_SECONDS = 0.25
 POD_START_SECONDS = 0.5
@@ -105,6 +105,9 @@ class Simulation:
     def members(self) -> tuple[str, ...]:
         """The workers of the current round, in rank order."""
         return self.round.workers if self.round else ()
+
+    def condition(self, type_: str) -> Mapping[str, Any]:
+        return condition(self.job.status, type_)
 
     def reconcile(self) -> Plan:
         """One plan, carried out and checked."""

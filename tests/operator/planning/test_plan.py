@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
 from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
@@ -13,7 +13,18 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
 
-from tests.operator.builders import NOW, a_dead_pod, a_failure, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_failure,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    condition,
+    observed,
+)
 from tests.operator.simulation import Simulation, running
 
 
@@ -60,7 +71,7 @@ def test_first_round_is_one_round() -> None:
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     simulation = running()
-    simulation.kill_pod(simulation.round.workers[0])  # type: ignore[union-attr]
+    simulation.kill_pod(simulation.members[0])
     todo = simulation.reconcile()
     assert todo.round is not None
     assert todo.round.size == 2
@@ -74,7 +85,7 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
 
 def test_resumed_training_is_told_once() -> None:
     simulation = running()
-    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.kill_pod(simulation.members[2])
     simulation.reconcile()
     told = []
     for _ in range(4):
@@ -110,8 +121,7 @@ def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
     simulation = Simulation(a_job(replicas=4, minimum=2), pods_per_node=1, nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)})
     simulation.settle(30)
     assert [r.size for r in simulation.declared] == [2]
-    degraded = find_condition(simulation.job.status, "Degraded")
-    assert degraded is not None
+    degraded = simulation.condition("Degraded")
     assert degraded["status"] == "True"
     assert "2 of 4 workers" in degraded["message"]
     simulation.nodes["n2"] = NodeView("n2")
@@ -160,8 +170,7 @@ def test_suspended_job_leaves_no_sidecar_behind() -> None:
     simulation.settle(20)
     simulation.kill_pod(simulation.declared[-1].workers[1])
     simulation.job = replace(simulation.job, suspend=True, wanted=0)
-    suspended = find_condition(status_of(simulation.reconcile()), "Suspended")
-    assert suspended is not None
+    suspended = condition(status_of(simulation.reconcile()), "Suspended")
     assert (suspended["status"], suspended["reason"]) == ("False", "Suspending")
     assert "3 pods are left" in suspended["message"]
     simulation.settle(20)
@@ -186,10 +195,9 @@ def test_script_that_keeps_raising_fails_the_job_with_its_words() -> None:
     simulation = running(failurePolicy={"maxFailures": 2})
     for _ in range(3):
         assert not is_true(simulation.job.status, "Failed")
-        simulation.fail_worker(simulation.round.workers[1], "ValueError: boom at step 5")  # type: ignore[union-attr]
+        simulation.fail_worker(simulation.members[1], "ValueError: boom at step 5")
         simulation.settle(20)
-    failed = find_condition(simulation.job.status, "Failed")
-    assert failed is not None
+    failed = simulation.condition("Failed")
     assert failed["reason"] == "TooManyFailures"
     assert "boom at step 5" in failed["message"]
     assert simulation.job.status["rootCause"]["message"] == "ValueError: boom at step 5"
@@ -197,7 +205,7 @@ def test_script_that_keeps_raising_fails_the_job_with_its_words() -> None:
 
 def test_complete_when_all_of_the_round_have_succeeded() -> None:
     simulation = running()
-    first = simulation.round.workers[0]  # type: ignore[union-attr]
+    first = simulation.members[0]
     simulation.agents[first] = replace(simulation.agents[first], state=simulation.agents[first].state.SUCCEEDED)
     simulation.settle(5)
     assert not is_true(simulation.job.status, "Complete")
@@ -211,7 +219,7 @@ def test_complete_when_all_of_the_round_have_succeeded() -> None:
 
 def test_pod_lost_while_the_others_have_finished_is_done_again() -> None:
     simulation = running()
-    lost = simulation.round.workers[2]  # type: ignore[union-attr]
+    lost = simulation.members[2]
     before = simulation.agents[lost]
     simulation.succeed()
     simulation.agents[lost] = before
@@ -242,8 +250,7 @@ def test_template_that_the_api_server_refuses_fails_the_job() -> None:
     todo = plan(
         a_job(), observed(), Memory(answers=Answers(invalid='Pod "x" is invalid: spec.containers[0].image: Required value'))
     )
-    failed = find_condition(status_of(todo), "Failed")
-    assert failed is not None
+    failed = condition(status_of(todo), "Failed")
     assert failed["reason"] == "InvalidTemplate"
     assert "spec.containers[0].image" in failed["message"]
     assert not any(isinstance(a, CreatePod) for a in todo.actions)
@@ -252,16 +259,14 @@ def test_template_that_the_api_server_refuses_fails_the_job() -> None:
 def test_quota_is_named() -> None:
     words = 'the API server refuses: pods "x" is forbidden: exceeded quota: pods'
     todo = plan(a_job(), observed(), Memory(answers=Answers(failed={"pods": FailedWrite(words, NOW + 5, lasting=True)})))
-    waiting = find_condition(status_of(todo), "Running")
-    assert waiting is not None
+    waiting = condition(status_of(todo), "Running")
     assert "exceeded quota" in waiting["message"]
 
 
 def test_image_that_cannot_be_pulled_is_named() -> None:
     why = "ImagePullBackOff of image nope:1: not found"
     todo = plan(a_job(), observed([a_pending_pod(i, waiting=why, stuck_since=NOW) for i in range(3)]), Memory())
-    waiting = find_condition(status_of(todo), "Running")
-    assert waiting is not None
+    waiting = condition(status_of(todo), "Running")
     assert waiting["reason"] == "WaitingForWorkers"
     assert f"3 pods: {why}" in waiting["message"]
 
@@ -272,7 +277,7 @@ def test_job_being_deleted_is_left_to_the_garbage_collector() -> None:
 
 def test_oom_killed_pod_counts() -> None:
     simulation = running()
-    name = simulation.round.workers[0]  # type: ignore[union-attr]
+    name = simulation.members[0]
     simulation.kill_pod(name)
     simulation.pods[name] = replace(simulation.pods[name], exit_reason="OOMKilled")
     simulation.settle(5)
@@ -284,8 +289,7 @@ def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
     agent = an_agent("w0", "failed", failure=a_failure(exit_code=139, signal="SIGSEGV", message="killed"), state_since=NOW - 1)
     seen = observed([a_pod(0)], [agent], round=a_round(0))
     todo = plan(a_job(replicas=1, failurePolicy={"maxFailures": 0}), seen, Memory())
-    failed = find_condition(status_of(todo), "Failed")
-    assert failed is not None
+    failed = condition(status_of(todo), "Failed")
     assert "killed by SIGSEGV" in failed["message"]
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.failure import recorded_cause
 from elastic_pytorch_operator.model.observed import AgentState, NodeView
 
@@ -15,7 +14,7 @@ from tests.operator.simulation import Simulation, running
 def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     simulation = running(failurePolicy={"maxFailures": 0})
     for _ in range(5):
-        lost, *others = simulation.round.workers  # type: ignore[union-attr]
+        lost, *others = simulation.members
         simulation.delete_pod(lost, force=True)
         for worker in others:
             simulation.fail_worker(worker)
@@ -51,8 +50,7 @@ def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict
         simulation.pods[pod.name] = replace(simulation.pods[pod.name], **end, disrupted=disrupted)
         simulation.settle(20)
     assert simulation.job.status["state"] == state
-    told = find_condition(simulation.job.status, "Failed")
-    assert told is not None
+    told = simulation.condition("Failed")
     assert (end["exit_message"] in told["message"]) == (state == "Failed")
     assert (end["exit_message"] in str(simulation.job.status.get("rootCause"))) == ("conditions" not in end)
 
@@ -77,13 +75,12 @@ def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: 
     simulation = running(replicas=3)
     began = simulation.now
     while simulation.job.status["state"] != "Failed" and simulation.now < began + 120:
-        for worker in simulation.round.workers:  # type: ignore[union-attr]
+        for worker in simulation.members:
             simulation.fail_worker(worker, message)
         simulation.settle(0.25)
-    condition = find_condition(simulation.job.status, "Failed")
-    assert condition is not None
-    assert condition["reason"] == "TooManyFailures"
-    assert f"rank 0 (w0-1) failed, exit code 1: {message}" in condition["message"]
+    told = simulation.condition("Failed")
+    assert told["reason"] == "TooManyFailures"
+    assert f"rank 0 (w0-1) failed, exit code 1: {message}" in told["message"]
     assert simulation.job.status["rootCause"]["message"] == message
     assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
     assert simulation.now - began >= 3, "it waits 1 and 2 seconds between them"
@@ -91,7 +88,7 @@ def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: 
 
 def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written_again() -> None:
     simulation = running(replicas=2, failurePolicy={"maxFailures": 9})
-    worker = simulation.round.workers[1]  # type: ignore[union-attr]
+    worker = simulation.members[1]
     node = simulation.pods[worker].node
     simulation.fail_worker(worker, "ValueError: boom", pid=57)
     simulation.now += 61
@@ -114,7 +111,7 @@ def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written
 
 def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
     simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
-    first, second, third = simulation.round.workers  # type: ignore[union-attr]
+    first, second, third = simulation.members
     simulation.fail_worker(first, REMOTE)
     simulation.now += 0.01
     simulation.fail_worker(third, NO_SPACE)
@@ -128,13 +125,12 @@ def test_group_that_backs_off_is_not_said_to_train() -> None:
     simulation = running(failurePolicy={"maxFailures": 9})
     for _ in range(3):
         simulation.settle(0.5)
-        for worker in simulation.round.workers:  # type: ignore[union-attr]
+        for worker in simulation.members:
             simulation.fail_worker(worker, "ValueError: boom")
         simulation.reconcile()
     status = simulation.job.status
-    condition = find_condition(status, "Running")
-    assert condition is not None
-    assert (condition["status"], condition["reason"]) == ("False", "BackingOff")
+    told = simulation.condition("Running")
+    assert (told["status"], told["reason"]) == ("False", "BackingOff")
     assert (status["worldSize"], status["state"]) == (0, "Pending")
     simulation.settle(10)
     assert simulation.job.status["worldSize"] == 3
@@ -144,7 +140,7 @@ def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() ->
     simulation = running(failurePolicy={"maxFailures": 9})
     for _ in range(4):
         simulation.settle(0.5)
-        for worker in simulation.round.workers:  # type: ignore[union-attr]
+        for worker in simulation.members:
             simulation.fail_worker(worker, "ValueError: boom")
         simulation.settle(0.5)
     counted, rounds = simulation.job.status["failures"], len(simulation.declared)
@@ -159,7 +155,7 @@ def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() ->
 def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
     simulation = Simulation(a_job(replicas=300, maximum=300), pods_per_node=100)
     simulation.settle(10)
-    workers = simulation.round.workers  # type: ignore[union-attr]
+    workers = simulation.members
     for worker in workers:
         simulation.fail_worker(worker, "ValueError: boom" if worker == workers[7] else "gloo: Connection closed by peer")
         if worker in workers[::50]:
@@ -173,7 +169,7 @@ def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
     simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
     simulation.nodes["node-3"] = NodeView("node-3")
     simulation.rejecting_nodes.add("node-3")
-    simulation.kill_pod(simulation.round.workers[2])  # type: ignore[union-attr]
+    simulation.kill_pod(simulation.members[2])
     simulation.settle(30)
     status = simulation.job.status
     assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
@@ -190,7 +186,7 @@ def test_pods_that_are_always_rejected_are_made_at_a_growing_pace() -> None:
     simulation.restart_operator()
     simulation.settle(55)
     assert simulation.made <= made + 1, "the pause is as long for a new leader"
-    message = find_condition(simulation.job.status, "Running")["message"]  # type: ignore[index]
+    message = simulation.condition("Running")["message"]
     assert "UnexpectedAdmissionError" in message
 
 
@@ -199,11 +195,10 @@ def test_command_that_never_joins_fails_the_job() -> None:
     simulation.settle(1)
     simulation.end_pod(next(iter(simulation.pods)), exit_code=0)
     simulation.reconcile()
-    condition = find_condition(simulation.job.status, "Failed")
-    assert condition is not None
-    assert condition["reason"] == "NeverJoined"
-    assert 'args: ["train.py"]' in condition["message"]
-    assert "torchrun" in condition["message"]
+    told = simulation.condition("Failed")
+    assert told["reason"] == "NeverJoined"
+    assert 'args: ["train.py"]' in told["message"]
+    assert "torchrun" in told["message"]
 
 
 @pytest.mark.parametrize("apart_seconds", [0.0, 0.5, 2.0])
@@ -219,19 +214,18 @@ def test_pods_that_end_with_exit_code_0_without_success_fail_the_job(apart_secon
         simulation.settle(0.25)
     assert simulation.job.status["state"] == "Failed"
     assert simulation.job.status["failures"] == 2
-    assert "its agent has not reported success" in find_condition(simulation.job.status, "Failed")["message"]  # type: ignore[index]
+    assert "its agent has not reported success" in simulation.condition("Failed")["message"]
 
 
 def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
     simulation = running(failurePolicy={"onPodLoss": "FailJob"})
-    lost = simulation.round.workers[1]  # type: ignore[union-attr]
+    lost = simulation.members[1]
     simulation.delete_pod(lost, force=True)
     simulation.restart_operator()
     simulation.settle(10)
-    condition = find_condition(simulation.job.status, "Failed")
-    assert condition is not None
-    assert condition["reason"] == "PodLost"
-    assert lost in condition["message"]
+    told = simulation.condition("Failed")
+    assert told["reason"] == "PodLost"
+    assert lost in told["message"]
 
 
 def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
@@ -248,11 +242,11 @@ def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
 
 def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
     simulation = running(replicas=2)
-    wedged = simulation.round.workers[0]  # type: ignore[union-attr]
+    wedged = simulation.members[0]
     simulation.wedged.add(wedged)
-    simulation.fail_worker(simulation.round.workers[1], "ValueError: boom")  # type: ignore[union-attr]
+    simulation.fail_worker(simulation.members[1], "ValueError: boom")
     simulation.settle(50)
-    assert wedged in simulation.round.workers, "its grace period and a margin"  # type: ignore[union-attr]
+    assert wedged in simulation.members, "its grace period and a margin"
     simulation.settle(30)
     assert wedged not in simulation.pods
     assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)

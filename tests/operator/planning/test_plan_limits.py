@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
 
-from tests.operator.builders import NOW, TIME, a_job, a_manifest, observed, parse_job
+from tests.operator.builders import NOW, TIME, a_job, a_manifest, condition, observed, parse_job
 from tests.operator.simulation import Simulation
 
 
@@ -54,7 +54,7 @@ def test_resumed_job_goes_on() -> None:
     assert (status["state"], status["failures"], status["interruptions"]) == ("Running", 0, 0)
     told = [(entry["replicas"], entry["cause"]) for entry in status["history"]]
     assert told == [(3, "FirstRound"), (0, "JobSuspended"), (3, "FirstRound")]
-    assert find_condition(status, "Suspended")["status"] == "False"  # type: ignore[index]
+    assert condition(status, "Suspended")["status"] == "False"
 
 
 def test_job_created_suspended_makes_no_pod() -> None:
@@ -79,7 +79,7 @@ def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None
     simulation.settle(25)
     assert simulation.job.status["state"] == "Running"
     simulation.settle(10)
-    assert find_condition(simulation.job.status, "Failed")["reason"] == "DeadlineExceeded"  # type: ignore[index]
+    assert simulation.condition("Failed")["reason"] == "DeadlineExceeded"
 
 
 def test_active_deadline_outlives_the_operator() -> None:
@@ -95,7 +95,7 @@ def test_group_has_only_allowed_sizes() -> None:
     assert events(simulation) == ["ScaleRefused"]
     simulation.settle(10)
     assert simulation.declared[-1].size == 4
-    assert "5 were requested" in find_condition(simulation.job.status, "Resizing")["message"]  # type: ignore[index]
+    assert "5 were requested" in simulation.condition("Resizing")["message"]
     simulation.nodes = {name: replace(node, unschedulable=True) for name, node in simulation.nodes.items()}
     simulation.kill_pod(simulation.declared[-1].workers[3])
     simulation.settle(10)
@@ -110,7 +110,7 @@ def test_gang_fails_with_its_first_lost_member() -> None:
     simulation.settle(10)
     simulation.kill_pod(simulation.declared[-1].workers[1])
     simulation.settle(5)
-    assert find_condition(simulation.job.status, "Failed")["reason"] == "PodLost"  # type: ignore[index]
+    assert simulation.condition("Failed")["reason"] == "PodLost"
     assert [round_.size for round_ in simulation.declared] == [3]
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import AgentState
 
@@ -35,7 +34,7 @@ def evict(simulation: Simulation, name: str) -> None:
 
 
 def failed(simulation: Simulation) -> tuple[str, str]:
-    condition = find_condition(simulation.job.status, "Failed") or {}
+    condition = simulation.condition("Failed")
     return (condition["reason"], condition["message"]) if condition.get("status") == "True" else ("", "")
 
 
@@ -124,8 +123,7 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
         fail(simulation, 42)
         simulation.settle(0.5)
     assert 10 <= len(simulation.declared) <= 20
-    running_ = find_condition(simulation.job.status, "Running")
-    assert running_ is not None
+    running_ = simulation.condition("Running")
     assert running_["reason"] == "BackingOff"
     assert "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 " in running_["message"]
     simulation.restart_operator()
@@ -186,8 +184,7 @@ def test_all_pods_are_replaced_once() -> None:
     assert simulation.declared[-1].size == 0
     [note] = told(simulation, "GroupRestarted")
     assert "failurePolicy.rules[0] (onExitCodes In 42) replaces all workers: rank 1 " in note
-    waits = find_condition(simulation.job.status, "Running")
-    assert waits is not None
+    waits = simulation.condition("Running")
     assert (waits["status"], waits["reason"]) == ("False", "GroupRestarted")
     simulation.settle(20)
     assert before.isdisjoint(simulation.pods)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
 from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
@@ -138,7 +137,7 @@ def test_one_pod_that_is_left_is_said_to_be_one() -> None:
     simulation = Simulation(a_job(suspend=True))
     simulation.pods["w0"] = a_pod(0, deleting=True)
     simulation.reconcile()
-    suspended = find_condition(simulation.job.status, "Suspended") or {}
+    suspended = simulation.condition("Suspended")
     assert suspended["message"] == "spec.suspend is true: 1 pod is left"
 
 

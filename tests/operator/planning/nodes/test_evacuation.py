@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty, Taint
 from elastic_pytorch_operator.model.observed import NodeView, Observed
@@ -123,7 +122,7 @@ def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     assert [action.index for action in simulation.last.actions if isinstance(action, CreatePod)] == [1]
     [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
     assert (event.reason, event.note) == ("NodeEnding", f"Node {node} announces its end by taint {SPOT.key}. On it: {leaving}")
-    resizing = find_condition(simulation.job.status, "Resizing") or {}
+    resizing = simulation.condition("Resizing")
     assert (resizing["status"], resizing["reason"]) == ("True", "NodeEnding")
     assert f"{leaving} leaves node {node}, which announces its end by taint {SPOT.key}" in resizing["message"]
     simulation.settle(20)
@@ -132,7 +131,7 @@ def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     assert leaving not in simulation.pods
     assert all(pod.node != node for pod in simulation.pods.values())
     assert simulation.job.status["failures"] == 0
-    assert find_condition(simulation.job.status, "Resizing")["reason"] == "AtWantedSize"  # type: ignore[index]
+    assert simulation.condition("Resizing")["reason"] == "AtWantedSize"
     assert simulation.reconcile().actions == ()
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import Condition, find_condition
+from elastic_pytorch_operator.api.conditions import Condition
 from elastic_pytorch_operator.model.observed import AgentView, Progress
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
@@ -16,7 +16,7 @@ from elastic_pytorch_operator.planning.reporting.failing_saves import (
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import a_job, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import a_job, a_pod, a_round, a_target, an_agent, condition, observed
 
 FULL = "No space left on device (/checkpoints)"
 
@@ -96,8 +96,7 @@ def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, s
     seen = observed([a_pod(index) for index in range(3)], agents, round=a_round(*members))
     described = a_job(**job)
     status = describe_job(described, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(described)))
-    found = find_condition(status, "Degraded")
-    assert found is not None
+    found = condition(status, "Degraded")
     return found["status"], found["reason"], found["message"]
 
 
@@ -115,8 +114,7 @@ def suspended(agents: list[AgentView]) -> tuple[str, Any]:
     job = a_job(suspend=True, status={"progress": {"summary": "9", "step": 9, "checkpointStep": 7}})
     seen = observed([a_pod(index) for index in range(len(agents))], agents, round=a_round())
     status = describe_job(job, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(job)))
-    found = find_condition(status, "Suspended")
-    assert found is not None
+    found = condition(status, "Suspended")
     return found["message"], status["progress"]["checkpointStep"]
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
@@ -11,7 +10,18 @@ from elastic_pytorch_operator.planning.reporting.missing_workers import explain_
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    a_target,
+    an_agent,
+    condition,
+    observed,
+)
 
 IMAGE = "ErrImagePull: no such image"
 
@@ -97,7 +107,7 @@ def test_status_keeps_what_was_last_known_of_it() -> None:
     status = status_of(seen)
     assert (status["state"], status["worldSize"], status["readyReplicas"]) == ("Running", 2, 0)
     assert [worker["state"] for worker in status["workers"]] == ["Silent", "Silent"]
-    running = find_condition(status, "Running") or {}
+    running = condition(status, "Running")
     assert (running["status"], running["reason"]) == ("Unknown", "WorkersUnheard")
     assert running["message"].startswith("2 workers have not reported since a replica of the operator began to lead")
 
@@ -109,7 +119,7 @@ def test_group_that_is_given_up_does_not_train() -> None:
 
 def test_group_that_is_heard_is_known() -> None:
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w0")], round=a_round(0, size=2), heard_before=BOTH, last_heard_at=NOW)
-    assert (find_condition(status_of(seen), "Running") or {})["status"] == "True"
+    assert condition(status_of(seen), "Running")["status"] == "True"
 
 
 def test_job_that_is_suspended_meanwhile_does_not_train() -> None:

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.workload import WorkloadView
 from elastic_pytorch_operator.planning.memory import Memory
@@ -14,7 +13,7 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import (
     reason_of,
 )
 
-from tests.operator.builders import a_pod, a_queued_job, a_workload, observed
+from tests.operator.builders import a_pod, a_queued_job, a_workload, condition, observed
 
 
 @pytest.mark.parametrize(
@@ -98,4 +97,4 @@ def test_wait_is_told_once_and_its_end_too() -> None:
             if isinstance(action, PatchStatus):
                 job = replace(job, status=action.status)
     assert told == ["WaitingForQuota", "QuotaGranted"]
-    assert (find_condition(job.status, "Running") or {})["reason"] == "WaitingForWorkers"
+    assert condition(job.status, "Running")["reason"] == "WaitingForWorkers"

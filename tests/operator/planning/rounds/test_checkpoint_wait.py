@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition, is_true
+from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
 from elastic_pytorch_operator.model.actions import DeletePod, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
@@ -160,7 +160,7 @@ def events(simulation: Simulation) -> list[str]:
 
 
 def resizing(simulation: Simulation) -> tuple[str, str, str]:
-    condition = find_condition(simulation.job.status, "Resizing") or {}
+    condition = simulation.condition("Resizing")
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -257,7 +257,7 @@ def test_suspended_job_trains_on_to_its_checkpoint() -> None:
     simulation.settle(5)
     assert len(simulation.declared) == 1
     assert len(simulation.pods) == 2
-    message = (find_condition(simulation.job.status, "Suspended") or {})["message"]
+    message = simulation.condition("Suspended")["message"]
     assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
     assert (simulation.job.status["state"], is_true(simulation.job.status, "Running")) == ("Suspending", True)
     write_checkpoint(simulation)

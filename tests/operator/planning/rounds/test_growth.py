@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.rounds.next_round import grows
 
@@ -34,12 +33,10 @@ def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
     formed_at = simulation.declared[0].declared_at
     simulation.scale(3)
     simulation.settle(10)
-    resizing = find_condition(simulation.job.status, "Resizing")
-    assert resizing is not None
+    resizing = simulation.condition("Resizing")
     assert (resizing["status"], resizing["reason"]) == ("True", "CoolingDown")
     assert resizing["message"].startswith("growing from 2 to 3 workers: w2-3 is ready; the group may grow at ")
-    degraded = find_condition(simulation.job.status, "Degraded")
-    assert degraded is not None
+    degraded = simulation.condition("Degraded")
     assert degraded["message"].startswith("trains with 2 of 3 workers; w2-3 is ready; the group may grow at ")
     assert simulation.reconcile().recheck_at is not None
     assert simulation.reconcile().actions == ()

@@ -1,12 +1,11 @@
 """How many processes the workers of a group run: who is left out, and what a job with unlike nodes says."""
 
 import pytest
-from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 
-from tests.operator.builders import NOW, a_job, a_pod, a_round, decide_next
+from tests.operator.builders import NOW, a_job, a_pod, a_round, condition, decide_next
 from tests.operator.simulation import Simulation
 
 
@@ -81,12 +80,11 @@ def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
     simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 16}
     simulation.settle(60)
     assert simulation.round is not None
-    nodes_of = {simulation.pods[worker].node for worker in simulation.round.workers}
+    nodes_of = {simulation.pods[worker].node for worker in simulation.members}
     assert nodes_of == {"node-0", "node-2"}
     status = simulation.job.status
     assert (status["state"], status["worldSize"], status["failures"]) == ("Resizing", 32, 0)
-    degraded = find_condition(status, "Degraded")
-    assert degraded is not None
+    degraded = condition(status, "Degraded")
     assert (
         "on node node-1 runs 8, the others run 16 each; create the job with a number in spec.nprocPerNode"
         in degraded["message"]
@@ -100,7 +98,6 @@ def test_job_whose_nodes_are_all_unlike_waits_and_says_why() -> None:
     simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 4}
     simulation.settle(60)
     assert simulation.round is None
-    running = find_condition(simulation.job.status, "Running")
-    assert running is not None
+    running = simulation.condition("Running")
     assert (running["status"], running["reason"]) == ("False", "WaitingForWorkers")
     assert "left out for the number of processes" in running["message"]

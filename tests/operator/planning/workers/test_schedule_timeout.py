@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
+from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -212,8 +212,7 @@ def test_job_tells_that_it_has_given_its_places_back() -> None:
         if not job.pods:
             break
     assert not job.pods
-    running = find_condition(job.job.status, names.RUNNING)
-    assert running is not None
+    running = job.condition(names.RUNNING)
     assert (running["status"], running["reason"]) == ("False", names.SCHEDULE_TIMEOUT)
     assert job.job.status["operatorState"]["scheduleTimeouts"] == 1
     assert [event.reason for event in events] == [names.SCHEDULE_TIMEOUT]
