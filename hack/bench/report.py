@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
+from elastic_pytorch_client.reading.history import PHASE_NAMES
 from measure import markdown
 from rich.table import Table
 from rich.text import Text

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 from elastic_pytorch_client import names
-from elastic_pytorch_client.cluster.line_cutter import LineCutter
+from elastic_pytorch_client.cluster.kubernetes_api import LineCutter
 from elastic_pytorch_local.faults.driver import DriverError
 from kubernetes.aio import client, config
 

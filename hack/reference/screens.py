@@ -13,8 +13,8 @@ from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
+from elastic_pytorch_client.verbs.why import show_why
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.views.why_view import show_why
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
 from rich.text import Text

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object
 from elastic_pytorch_client.errors import NoSuchJob, NotFound
-from elastic_pytorch_client.job_cache import JobCache
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
 from elastic_pytorch_operator.api import names
@@ -131,7 +130,7 @@ class MemoryReader:
 @contextlib.contextmanager
 def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) -> Iterator[str]:
     """Serves the page of all jobs on 127.0.0.1 for as long as the context lasts; yields its address, which has a secret."""
-    live = LiveJobs(JobCache(reader, None))
+    live = LiveJobs(reader, None)
     with PageServer(reader, live, now) as server:
         live.start()
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True)

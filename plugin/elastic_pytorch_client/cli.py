@@ -12,7 +12,7 @@ from rich.console import Console
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
-from elastic_pytorch_client.verbs import list_jobs, logs, migrate, resize, stacks, status, suspension, ui, why
+from elastic_pytorch_client.verbs import changes, list_jobs, logs, migrate, stacks, status, ui, why
 from elastic_pytorch_client.verbs.context import Context, Verb
 
 FAILED, INTERRUPTED = 1, 130
@@ -22,14 +22,14 @@ PLAIN_WIDTH = 140  # where there is no terminal to ask
 def _verb(module: ModuleType) -> Verb:
     """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
     run = getattr(module, "run", lambda context, options: FAILED)
-    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=module is resize)
+    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=False)
 
 
 VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
-        *map(_verb, (status, list_jobs, ui, why, logs, stacks, resize)),
-        *(suspension.SUSPEND, suspension.RESUME, suspension.RESTART),
+        *map(_verb, (status, list_jobs, ui, why, logs, stacks)),
+        *changes.VERBS,
         _verb(migrate),
     )
 }
@@ -82,18 +82,10 @@ def parser() -> argparse.ArgumentParser:
     return outer
 
 
-def options_of(verb: str | None) -> list[str]:
-    """The options of a verb, or of the program itself, in all spellings."""
-    return [spelling for action in _actions(verb) for spelling in action.option_strings]
-
-
-def values_of(verb: str) -> dict[str, list[str]]:
-    return {name: list(map(str, a.choices)) for a in _actions(verb) if a.choices for name in a.option_strings}
-
-
-def _actions(verb: str | None) -> list[argparse.Action]:
+def actions_of(verb: str) -> list[argparse.Action]:
+    """What argparse knows of the arguments of a verb, or of the program itself if it is empty."""
     outer = parser()
-    if verb is None:
+    if not verb:
         return outer._actions
     chosen = next(action for action in outer._actions if isinstance(action, argparse._SubParsersAction))
     actions: list[argparse.Action] = chosen.choices[verb]._actions

@@ -1,52 +1,46 @@
 """What kubectl's own shell completion asks for `kubectl epj …`: it runs `kubectl_complete-epj` with the words typed so far."""
 
-import itertools
+import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access, KubernetesCluster
 from elastic_pytorch_client.errors import EpjError
 
 NO_FILES, FILES = ":4", ":0"  # cobra's directives
-OPTIONS_WITH_FILE = ("--kubeconfig", "--filename", "--runtime", "--slurm")
-OPTIONS_WITH_VALUE = (
-    "-n",
-    "-o",
-    "--namespace",
-    "--context",
-    "--rank",
-    "--index",
-    "--tail",
-    "--timeout",
-    "--turns",
-    "--entrypoint",
-    "--output",
-    "--only",
-    "--port",
-    *OPTIONS_WITH_FILE,
-)
+
+
+@dataclass
+class _Typed:
+    """The words before the last one, as argparse would read them."""
+
+    verb: str = ""
+    names: int = 0  # words behind the verb that are neither options nor their values
+    options: dict[str, argparse.Action] = field(default_factory=dict)  # that may follow, in all spellings
+    pending: argparse.Action | None = None  # whose value the last word is
+    access: dict[str, str] = field(default_factory=dict)
 
 
 def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
     """What the last word could become, and the directive for the shell. The last word is unfinished, perhaps empty."""
     *before, unfinished = words or [""]
-    verb = next((word for word in _plain(before) if word in cli.VERBS), None)
-    listed = cli.values_of(verb) if verb else {}
-    if (before and before[-1] in OPTIONS_WITH_FILE) or (verb == "migrate" and not unfinished.startswith("-")):
-        return [], FILES
-    if unfinished.startswith("-"):
-        found = cli.options_of(verb)
-    elif before and before[-1] in listed:
-        found = list(listed[before[-1]])
-    elif before and before[-1] in OPTIONS_WITH_VALUE:
-        found = []
-    elif verb is None:
+    typed = _read(before)
+    if typed.pending is not None:
+        found = list(map(str, typed.pending.choices or ()))
+        if typed.pending.metavar == "FILE":
+            return [], FILES
+    elif unfinished.startswith("-"):
+        found = list(typed.options)
+    elif not typed.verb:
         found = list(cli.VERBS)
-    elif verb in ("list", "ui") or len(_plain(before)) > 1:
+    elif typed.verb == "migrate":
+        return [], FILES
+    elif typed.verb in ("list", "ui") or typed.names:
         found = []
     else:
-        found = list(job_names(_access(before)))
+        found = list(job_names(Access(**typed.access)))
     return sorted(word for word in found if word.startswith(unfinished)), NO_FILES
 
 
@@ -59,28 +53,32 @@ def main() -> None:
     sys.stdout.write("\n".join([*found, directive]) + "\n")
 
 
-def _plain(words: Sequence[str]) -> list[str]:
-    plain, value = [], False
+def _read(words: Sequence[str]) -> _Typed:
+    typed = _Typed(options=_options(""))
     for word in words:
-        if value:
-            value = False
-        elif word.startswith("-"):
-            value = word in OPTIONS_WITH_VALUE
-        else:
-            plain.append(word)
-    return plain
+        option, equals, value = word.partition("=")
+        if typed.pending is not None:
+            _note(typed, typed.pending, word)
+            typed.pending = None
+        elif action := typed.options.get(option):
+            if equals:
+                _note(typed, action, value)
+            elif action.nargs != 0:  # a flag takes none
+                typed.pending = action
+        elif typed.verb:
+            typed.names += not word.startswith("-")
+        elif word in cli.VERBS:
+            typed.verb, typed.options = word, _options(word)
+    return typed
 
 
-def _access(words: Sequence[str]) -> Access:
-    found = {"-n": "", "--namespace": "", "--context": "", "--kubeconfig": ""}
-    for name, value in itertools.pairwise(words):
-        if name in found:
-            found[name] = value
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals and name in found:
-            found[name] = value
-    return Access(found["--kubeconfig"], found["--context"], found["--namespace"] or found["-n"])
+def _options(verb: str) -> dict[str, argparse.Action]:
+    return {spelling: action for action in cli.actions_of(verb) for spelling in action.option_strings}
+
+
+def _note(typed: _Typed, action: argparse.Action, value: str) -> None:
+    if action.dest in Access.__dataclass_fields__:
+        typed.access[action.dest] = value
 
 
 def _ask(access: Access) -> list[str]:

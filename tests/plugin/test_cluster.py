@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from elastic_pytorch_client.cluster import Access, KubernetesCluster, training_container
-from elastic_pytorch_client.cluster.line_cutter import MAX_LINE_BYTES, LineCutter
+from elastic_pytorch_client.cluster.kubernetes_api import MAX_LINE_BYTES, LineCutter
 from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable, error_of
 
 from tests.paths import ROOT

@@ -10,7 +10,7 @@ import pytest
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Worker
 from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
-from elastic_pytorch_client.views.why_view import show_why
+from elastic_pytorch_client.verbs.why import show_why
 
 from tests.plugin.plugin_console import text_of
 from tests.plugin.recorded_cluster import events_of, job_of, moment_of, recorded

@@ -10,12 +10,13 @@ from urllib.parse import quote, urlencode
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
 from elastic_pytorch_client.cluster.kubeconfig import Access, NoContext, read_kubeconfig
-from elastic_pytorch_client.cluster.line_cutter import LineCutter
 from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
 
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
 JOBS = f"/apis/{names.API_VERSION}"
+MAX_LINE_BYTES = 8 << 20  # more than any object of the API server has
+KEPT_BYTES = 1 << 20  # of each end of a longer line: its time is at its begin, and the newest output at its end
 
 
 class KubernetesCluster:
@@ -200,6 +201,34 @@ class KubernetesCluster:
         if 200 <= response.status < 300:
             return response
         raise error_of(response.status, response.read(), job)
+
+
+class LineCutter:
+    """Cuts a stream into lines. Of a line that is too long, the middle is left out."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, data: bytes) -> list[str]:
+        """Returns the lines that are complete with some more of the stream."""
+        *ends, rest = data.split(b"\n")
+        lines = []
+        for end in ends:
+            self._add(end)
+            lines.append(self.take_rest())
+        self._add(rest)
+        return lines
+
+    def take_rest(self) -> str:
+        """Returns the line that has no end yet."""
+        line = self._rest.decode(errors="replace")
+        self._rest.clear()
+        return line
+
+    def _add(self, data: bytes) -> None:
+        self._rest += data
+        if len(self._rest) > MAX_LINE_BYTES:
+            del self._rest[KEPT_BYTES:-KEPT_BYTES]
 
 
 def _job_path(namespace: str | None, name: str = "") -> str:

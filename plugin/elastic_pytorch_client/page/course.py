@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from elastic_pytorch_client.page.rows import finite, seconds_of
-from elastic_pytorch_client.reading.history import HistoryEntry
-from elastic_pytorch_client.reading.interruption_phases import PHASE_NAMES
+from elastic_pytorch_client.reading.history import PHASE_NAMES, HistoryEntry
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 

@@ -5,9 +5,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elastic_pytorch_client.job_cache import JobCache
+from elastic_pytorch_client.cluster import ClusterReader, Object
+from elastic_pytorch_client.errors import EpjError
 from elastic_pytorch_client.page.rows import row_of
-from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_client.reading.job_view import JobView, view_job
+from elastic_pytorch_client.watch import PAUSE_SECONDS, RETRY_SECONDS
 
 REFRESH_SECONDS = 0.5
 
@@ -21,8 +23,13 @@ class Changes:
 
 @dataclass
 class LiveJobs:
-    cache: JobCache
-    _views: dict[str, JobView] = field(default_factory=dict)
+    """The jobs of a namespace, as the API server reports them to a thread, and their rows, which follow every half second."""
+
+    cluster: ClusterReader
+    namespace: str | None  # None: all
+    trouble: str = ""  # why what is known may be old
+    _known: dict[str, JobView] = field(default_factory=dict)
+    _views: dict[str, JobView] = field(default_factory=dict)  # that the rows show
     _rows: dict[str, str] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -33,13 +40,13 @@ class LiveJobs:
         Raises:
             EpjError: the jobs cannot be read.
         """
-        self.cache.start()
-        self._take()
-        threading.Thread(target=self._run, name="live-jobs", daemon=True).start()
+        self._look()
+        self._show()
+        for run in (self._watch, self._refresh):
+            threading.Thread(target=run, name="live-jobs", daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
-        self.cache.stop()
         with self._changed:
             self._changed.notify_all()
 
@@ -58,22 +65,50 @@ class LiveJobs:
             if not self._differs(shown, trouble):
                 return None
             rows = {uid: row for uid, row in self._rows.items() if shown.get(uid) != row}
-            return Changes(rows, tuple(uid for uid in shown if uid not in self._rows), self.cache.trouble)
+            return Changes(rows, tuple(uid for uid in shown if uid not in self._rows), self.trouble)
 
     def _differs(self, shown: Mapping[str, str], trouble: str) -> bool:
-        return trouble != self.cache.trouble or shown != self._rows
+        return trouble != self.trouble or shown != self._rows
 
-    def _run(self) -> None:
-        while not self._stopped.wait(REFRESH_SECONDS):
-            self._take()
-
-    def _take(self) -> None:
-        views = {job.uid: job for job in self.cache.jobs}
+    def _look(self) -> None:
+        """Asks for all: a watch does not tell what was deleted before it began."""
+        found = self.cluster.list_jobs(self.namespace)
         with self._changed:
-            for uid in [uid for uid in self._rows if uid not in views]:
+            self._known = {_uid(job): view_job(job) for job in found}
+
+    def _watch(self) -> None:
+        while not self.stopped:
+            try:
+                for change, job in self.cluster.watch_jobs(self.namespace):
+                    self.trouble = ""
+                    with self._changed:
+                        if change == "DELETED":
+                            self._known.pop(_uid(job), None)
+                        else:
+                            self._known[_uid(job)] = view_job(job)
+                    if self.stopped:
+                        return
+                self._look()
+                self._stopped.wait(PAUSE_SECONDS)
+            except EpjError as error:
+                self.trouble = str(error)
+                self._stopped.wait(RETRY_SECONDS)
+
+    def _refresh(self) -> None:
+        while not self._stopped.wait(REFRESH_SECONDS):
+            self._show()
+
+    def _show(self) -> None:
+        with self._changed:
+            known = dict(self._known)
+            for uid in [uid for uid in self._rows if uid not in known]:
                 del self._rows[uid]
-            for uid, job in views.items():
+            for uid, job in known.items():
                 if self._views.get(uid) is not job:
                     self._rows[uid] = json.dumps(row_of(job), allow_nan=False)
-            self._views = views
+            self._views = known
             self._changed.notify_all()
+
+
+def _uid(job: Object) -> str:
+    return str(job["metadata"]["uid"])

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.durations import spell
 from elastic_pytorch_client.reading.job_view import RUNNING, JobView
+from elastic_pytorch_client.reading.text import spell
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.status_view import describe_interruption
 from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, pool, state_style

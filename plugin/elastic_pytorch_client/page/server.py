@@ -3,8 +3,10 @@
 import json
 import secrets
 import sys
+import threading
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,14 +18,14 @@ import yaml
 
 from elastic_pytorch_client.cluster import ClusterReader
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, NotAllowed
-from elastic_pytorch_client.evidence import read_evidence
+from elastic_pytorch_client.evidence import read_evidence, read_nodes
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.page.details import details_of, log_of
-from elastic_pytorch_client.page.kept_nodes import KeptNodes
 from elastic_pytorch_client.page.live_jobs import Changes, LiveJobs
 from elastic_pytorch_client.page.node_rows import nodes_of
 from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request, is_name
 from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.reading.nodes import NodeView
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
 ADDRESS = "127.0.0.1"
@@ -33,6 +35,24 @@ KEEP_ALIVE_SECONDS = 10.0  # between two words to a page that has nothing to hea
 IDLE_SECONDS = 60  # then a connection is closed
 LOG_LINES = 200
 MAX_DIGITS = 9  # of an index
+KEPT = timedelta(minutes=1)  # a large cluster's list of nodes is long, and an open page asks again and again
+
+
+@dataclass
+class KeptNodes:
+    cluster: ClusterReader
+    now: Callable[[], datetime]
+    _read: datetime | None = None
+    _nodes: list[NodeView] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def nodes(self) -> list[NodeView] | None:
+        """All of them; None if the user may not look at them."""
+        with self._lock:
+            now = self.now()
+            if self._read is None or not timedelta() <= now - self._read < KEPT:
+                self._read, self._nodes = now, read_nodes(self.cluster)
+            return self._nodes
 
 
 class PageServer(ThreadingHTTPServer):

@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.nodes import NodeView, shortage_of_room
 from elastic_pytorch_client.reading.pods.troubles import PodTrouble, pod_troubles, silent_pods
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
-from elastic_pytorch_client.reading.text import first_line
+from elastic_pytorch_client.reading.text import first_line, seconds_since, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"

@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from elastic_pytorch_client.reading.interruption_phases import PHASES
 from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
+
+# As the operator writes them, in their order (docs/internals/rounds.md).
+PHASES = ("detection", "stop", "wait", "prepare", "start", "init", "firstStep")
+PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType({phase: phase for phase in PHASES} | {"firstStep": "first step"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ class HistoryEntry:
     def slowest(self) -> str:
         """The phase that took longest, empty if none is known."""
         return max(self.phases, key=lambda phase: self.phases[phase], default="")
+
+
+def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
+    """The slowest phase with its time, for people; empty if none is known."""
+    return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)" if slowest else ""
 
 
 def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.durations import seconds_since, spell
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.history import HistoryEntry, view_history
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
-from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole
+from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole, seconds_since, spell
 
 RUNNING = "Running"
 IN_GROUP = (RUNNING, "Saving")  # the states of workers that have a rank

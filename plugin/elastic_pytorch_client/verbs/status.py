@@ -20,9 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
     add_output(parser)
     parser.add_argument("-w", "--watch", action="store_true", help="refresh at each change, until the job ends")
-    parser.add_argument(
-        "--turns", type=int, default=12, metavar="N", help="how many of the newest events to show (default: 12)"
-    )
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -33,7 +30,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         return 0
 
     def draw(job: JobView) -> RenderableType:
-        return show_status(job, context.events(job), context.now(), max_events=options.turns)
+        return show_status(job, context.events(job), context.now())
 
     if not options.watch:
         context.console.print(draw(context.job(options.name)))

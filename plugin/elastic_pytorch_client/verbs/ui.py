@@ -7,7 +7,6 @@ import webbrowser
 from collections.abc import Callable
 
 from elastic_pytorch_client.errors import Refused
-from elastic_pytorch_client.job_cache import JobCache
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
 from elastic_pytorch_client.verbs.context import Context
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
-    live = LiveJobs(JobCache(context.cluster, context.namespace))
+    live = LiveJobs(context.cluster, context.namespace)
     try:
         server = PageServer(context.cluster, live, context.now, options.port)
     except (OSError, OverflowError) as error:

@@ -2,11 +2,15 @@
 
 import argparse
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
 from elastic_pytorch_client.evidence import read_evidence, read_nodes
-from elastic_pytorch_client.reading.diagnosis import diagnose
+from elastic_pytorch_client.reading.diagnosis import Diagnosis, diagnose
 from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
-from elastic_pytorch_client.views.why_view import show_why
+from elastic_pytorch_client.views.widgets import ACCENT, BAD, GOOD, MUTED
 
 NAME, HELP = "why", "why a job does not run at the wanted size, and what to do about it"
 UNWELL = 3  # exit code: something is not as wanted
@@ -28,3 +32,21 @@ def run(context: Context, options: argparse.Namespace) -> int:
     else:
         context.console.print(show_why(diagnosis, job.goodput.lost))
     return 0 if diagnosis.well else UNWELL
+
+
+def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
+    """The headline, and each finding with what to do about it; commands stand on lines of their own.
+
+    A text `lost` says what the job's time was lost to.
+    """
+    mark, style = ("✔", GOOD) if diagnosis.well else ("✗", BAD)
+    parts: list[RenderableType] = [Text(f"{mark} ", style).append(diagnosis.headline, "bold default")]
+    for finding in diagnosis.findings:
+        parts += [Text(), Padding(Text(finding.what), (0, 0, 0, 2))]
+        for line in finding.do.splitlines():
+            command = line.startswith("  ")
+            text = Text(line.strip(), ACCENT) if command else Text("→ ", ACCENT).append(line, "default")
+            parts.append(Padding(text, (0, 0, 0, 6 if command else 2)))
+    if lost:
+        parts += [Text(), Padding(Text(f"Since it began, the job lost {lost} of its time.", MUTED), (0, 0, 0, 2))]
+    return Group(*parts)

@@ -6,9 +6,8 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from elastic_pytorch_client.durations import seconds_since, short
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_client.reading.text import first_line
+from elastic_pytorch_client.reading.text import first_line, seconds_since, short
 from elastic_pytorch_client.views.job_table import Column, JobTable
 from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 

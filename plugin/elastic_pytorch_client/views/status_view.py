@@ -12,30 +12,22 @@ from rich.text import Text
 from rich.tree import Tree
 
 from elastic_pytorch_client import names
-from elastic_pytorch_client.durations import seconds_since, short, spell
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_client.reading.history import HistoryEntry
-from elastic_pytorch_client.reading.interruption_phases import name_slowest
+from elastic_pytorch_client.reading.history import HistoryEntry, name_slowest
 from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
-from elastic_pytorch_client.reading.text import first_line
+from elastic_pytorch_client.reading.text import first_line, seconds_since, short, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED, progress_bar, spark, state_mark, state_style
 
 BAR_WIDTH = 40
 SHOWN_METRICS = 4
-MAX_WORKERS = 32
+MAX_WORKERS, MAX_EVENTS = 32, 12
 MAX_COLUMNS, COLUMN_WIDTH = 60, 4
 NEWS_IF_TRUE = ("Degraded", "Resizing", "Suspended", "Failed")
 
 
-def show_status(
-    job: JobView,
-    events: Sequence[JobEvent],
-    now: datetime,
-    *,
-    max_events: int = 12,
-) -> RenderableType:
+def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> RenderableType:
     parts: list[RenderableType] = [_headline(job, now)]
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
@@ -49,7 +41,7 @@ def show_status(
     if job.root_cause is not None:
         parts += _root_cause(job)
     parts += _rounds(job)
-    parts += [Text("\nTimeline", "bold"), _timeline(events, now, max_events)]
+    parts += [Text("\nTimeline", "bold"), _timeline(events, now)]
     return Group(*parts)
 
 
@@ -235,18 +227,18 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _timeline(events: Sequence[JobEvent], now: datetime, limit: int) -> RenderableType:
+def _timeline(events: Sequence[JobEvent], now: datetime) -> RenderableType:
     if not events:
         return Text("  no events; Kubernetes keeps them for an hour", MUTED)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for event in events[-limit:]:
+    for event in events[-MAX_EVENTS:]:
         ago = f"  {short(seconds_since(event.at, now))} ago"
         grid.add_row(Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note)))
-    if len(events) > limit:
-        return Group(Text(f"  {len(events) - limit} earlier events: --turns", MUTED), grid)
+    if len(events) > MAX_EVENTS:
+        return Group(Text(f"  {len(events) - MAX_EVENTS} earlier events", MUTED), grid)
     return grid
 
 

@@ -1,8 +1,8 @@
 """How command lines, YAML and numbers of processes are read."""
 
 import pytest
+from elastic_pytorch_client.migration.job_size import process_count
 from elastic_pytorch_client.migration.launch import read_launch
-from elastic_pytorch_client.migration.process_count import process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.shell_text import plain_words, take_options
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from elastic_pytorch_client.errors import NotAllowed
-from elastic_pytorch_client.page.kept_nodes import KeptNodes
+from elastic_pytorch_client.page.server import KeptNodes
 
 from tests.plugin.recorded_cluster import Object, RecordedCluster
 

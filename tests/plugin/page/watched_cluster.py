@@ -9,7 +9,6 @@ from datetime import datetime
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
-from elastic_pytorch_client.job_cache import JobCache
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
 
@@ -54,7 +53,7 @@ class WatchedCluster(RecordedCluster):
 @contextmanager
 def served(cluster: WatchedCluster, now: Callable[[], datetime] = lambda: moment_of("young")) -> Iterator[PageServer]:
     """A page's server on a cluster."""
-    live = LiveJobs(JobCache(cluster, cluster.namespace))
+    live = LiveJobs(cluster, cluster.namespace)
     with PageServer(cluster, live, now) as server:
         live.start()
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

@@ -6,8 +6,8 @@ import pytest
 from elastic_pytorch_client.reading.diagnosis import diagnose
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_client.reading.stragglers import Straggler, slowest_by_worker, view_stragglers
+from elastic_pytorch_client.verbs.why import show_why
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.views.why_view import show_why
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler as Told
 from elastic_pytorch_operator.planning.reporting.stragglers import Stragglers
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.launch import Launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.pod_failure_policy import failure_rules

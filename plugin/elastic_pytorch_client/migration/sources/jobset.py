@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import job_trains, pods_of, policy_of, read_pods, say_alone
 from elastic_pytorch_client.migration.sources.training_pods import make_job, processes_of, say_hosts

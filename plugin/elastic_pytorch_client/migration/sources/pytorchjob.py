@@ -8,10 +8,9 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.group_size import nnodes_bounds
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, nnodes_bounds, process_count
 from elastic_pytorch_client.migration.launch import Launch, read_launch
-from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.template import (

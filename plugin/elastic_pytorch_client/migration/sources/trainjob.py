@@ -6,8 +6,8 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.launch import Launch, read_launch
-from elastic_pytorch_client.migration.process_count import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.runtime import (
     TORCH_DISTRIBUTED,

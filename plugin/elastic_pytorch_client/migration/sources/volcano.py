@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_client.migration.failure_policy import failure_policy
-from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
+from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.sources.training_pods import (

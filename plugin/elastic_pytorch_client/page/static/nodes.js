@@ -5,7 +5,7 @@ import { ago, card, h, spell, stateMark } from "./dom.js";
 
 const REFRESH_MS = 5_000;
 const SETTLE_MS = 1_000;
-const SOURCES = "Losses are counted since `kubectl epj ui` began; a status has the last failure of each job. Of a job with more than 128 workers "
+const SOURCES = "A status has the last failure of its job. Of a job with more than 128 workers "
   + "it lists those that do not train, and some of the others.";
 const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned or about to end is not known here.";
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from elastic_pytorch_client.durations import seconds_since
 from elastic_pytorch_client.reading.nodes import requests_of
-from elastic_pytorch_client.reading.text import first_line, parse_time
+from elastic_pytorch_client.reading.text import first_line, parse_time, seconds_since
 
 SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"

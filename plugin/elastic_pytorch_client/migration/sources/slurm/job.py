@@ -7,8 +7,8 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
-from elastic_pytorch_client.migration.group_size import group_size
 from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
+from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.launch import PYTHON, Launch, read_launch
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks

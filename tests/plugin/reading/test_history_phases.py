@@ -1,7 +1,7 @@
 """The phases of an interruption."""
 
 import pytest
-from elastic_pytorch_client.reading.interruption_phases import PHASES, name_slowest
+from elastic_pytorch_client.reading.history import PHASES, name_slowest
 from elastic_pytorch_operator.planning.reporting import interruption as operator_phases
 
 

@@ -1,10 +1,12 @@
-"""`kubectl epj suspend`, `resume` and `restart NAME`: the workers save and stop, the job stays, and goes on from its checkpoint."""
+"""The verbs that change a job: `kubectl epj suspend`, `resume`, `restart` and `resize`."""
 
 import argparse
 
 from elastic_pytorch_client.errors import EpjError, NoSuchJob, Refused
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import WAIT_SECONDS, Context, Verb, add_name, add_wait
+
+ALL_TRAINED = "all wanted workers trained"
 
 
 def _add_suspend_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +31,7 @@ def _add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 def _resume(context: Context, options: argparse.Namespace) -> int:
     _set_suspended(context, options.name, False)
     context.console.print(f"{options.name}: resumed; its workers start", highlight=False)
-    return _wait_for_training(context, options)
+    return _wait_for_training(context, options, ALL_TRAINED)
 
 
 def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,16 +69,15 @@ def _restart(context: Context, options: argparse.Namespace) -> int:
         except EpjError as error:
             raise EpjError(f"{error}; {name} stays suspended: `kubectl epj resume {name}`") from error
     context.console.print(f"{name}: its workers start again", highlight=False)
-    return _wait_for_training(context, options)
+    return _wait_for_training(context, options, ALL_TRAINED)
 
 
 def _set_suspended(context: Context, name: str, suspended: bool) -> None:
     context.cluster.patch_job(context.one_namespace, name, {"spec": {"suspend": suspended}})
 
 
-def _wait_for_training(context: Context, options: argparse.Namespace) -> int:
+def _wait_for_training(context: Context, options: argparse.Namespace, what: str) -> int:
     if options.wait:
-        what = "all wanted workers trained"
         job = context.wait(options.name, lambda job: job.seen and job.at_wanted_size, what, options.timeout)
         context.console.print(f"{options.name}: {job.size} workers train in round {job.round}", highlight=False)
     return 0
@@ -87,12 +88,28 @@ def has_stopped(job: JobView) -> bool:
     return job.seen and job.holds("Suspended")
 
 
-SUSPEND = Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend, changes=True)
-RESUME = Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume, changes=True)
-RESTART = Verb(
-    "restart",
-    "stop all workers of a job and start them again from its checkpoint",
-    _add_restart_arguments,
-    _restart,
-    changes=True,
+def _add_resize_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    parser.add_argument("replicas", metavar="N", type=int, help="the number of workers, from minReplicas to maxReplicas")
+    add_wait(parser, "all N workers train")
+
+
+def _resize(context: Context, options: argparse.Namespace) -> int:
+    before = context.job(options.name)
+    context.cluster.scale_job(context.one_namespace, options.name, options.replicas)
+    context.console.print(f"{options.name}: {before.wanted} -> {options.replicas} workers wanted", highlight=False)
+    return _wait_for_training(context, options, f"all {options.replicas} workers trained")
+
+
+VERBS = (
+    Verb("resize", "change the number of workers", _add_resize_arguments, _resize, changes=True),
+    Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend, changes=True),
+    Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume, changes=True),
+    Verb(
+        "restart",
+        "stop all workers of a job and start them again from its checkpoint",
+        _add_restart_arguments,
+        _restart,
+        changes=True,
+    ),
 )
