@@ -27,10 +27,6 @@ GO_LEAST=1.24
 BUILD_MINUTES=10
 source "$ROOT/hack/images/manager.sh"
 
-check_source() {
-    grep -qs "^module $MODULE\$" "$1/go.mod" || unavailable "SCHEDULER_PLUGINS_SOURCE=$1 is no source tree of $MODULE."
-}
-
 install_manifests() {
     # The controller needs both kinds.
     kubectl apply --filename "$BUILT/manifests/coscheduling/crd.yaml" --filename "$BUILT/manifests/capacityscheduling/crd.yaml"
@@ -44,10 +40,4 @@ remove_all() {
     kubectl delete namespace "$CONTROLLER_NAMESPACE" --ignore-not-found --timeout=60s
 }
 
-cd "$ROOT"
-case ${1:-install} in
-install) install_manager ;;
-build) ensure_manager ;;
-remove) step coscheduling-remove "Remove coscheduling" remove_all ;;
-*) fail "Usage: hack/coscheduling.sh [build|remove]" ;;
-esac
+manage "$@"

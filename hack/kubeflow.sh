@@ -27,10 +27,6 @@ source "$ROOT/hack/images/manager.sh"
 SECRET=training-operator-webhook-cert
 CERTIFICATE_SECONDS=90
 
-check_source() {
-    grep -qs "^module $MODULE\$" "$1/go.mod" || unavailable "KUBEFLOW_SOURCE=$1 is no source tree of $MODULE."
-}
-
 install_manifests() {
     apply_manifests
     # It writes its certificate into a Secret, and the kubelet takes a minute to show that to a pod that runs. A new pod has it at once.
@@ -59,10 +55,4 @@ remove_all() {
     kubectl delete namespace "$CONTROLLER_NAMESPACE" --ignore-not-found --timeout=60s
 }
 
-cd "$ROOT"
-case ${1:-install} in
-install) install_manager ;;
-build) ensure_manager ;;
-remove) step kubeflow-remove "Remove the training-operator" remove_all ;;
-*) fail "Usage: hack/kubeflow.sh [build|remove]" ;;
-esac
+manage "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Kueue on the cluster, for the tests of queues: built from its Go module, or from the source tree that KUEUE_SOURCE names.
-# Usage: hack/kueue.sh [remove]
+# Usage: hack/kueue.sh [build|remove]. `build` needs no cluster.
 #
 # Where it cannot be had, it says what is missing and ends with 3. While it is installed no pod can be created without its
 # webhooks, but for those of kube-system and its own: `remove` takes all of it away again.
@@ -61,9 +61,4 @@ release_all() {
     done < <(kubectl get "$1" --all-namespaces --output jsonpath='{range .items[*]}{.metadata.name} {.metadata.namespace}{"\n"}{end}')
 }
 
-cd "$ROOT"
-case ${1:-install} in
-install) install_manager ;;
-remove) step kueue-remove "Remove Kueue" remove_all ;;
-*) fail "Usage: hack/kueue.sh [remove]" ;;
-esac
+manage "$@"

@@ -66,9 +66,27 @@ build_image() {
     "${build[@]}" --label "$INPUTS_LABEL=$inputs" --tag "$image" "$folder"
 }
 
+# build_on_workers NAME PACKAGES DOCKERFILE OPTION...: elastic-pytorch-worker-NAME, with the packages that a pattern names.
+build_on_workers() {
+    local name=$1 packages=$2 file=$3 image=elastic-pytorch-worker-$1:dev inputs
+    shift 3
+    inputs=$(fingerprint .dockerignore worker_image examples requirements-dev.lock "hack/images/$name.sh" "$file")
+    is_built "$image" "$inputs" && return
+    ensure_python
+    step "$name-wheels" "Fetch the wheels of $image" download_pinned_wheels "$STATE/wheels-$name" "$packages"
+    step "$name-image" "Build $image" docker build --file "$file" --build-arg "BASE=$WORKER_IMAGE" "$@" \
+        --label "$LABEL" --label "$INPUTS_LABEL=$inputs" --tag "$image" .
+}
+
+# load_if_missing STEP IMAGE [--whole] NODE...
 load_if_missing() {
-    local step=$1 image=$2 nodes
+    local step=$1 image=$2 options=() nodes
     shift 2
+    if [[ $1 == --whole ]]; then
+        options=("$1")
+        shift
+    fi
     mapfile -t nodes < <(python3 hack/images/load_image.py --list-missing "$image" "$@")
-    ((${#nodes[@]} == 0)) || step "$step" "Load $image to ${#nodes[@]} nodes" python3 hack/images/load_image.py "$image" "${nodes[@]}"
+    ((${#nodes[@]} == 0)) || step "$step" "Load $image to ${#nodes[@]} nodes" \
+        python3 hack/images/load_image.py "${options[@]}" "$image" "${nodes[@]}"
 }

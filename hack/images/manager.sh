@@ -11,7 +11,7 @@
 #   CONTROLLER_NAMESPACE, DEPLOYMENT
 #   SOURCE_VARIABLE               the variable in which users may name a source tree
 #   GO_LEAST, BUILD_MINUTES
-# and defines check_source FOLDER, which calls `unavailable` for a source tree of anything else, and install_manifests.
+# and defines install_manifests and remove_all. Its last line is `manage "$@"`.
 
 UNAVAILABLE=3
 IMAGE=elastic-pytorch-$NAME:$VERSION
@@ -19,14 +19,28 @@ IMAGE=elastic-pytorch-$NAME:$VERSION
 BUILT=$CACHE/$NAME-$VERSION
 RENDERED=$STATE/$NAME
 
+# manage [build|remove]; without a word it installs.
+manage() {
+    cd "$ROOT"
+    case ${1:-install} in
+    install) install_manager ;;
+    build) ensure_manager ;;
+    remove) step "$NAME-remove" "Remove $TITLE" remove_all ;;
+    *) fail "Usage: $0 [build|remove]" ;;
+    esac
+}
+
+check_source() {
+    grep -qs "^module $MODULE\$" "$1/go.mod" || unavailable "$SOURCE_VARIABLE=$1 is no source tree of $MODULE."
+}
+
 install_manager() {
-    local inputs nodes
+    local inputs
     one_at_a_time
     ensure_manager
     inputs=$(fingerprint hack/images/manager.Dockerfile "$BUILT/programs")
     is_built "$IMAGE" "$inputs" || step "$NAME-image" "Build $IMAGE" build_manager_image "$inputs"
-    nodes=$(python3 hack/images/load_image.py --list-missing "$IMAGE" "$CONTROL_PLANE")
-    [[ -z $nodes ]] || step "$NAME-load" "Load $IMAGE to $nodes" python3 hack/images/load_image.py --whole "$IMAGE" "$nodes"
+    load_if_missing "$NAME-load" "$IMAGE" --whole "$CONTROL_PLANE"
     step "$NAME-install" "Install $TITLE $VERSION" install_manifests
     step "$NAME-ready" "Wait for $TITLE" await_answers 120
 }
