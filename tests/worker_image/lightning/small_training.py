@@ -1,11 +1,13 @@
-"""A Trainer and a module that are quick to make and to fit."""
+"""A Trainer and modules that are quick to make and to fit."""
 
 from pathlib import Path
 from typing import Any
 
 import elastic_pytorch as elastic
 import lightning as L  # noqa: N812 - as Lightning's own documentation has it
+import pytest
 import torch
+from lightning.pytorch import callbacks
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -33,6 +35,83 @@ class Small(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+class Lost(Exception):
+    """The process ends here."""
+
+
+class LostAt(Small):
+    """Is lost in the midst of training, when it has seen so many batches."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self.batches = batches
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        if len(self.seen) == self.batches:
+            raise Lost
+        return super().training_step(batch, batch_idx)
+
+
+class Manual(Small):
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+
+class Forgets(Manual):
+    """Goes backward without Lightning."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        loss.backward()
+        return loss
+
+
+class Skips(Small):
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+        return -1 if batch_idx == 2 else None
+
+
+class Logs(Small):
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        self.log("train", 1.0)
+        return loss
+
+
+class Unplain(Small):
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["more"] = object()
+
+
+class NeedsMore(Small):
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        del checkpoint["optimizer_states"]
+
+
+class Counts(L.Callback):
+    """Counts batches, and keeps the number by its hooks alone."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.batches += 1
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        checkpoint["batches"] = self.batches
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self.batches = checkpoint["batches"]
+
+
+def averaging() -> L.Callback:
+    if not hasattr(callbacks, "EMAWeightAveraging"):
+        pytest.skip("this release of Lightning averages no weights")
+    made: L.Callback = callbacks.EMAWeightAveraging(decay=0.9)
+    return made
+
+
 def trainer(folder: Path | None, *, epochs: int = 2, batch_size: int = 6, **arguments: Any) -> L.Trainer:
     """A Trainer on the CPU with the library, and nothing that prints."""
     elastic_arguments = {name: arguments.pop(name) for name in ("micro_batch_size", "callbacks", "name") if name in arguments}
@@ -44,3 +123,19 @@ def trainer(folder: Path | None, *, epochs: int = 2, batch_size: int = 6, **argu
 
 def loader() -> DataLoader[Any]:
     return DataLoader(DATA, batch_size=4, shuffle=True)
+
+
+def fit(module: Small, folder: Path | None, **arguments: Any) -> Small:
+    """Returns the module when a Trainer has fitted it, or was lost meanwhile."""
+    torch.manual_seed(3)
+    module.net.reset_parameters()
+    made = trainer(folder, **arguments)
+    try:
+        made.fit(module, loader())
+    except Lost:
+        made.callbacks[0]._state.close()  # type: ignore[attr-defined] # a process that ends does so
+    return module
+
+
+def weights(module: Small) -> list[float]:
+    return [x for p in module.parameters() for x in p.detach().flatten().tolist()]

@@ -1,12 +1,9 @@
+from types import ModuleType
 from typing import Any
 
 import pytest
-
-pytest.importorskip("lightning", reason="needs Lightning: pip install lightning")
-
 import torch
 from elastic_pytorch import ElasticSampler
-from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, SequentialSampler
 
 from tests.worker_image.scripts.own_orders import OfEpoch
@@ -14,6 +11,13 @@ from tests.worker_image.scripts.own_orders import OfEpoch
 pytestmark = pytest.mark.torch
 
 DATA = list(range(20))
+
+
+@pytest.fixture
+def loaders(small: ModuleType) -> ModuleType:
+    from elastic_pytorch.lightning import elastic_loader
+
+    return elastic_loader
 
 
 class Stream(IterableDataset[int]):
@@ -25,25 +29,25 @@ class OwnLoader(DataLoader[int]):
     """A loader whose arguments are not known."""
 
 
-def test_stock_loader_is_made_again_with_the_batch_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_loader_is_made_again_with_the_batch_of_the_group(loaders: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PL_GLOBAL_SEED", "7")
     given = DataLoader(DATA, batch_size=3, shuffle=True, drop_last=True, collate_fn=tuple, timeout=1, num_workers=1)
-    loader, sampler = with_elastic_sampler(given, batch_size=6, micro_batch_size=2)
+    loader, sampler = loaders.with_elastic_sampler(given, batch_size=6, micro_batch_size=2)
     assert loader.batch_sampler is sampler
     assert (loader.collate_fn, loader.timeout, loader.num_workers) == (tuple, 1, 1)
     expected = ElasticSampler(DATA, 6, micro_batch_size=2, seed=7, drop_last=True)
     assert list(sampler) == list(expected)
 
 
-def test_without_shuffling_the_order_stays() -> None:
-    loader, _ = with_elastic_sampler(DataLoader(DATA, batch_size=3), batch_size=8, micro_batch_size=None)
+def test_without_shuffling_the_order_stays(loaders: ModuleType) -> None:
+    loader, _ = loaders.with_elastic_sampler(DataLoader(DATA, batch_size=3), batch_size=8, micro_batch_size=None)
     assert torch.cat(list(loader)).tolist() == DATA
 
 
-def test_loader_with_an_elastic_sampler_is_taken_as_it_is() -> None:
+def test_loader_with_an_elastic_sampler_is_taken_as_it_is(loaders: ModuleType) -> None:
     sampler = ElasticSampler(DATA, 6)
     loader = DataLoader(DATA, batch_sampler=sampler)
-    assert with_elastic_sampler(loader, batch_size=None, micro_batch_size=None) == (loader, sampler)
+    assert loaders.with_elastic_sampler(loader, batch_size=None, micro_batch_size=None) == (loader, sampler)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +82,17 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is() -> None:
         (DataLoader(DATA, batch_size=None), 6, "give it a batch_size"),
     ],
 )
-def test_what_cannot_be_dealt_out_again_is_refused(given: Any, batch_size: int | None, message: str) -> None:
+def test_what_cannot_be_dealt_out_again_is_refused(
+    loaders: ModuleType, given: Any, batch_size: int | None, message: str
+) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        with_elastic_sampler(given, batch_size=batch_size, micro_batch_size=None)
+        loaders.with_elastic_sampler(given, batch_size=batch_size, micro_batch_size=None)
 
 
-def test_length_is_that_of_the_epoch_and_iterating_gives_what_is_left() -> None:
+def test_length_is_that_of_the_epoch_and_iterating_gives_what_is_left(loaders: ModuleType) -> None:
     told: list[int] = []
     sampler = ElasticSampler(DATA, 6, micro_batch_size=2, shuffle=False)
-    loader = ElasticLoader(DataLoader(DATA, batch_sampler=sampler), sampler, told.append)
+    loader = loaders.ElasticLoader(DataLoader(DATA, batch_sampler=sampler), sampler, told.append)
     assert (len(loader), len(list(loader)), told) == (10, 10, [])
     sampler.load_state_dict(sampler.state_dict() | {"cursor": 12})
     batches = iter(loader)
@@ -95,6 +101,6 @@ def test_length_is_that_of_the_epoch_and_iterating_gives_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(("epochs", "finished"), [(-1, False), (0, True), (1, False)])
-def test_place_says_whether_all_epochs_are_done(epochs: int, finished: bool) -> None:
-    place = Place(ElasticSampler(DATA, 6), epochs=epochs)
+def test_place_says_whether_all_epochs_are_done(loaders: ModuleType, epochs: int, finished: bool) -> None:
+    place = loaders.Place(ElasticSampler(DATA, 6), epochs=epochs)
     assert place.finished is finished

@@ -1,20 +1,18 @@
+from types import ModuleType
+
 import pytest
-
-pytest.importorskip("lightning", reason="needs Lightning: pip install lightning")
-
-from elastic_pytorch.lightning.loop_progress import LoopProgress
-
-from tests.worker_image.lightning.small_training import Small, loader, trainer
 
 pytestmark = pytest.mark.torch
 
 
-def test_counters_go_on_in_another_trainer() -> None:
-    first = trainer(None)
-    first.fit(Small(), loader())
+def test_counters_go_on_in_another_trainer(small: ModuleType) -> None:
+    from elastic_pytorch.lightning.loop_progress import LoopProgress
+
+    first = small.trainer(None)
+    first.fit(small.Small(), small.loader())
     kept = LoopProgress(first).state_dict()
     assert (kept["optimizer_steps"], kept["batches"], kept["logged_steps"]) == (8, 8, 8)
-    second = trainer(None)
+    second = small.trainer(None)
     progress = LoopProgress(second)
     progress.load_state_dict(kept | {"metrics": {"loss": 0.5}, "should_stop": True})
     progress.go_to_epoch(2)
