@@ -23,6 +23,9 @@ settings.load_profile("gate")  # --hypothesis-profile replaces it before any tes
 MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
 MARK = re.compile(r"pytest\.mark\.(\w+)")
 
+# Torch reads it when it is imported. Several tests run side by side: the threads of one would wait in a busy loop for a core that
+# another has, and small tensors would take a hundred times as long.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker of pytest-xdist inherits the environment
     # What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.

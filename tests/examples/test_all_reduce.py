@@ -27,7 +27,7 @@ def test_step_that_is_saved_when_one_rank_is_told_to_end_is_the_last_of_all_rank
         "--checkpoint-dir",
         str(tmp_path),
     ]
-    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     group |= {"TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_RUN_ID": "run"}
     ranks = [
         subprocess.Popen(

@@ -32,7 +32,7 @@ def train(script: str, folder: Path, *, workers: int, steps: int, options: tuple
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
     command += [str(EXAMPLE / script), "--checkpoint-dir", str(folder), "--run-id", "test", "--log-every", "1"]
     command += ["--context", "16", "--batch-size", "13", "--steps", str(steps), *options]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "worker_image")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     start, end = START.search(done.stdout), DONE.search(done.stdout)

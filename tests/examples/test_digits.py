@@ -16,7 +16,7 @@ EPOCH = re.compile(r"epoch (\d+)/\d+  step (\d+)  loss [\d.]+  accuracy ([\d.]+)
 
 
 def run(command: list[str]) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "worker_image")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
     done = subprocess.run(
         [sys.executable, "-m", *command], env=environment, capture_output=True, text=True, timeout=300, check=False
     )

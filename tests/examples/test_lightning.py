@@ -1,6 +1,5 @@
 """The Lightning example: its script under stock torchrun, its job, and the difference that its README shows."""
 
-import os
 import re
 import subprocess
 import sys
@@ -28,7 +27,6 @@ def train(folder: Path, *, workers: int, steps: int) -> str:
     ]
     finished = subprocess.run(
         [*command, "--checkpoint-dir", str(folder), "--steps", str(steps)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -24,7 +24,7 @@ def train(folder: Path, *, processes: int, unit: int, steps: int) -> str:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command += [str(EXAMPLE / "train.py"), *OPTIONS, "--checkpoint-dir", str(folder)]
     command += ["--unit", str(unit), "--steps", str(steps)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "worker_image")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

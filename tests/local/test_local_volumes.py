@@ -48,7 +48,7 @@ def test_workers_share_a_claim_and_the_next_run_finds_it(tmp_path: Path) -> None
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
     command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
-    environment = os.environ | {"PYTHONPATH": PACKAGES, "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": PACKAGES}
     for _ in range(2):
         done = subprocess.run(
             [*command, "--workdir", str(tmp_path / "work")],

@@ -24,7 +24,7 @@ def test_checkpoint_is_that_of_the_last_step_of_all_ranks_although_sigterm_comes
     scripts = [ROOT / "tests/worker_image/scripts", *(ROOT / name for name in ("worker_image", "operator"))]
     events = tmp_path / "events.jsonl"
     group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    group |= {"EVENTS": str(events), "WORKER": "a", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, scripts))}
+    group |= {"EVENTS": str(events), "WORKER": "a", "PYTHONPATH": os.pathsep.join(map(str, scripts))}
     command = [sys.executable, SCRIPT, *OPTIONS, "--folder", str(tmp_path)]
     processes = [subprocess.Popen(command, env=os.environ | group | {"RANK": rank}) for rank in "01"]
     try:

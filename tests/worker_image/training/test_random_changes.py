@@ -60,7 +60,7 @@ def train_undisturbed(out: Path) -> dict[str, Any]:
     out.mkdir()
     command = [sys.executable, str(SCRIPTS / "char_lm.py"), "--example", str(EXAMPLES / "char-lm"), "--out", str(out)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ELASTIC_PYTORCH_")}
-    subprocess.run(command, check=True, timeout=300, env=inherited | {"OMP_NUM_THREADS": "1"})
+    subprocess.run(command, check=True, timeout=300, env=inherited)
     check_steps(read(out / "steps"))
     loaded: dict[str, Any] = torch.load(out / "model.pt")
     return loaded
