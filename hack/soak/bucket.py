@@ -20,7 +20,6 @@ BUILD = ROOT / "hack" / "images" / "object-storage.sh"
 
 
 def url_of(job: str) -> str:
-    """Where a job keeps its checkpoints."""
     return f"s3://{BUCKET}/{job}"
 
 

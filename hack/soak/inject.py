@@ -39,12 +39,10 @@ BY_KIND: dict[str, Choose] = {
 
 
 def how(kind: str) -> Choose:
-    """What chooses the target of a kind of fault."""
     return BY_KIND.get(kind) or BY_FAMILY[KINDS[kind].family]
 
 
 async def choose(stage: Stage, fault: Fault) -> Target:
-    """The target of a fault of the plan."""
     return await how(fault.kind)(stage, fault)
 
 

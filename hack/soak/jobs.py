@@ -83,7 +83,6 @@ class Sort:
 
     @property
     def option(self) -> tuple[bool, int, bool]:
-        """What its result depends on."""
         return self.library, self.micro_batch_size, self.suspended
 
     @property
@@ -130,7 +129,6 @@ def epochs_of(sort: Sort, seconds: float) -> int:
 
 
 def expected(sort: Sort, seconds: float) -> Expected:
-    """What the checks hold a job to."""
     epochs = epochs_of(sort, seconds)
     counted: dict[str, Any] = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
     counted |= {"bucket": True} if sort.bucket else {}

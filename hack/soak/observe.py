@@ -58,11 +58,9 @@ class Observer:
         self.violations: list[Violation] = []
 
     def quiet_seconds(self) -> float:
-        """How long ago a training process last told of anything."""
         return time.time() - max((lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0)
 
     async def run(self) -> None:
-        """Observes until cancelled."""
         async with asyncio.TaskGroup() as group:
             for look in (
                 self._see_jobs,
@@ -115,7 +113,6 @@ class Observer:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _read_records(self) -> None:
-        """Follows the files that the training processes write to."""
         told: dict[Path, Told] = {}
         while True:
             for path in self._folder.glob("*.jsonl"):
@@ -151,7 +148,6 @@ def _has_whole_checkpoint(folder: Path) -> bool:
 
 
 def status_of(job: JobView, at: float) -> StatusSeen:
-    """What the checks need of a job's status."""
     spares = frozenset(worker.name for worker in job.workers if worker.state == "Spare")
     return StatusSeen(at, job.name, job.state, job.world, job.total_failures, spares)
 

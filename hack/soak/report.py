@@ -1,6 +1,6 @@
 """What a run has shown: as tables, and as the JSON that is kept. Pure, but for the console."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,16 +11,14 @@ from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from rich.console import Console
 from rich.table import Table
 
-from soak.hostile.acts import ACTS
 from soak.pauses import Compared, pauses_by_job
-from soak.timeline import Violation, last_of_each
+from soak.timeline import Violation
 from soak.verdict import Seen, table
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
 
 
 def planned(acts: Sequence[Act]) -> str:
-    """The acts of a plan, line by line."""
     lines = []
     for number, act in enumerate(acts, 1):
         faults = " and ".join(f"{fault.kind}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}" for fault in act.faults)
@@ -29,32 +27,20 @@ def planned(acts: Sequence[Act]) -> str:
 
 
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
-    """What is kept of a run."""
+    """What is kept of a run: for --compare, and to understand a violation."""
     groups = {
         job: [[g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)] for g in groups_of(steps)]
         for job, steps in seen.steps.items()
     }
     return {
         "violations": [asdict(violation) for violation in found],
-        "kinds": [asdict(row) | {"kind": row.kind.name} for row in table(seen)],
         "pauses": pauses_by_job(seen),
-        "hostile": seen.hostile,
-        "stored": [asdict(stored) for stored in seen.stored],
-        "operator_restarts": [asdict(restart) for restart in seen.restarts],
         "timeline": [
             asdict(hit) | {"kind": hit.kind.name, "jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits
         ],
         "groups": groups,
-        "states": dict(seen.states),
-        "goodput": {
-            job: {"seconds": dict(told.seconds), "kept_seconds": round(kept_seconds(groups_of(seen.steps[job])), 1)}
-            for job, told in seen.goodput.items()
-            if job in seen.steps
-        },
         "statuses": {job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]] for job in seen.steps},
-        "set_up_failures": {job: [asdict(failure) for failure in failures] for job, failures in seen.set_up_failures.items()},
         "ends": [asdict(end) for end in seen.ends],
-        "usage": {process: [asdict(samples[0]), asdict(samples[-1])] for process, samples in last_of_each(seen.usages).items()},
     }
 
 
@@ -64,7 +50,8 @@ def show(console: Console, seen: Seen, found: Sequence[Violation], compared: Seq
     console.print(jobs_table(seen))
     console.print(pauses_table(seen))
     if seen.hostile is not None:
-        console.print(hostile_table(seen.hostile))
+        counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
+        console.print(f"The hostile tenant's acts since the first fault: {counts}", soft_wrap=True)
     for row in compared:
         console.print(row.text, style="red" if row.too_long else None, markup=False, soft_wrap=True)
     for violation in found:
@@ -77,7 +64,6 @@ def show(console: Console, seen: Seen, found: Sequence[Violation], compared: Seq
 
 
 def kinds_table(seen: Seen) -> Table:
-    """How often each kind was made, and how long the training stood still."""
     shown = Table("what was done", "times", "pause: median", "90 %", "longest", title="Longest pause of each job, in seconds")
     for row in table(seen):
         shown.add_row(row.kind.title, str(row.count), *(f"{value:.1f}" for value in row.pauses or ()))
@@ -85,7 +71,6 @@ def kinds_table(seen: Seen) -> Table:
 
 
 def jobs_table(seen: Seen) -> Table:
-    """What came of each job."""
     shown = Table("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen")
     for job, steps in seen.steps.items():
         groups = groups_of(steps)
@@ -100,7 +85,6 @@ def jobs_table(seen: Seen) -> Table:
 
 
 def pauses_table(seen: Seen) -> Table:
-    """How long each job stood still by faults."""
     shown = Table(
         "job", "median", "90 %", "longest", title="Longest pause of each job by each fault that it was made to, in seconds"
     )
@@ -109,15 +93,6 @@ def pauses_table(seen: Seen) -> Table:
     return shown
 
 
-def hostile_table(counts: Mapping[str, int]) -> Table:
-    """What the hostile tenant has done."""
-    shown = Table("act", "count", "of", title="What the hostile tenant has done since the first fault")
-    for act, count in counts.items():
-        shown.add_row(act, f"{count:,}", ACTS[act])
-    return shown
-
-
 def around(hits: Sequence[Hit], at: float) -> list[str]:
-    """The faults around a moment, with the seconds from it."""
     near = [hit for hit in hits if hit.at - AROUND_SECONDS <= at <= hit.until + AROUND_SECONDS]
     return [f"{hit.at - at:+6.1f} to {hit.until - at:+6.1f} s: {hit.what}" for hit in near]

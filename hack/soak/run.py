@@ -118,7 +118,6 @@ def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
 
 
 async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
-    """Creates the jobs, the undisturbed ones first; returns when all train and the undisturbed ones are done."""
     path = jobs_path(stage.driver.namespace)
     for sort in sorts:
         if sort.bucket:
@@ -141,7 +140,6 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
 
 
 async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Deletes all jobs; returns what is left of them after a while."""
     await _insist(lambda: stage.driver.api.ask("DELETE", jobs_path(stage.driver.namespace)))
     kinds = {"pods": pods_path(stage.driver.namespace), "services": f"/api/v1/namespaces/{stage.driver.namespace}/services"}
     selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]

@@ -29,7 +29,6 @@ class Stage:
         return {job for job, lines in self.observer.lines.items() if lines and "generation" in lines[0]}
 
     def workers(self) -> list[dict[str, Any]]:
-        """The pods that train, by job and index."""
         told = {line["worker"] for lines in self.observer.lines.values() for line in lines}
         jobs = set(self.running_jobs())
         found = [
@@ -48,5 +47,4 @@ class Stage:
 
 
 def job_of(pod: dict[str, Any]) -> str:
-    """The job that a pod belongs to."""
     return str(pod["metadata"]["labels"][names.LABEL_JOB_NAME])

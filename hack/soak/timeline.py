@@ -115,7 +115,6 @@ class Stored:
 
 
 def read_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
-    """The notes of the bucket's server."""
     return [Stored(line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read") for line in lines]
 
 
@@ -166,7 +165,6 @@ def _step(group: int, line: Mapping[str, Any]) -> Step:
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:
-    """The samples of each process, in their order."""
     found = defaultdict(list)
     for usage in usages:
         found[usage.process].append(usage)

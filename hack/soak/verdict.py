@@ -58,7 +58,6 @@ class Seen:
 
 
 def violations(seen: Seen) -> list[Violation]:
-    """All promises that were not kept, by time."""
     found = [*seen.violations, *cluster.check_growth(seen.usages)]
     found += cluster.check_memory(seen.usages, MEMORY_LIMIT_MIB)
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
@@ -126,7 +125,6 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
 
 
 def table(seen: Seen) -> list[Row]:
-    """For each kind the pauses of the jobs it was done to."""
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
         by_kind[kind.name].append(seconds)

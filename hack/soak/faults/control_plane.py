@@ -34,7 +34,6 @@ async def kill_operators(stage: Stage, fault: Fault) -> Target:
 
 
 async def roll_operator(stage: Stage, _: Fault) -> Target:
-    """Replaces all operators one by one, as an upgrade does."""
     kubectl = stage.driver.commands.kubectl
     return Target(
         f"kubectl rollout restart {DEPLOYMENT}",

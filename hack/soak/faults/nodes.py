@@ -16,7 +16,6 @@ RENAME = f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {
 
 
 async def on_node(stage: Stage, fault: Fault) -> Target:
-    """Drains, cordons, kills, freezes or cuts off a worker node."""
     node = pick(fault.pick, stage.nodes, "node")
     driver = stage.driver
     do, undo = {

@@ -8,7 +8,6 @@ from soak.stage import Stage, job_of
 
 
 async def kill_process(stage: Stage, fault: Fault) -> Target:
-    """Kills one training process of a worker, by its process id in the pod."""
     pod = pick(fault.pick, stage.workers(), "worker")
     name, job = pod["metadata"]["name"], job_of(pod)
     pids = sorted({line["pid"] for line in stage.observer.lines[job][-200:] if line["worker"] == name})
@@ -17,20 +16,17 @@ async def kill_process(stage: Stage, fault: Fault) -> Target:
 
 
 async def kill_container(stage: Stage, fault: Fault) -> Target:
-    """Kills all processes of a worker, the agent too."""
     pod = pick(fault.pick, stage.workers(), "worker")
     return engine.kill_pod(stage.driver, pod, job_of(pod))
 
 
 async def delete_pod(stage: Stage, fault: Fault) -> Target:
-    """Deletes a worker's pod, with or without grace."""
     pod = pick(fault.pick, stage.workers(), "worker")
     force = fault.kind == "delete-pod-now"
     return engine.delete_pod(stage.driver, pod["metadata"]["name"], job_of(pod), force=force)
 
 
 async def scale(stage: Stage, fault: Fault) -> Target:
-    """Gives a job another size that its bounds allow."""
     jobs = stage.observer.jobs
     name = pick(fault.pick, [name for name in stage.running_jobs() if jobs[name].elastic], "elastic job")
     job = jobs[name]

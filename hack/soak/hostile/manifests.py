@@ -57,7 +57,6 @@ class Namespaces:
 
 
 def namespace(name: str) -> dict[str, Any]:
-    """A namespace that every run removes."""
     return {"metadata": {"name": name, "labels": LABEL}}
 
 
@@ -75,7 +74,6 @@ def role_binding(own: str) -> dict[str, Any]:
 
 
 def no_pods() -> dict[str, Any]:
-    """A quota that allows no pod."""
     return {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
 
 

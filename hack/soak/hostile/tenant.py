@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -23,6 +23,7 @@ from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces
 
+Do = Callable[[int], Coroutine[Any, Any, int]]  # an act in a turn from 0; returns how often it was done
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NAMESPACES = "/api/v1/namespaces"
 TOKEN_SECONDS = 12 * 3600
@@ -49,40 +50,38 @@ class Tenant:
         self.trouble: dict[str, str] = {}  # the last one of each loop
 
     async def run(self) -> None:
-        """Acts until cancelled."""
-        loops: list[tuple[str, float, Callable[[int], Coroutine[Any, Any, None]]]] = [
-            ("jobs", KEEP_SECONDS, self._keep_jobs),
-            (acts.SCRAPE, KEEP_SECONDS, self._tell_addresses),
-            (acts.ANNOTATIONS, ANNOTATE_SECONDS, self._annotate),
-            (acts.QUANTITIES, WRITE_SECONDS, partial(self._replace_job, acts.QUANTITIES, acts.UNBUILDABLE_QUANTITIES)),
-            (acts.TEMPLATES, WRITE_SECONDS, partial(self._replace_job, acts.TEMPLATES, acts.UNBUILDABLE_TEMPLATES)),
-            (acts.LARGE_JOBS, WRITE_SECONDS, partial(self._replace_job, acts.LARGE_JOBS, acts.LARGE)),
-            (acts.LARGE_METADATA, WRITE_SECONDS, self._enlarge),
-            (acts.QUOTA, WRITE_SECONDS, self._look_for_refusals),
-            (acts.CHURN, CHURN_SECONDS, self._churn),
-            (acts.NAMESPACE, PASSING_SECONDS, self._pass_namespace),
-        ]
+        loops: Mapping[str, tuple[float, Do]] = {
+            "jobs": (KEEP_SECONDS, self._keep_jobs),
+            "scrape": (KEEP_SECONDS, self._tell_addresses),
+            "annotations": (ANNOTATE_SECONDS, self._annotate),
+            "quantities": (WRITE_SECONDS, partial(self._replace_job, acts.UNBUILDABLE_QUANTITIES)),
+            "templates": (WRITE_SECONDS, partial(self._replace_job, acts.UNBUILDABLE_TEMPLATES)),
+            "large-jobs": (WRITE_SECONDS, partial(self._replace_job, acts.LARGE)),
+            "large-metadata": (WRITE_SECONDS, self._enlarge),
+            "quota": (WRITE_SECONDS, self._look_for_refusals),
+            "churn": (CHURN_SECONDS, self._churn),
+            "namespace": (PASSING_SECONDS, self._pass_namespace),
+        }
         async with asyncio.TaskGroup() as group:
-            for name, seconds, do in loops:
+            for name, (seconds, do) in loops.items():
                 group.create_task(self._repeat(name, seconds, do))
 
     def counts(self) -> dict[str, int]:
-        """How often each act has been done."""
         return {act: self._done[act] + read_tallies(self._folder, act) for act in acts.ACTS}
 
     def missing(self) -> list[str]:
         """The acts that have not been done once, each with what came in its way."""
         return [f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}" for act, n in self.counts().items() if not n]
 
-    async def _repeat(self, name: str, seconds: float, do: Callable[[int], Awaitable[None]]) -> None:
+    async def _repeat(self, name: str, seconds: float, do: Do) -> None:
         for turn in count():
             try:
-                await do(turn)
+                self._done[name] += await do(turn)
             except Exception as error:  # whatever it is, the next turn may do better
                 self.trouble[name] = f"{type(error).__name__} {error}"
             await asyncio.sleep(seconds)
 
-    async def _keep_jobs(self, _: int) -> None:
+    async def _keep_jobs(self, _: int) -> int:
         """Creates the jobs that are to be there all the time, again if one has ended."""
         spaces = self._namespaces
         asleep = {"command": ["sleep", "infinity"], "args": []}
@@ -102,16 +101,18 @@ class Tenant:
                 if error.status != 404:
                     raise
                 await self._api.ask("POST", jobs_path(namespace), job)
+        return 0
 
-    async def _tell_addresses(self, _: int) -> None:
-        """Tells the program that scrapes where the operators are: their namespace is none of the tenant's."""
+    async def _tell_addresses(self, _: int) -> int:
+        """Tells the program that scrapes, and counts, where the operators are: their namespace is none of the tenant's."""
         found = await self._platform.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
         addresses = [pod["status"]["podIP"] for pod in found["items"] if pod["status"].get("podIP")]
         new = self._folder / "operators.new"
         new.write_text(json.dumps(addresses))
         new.replace(self._folder / "operators")
+        return 0
 
-    async def _annotate(self, turn: int) -> None:
+    async def _annotate(self, turn: int) -> int:
         """Makes the metadata of a worker's pod and of its job unreadable, and keeps pods that claim to be workers, one of each text."""
         path, change = pods_path(self._namespaces.own), acts.unreadable(turn)
         job = jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)
@@ -125,38 +126,38 @@ class Tenant:
             await self._api.ask("POST", path, strays[name])
         for name in pods - strays.keys():
             await self._api.ask("PATCH", f"{path}/{name}", {"metadata": change})
-            self._done[acts.ANNOTATIONS] += 1
+        return len(pods - strays.keys())
 
-    async def _enlarge(self, turn: int) -> None:
+    async def _enlarge(self, turn: int) -> int:
         """Makes the metadata of a worker's pod and of its job as large as the API server takes it."""
         own, change = self._namespaces.own, {"metadata": acts.large_metadata(turn)}
         await self._api.ask("PATCH", jobs_path(own, manifests.ANNOTATED_JOB), change)
         found = await self._api.ask("GET", f"{pods_path(own)}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
         for pod in found["items"]:
             await self._api.ask("PATCH", pods_path(own, pod["metadata"]["name"]), change)
-            self._done[acts.LARGE_METADATA] += 1
+        return len(found["items"])
 
-    async def _replace_job(self, act: str, table: Mapping[str, Mapping[str, Any]], turn: int) -> None:
+    async def _replace_job(self, table: Mapping[str, Mapping[str, Any]], turn: int) -> int:
         """Replaces one of the jobs that the operator cannot build; the others of the table stay."""
         name = list(table)[turn % len(table)]
         await self._delete(jobs_path(self._namespaces.own, name))
         await self._api.ask("POST", jobs_path(self._namespaces.own), manifests.job(name, changes=table[name]))
-        self._done[act] += 1
+        return 1
 
-    async def _look_for_refusals(self, _: int) -> None:
-        for job in (await self._api.ask("GET", jobs_path(self._namespaces.full)))["items"]:
-            self._done[acts.QUOTA] += "exceeded quota" in json.dumps(job.get("status", {}))
+    async def _look_for_refusals(self, _: int) -> int:
+        jobs = (await self._api.ask("GET", jobs_path(self._namespaces.full)))["items"]
+        return sum("exceeded quota" in json.dumps(job.get("status", {})) for job in jobs)
 
-    async def _churn(self, turn: int) -> None:
+    async def _churn(self, turn: int) -> int:
         name = f"churn-{turn}"
         await self._api.ask("POST", jobs_path(self._namespaces.own), manifests.job(name))
         try:
             await asyncio.sleep(CHURN_SECONDS)
         finally:
             await self._delete(jobs_path(self._namespaces.own, name))
-        self._done[acts.CHURN] += 1
+        return 1
 
-    async def _pass_namespace(self, _: int) -> None:
+    async def _pass_namespace(self, _: int) -> int:
         """Makes a namespace with jobs, and deletes it once the operator has made pods there."""
         namespace = self._namespaces.passing
         await make_namespace(self._platform, namespace, self._namespaces.own)
@@ -168,7 +169,7 @@ class Tenant:
                 await asyncio.sleep(1)
                 pods = (await self._platform.ask("GET", pods_path(namespace)))["items"]
         await remove_namespace(self._platform, namespace, GONE_SECONDS)
-        self._done[acts.NAMESPACE] += 1
+        return 1
 
     async def _delete(self, path: str) -> None:
         try:
