@@ -13,7 +13,7 @@ from itertools import groupby, product
 
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from measure.kind_cluster import ROOT
-from measure.program import names_of, new_console, new_parser, run, session
+from measure.program import complain, names_of, new_console, new_parser, run, say, session
 
 from bench import trials
 from bench.report import complaints, main_table, phase_table
@@ -57,12 +57,7 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
     return [(SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)]
 
 
-def say(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
-
-
 async def measure(options: argparse.Namespace) -> int:
-    """Makes the trials; returns the exit status."""
     found, set_up = list[Trial](), SetUp(options.set_up_seconds, options.prepare, options.spares)
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     name = read_job(manifest, handler=False)["metadata"]["name"]
@@ -75,13 +70,9 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 def show(found: Sequence[Trial]) -> int:
-    """Prints the tables; returns 1 if something is not as it should be."""
     console.print(main_table(found))
     console.print(phase_table(found))
-    said = complaints(found)
-    for complaint in said:
-        console.print(complaint, style="red", markup=False)
-    return 1 if said else 0
+    return complain(complaints(found))
 
 
 def main() -> int:

@@ -42,7 +42,6 @@ def of_scenario(trials: Iterable[Trial], scenario: str) -> list[Trial]:
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
-    """Returns what is not as it should be, in sentences."""
     said = []
     for name, scenario in SCENARIOS.items():
         found = of_scenario(trials, name)

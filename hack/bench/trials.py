@@ -139,7 +139,6 @@ async def _trial(
 
 
 def describe(trial: Trial) -> str:
-    """A trial in a line, for the terminal."""
     cost = trial.cost
     if cost is None:
         return f"FAILED: {trial.error}"
@@ -158,5 +157,4 @@ def values(trials: Iterable[Trial], name: str) -> list[float]:
 
 
 def phases(trials: Iterable[Trial], name: str) -> list[float]:
-    """Returns what a phase took in all trials that have it."""
     return [trial.cost.phases[name] for trial in trials if trial.cost and name in trial.cost.phases]

@@ -15,17 +15,16 @@ from functools import partial
 from bench import trials
 from bench.trials import TROUBLE, Trial
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
-from measure.kind_cluster import ROOT
-from measure.program import Session, commit_of_checkout, names_of, new_console, new_parser, run, session
+from measure.kind_cluster import REPORTS, ROOT
+from measure.program import Session, commit_of_checkout, complain, names_of, new_parser, run, say, session
 
 from kubeflow import report
-from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS, USUAL
+from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
 from kubeflow.losses import KINDS, LOSSES
-from kubeflow.stage import LOGS, KubeflowStage
+from kubeflow.stage import KubeflowStage
 
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
 HOPELESS = 3  # trials in a row that have failed
-console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -33,17 +32,10 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="of each kind in each job (default: %(default)s)")
     kinds = f"of {', '.join(KINDS)} (default: the losses)"
     parser.add_argument("--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds)
-    jobs = f"of {', '.join(JOBS)} (default: {', '.join(USUAL)})"
-    parser.add_argument("--jobs", metavar="a,b", type=names_of(JOBS, "job"), default=USUAL, help=jobs)
     return parser.parse_args(arguments)
 
 
-def say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def training_operator() -> str:
-    """The release that hack/kubeflow.sh installs."""
     [version] = re.findall(r"^TRAINING_OPERATOR_VERSION=(\S+)", (ROOT / "hack" / "settings.sh").read_text(), re.MULTILINE)
     return str(version)
 
@@ -72,7 +64,6 @@ async def run_script(*arguments: str) -> int:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    """Makes the trials; returns the exit status."""
     found, told = list[Trial](), dict[str, str]()
     try:
         async with session("kubeflow", SCRIPTS, say) as made:
@@ -89,7 +80,7 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 async def _measure_jobs(options: argparse.Namespace, made: Session, found: list[Trial], told: dict[str, str]) -> None:
-    for job in (JOBS[name] for name in options.jobs):
+    for job in JOBS.values():
         say(f"{job.title}:")
         kind = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB
         stage = KubeflowStage(
@@ -105,14 +96,11 @@ async def _measure_jobs(options: argparse.Namespace, made: Session, found: list[
 
 
 def show(found: Sequence[Trial], told: Mapping[str, str]) -> int:
-    """Prints what has failed, and the table last; returns 1 if a trial has failed."""
-    said = report.complaints(found)
-    for complaint in said:
-        console.print(complaint, style="red", markup=False, highlight=False, soft_wrap=True)
-    if said:
-        say(f"The logs of failed trials: {LOGS.relative_to(ROOT)}")
+    status = complain(report.complaints(found))
+    if status:
+        say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
     say(report.table(found, told))
-    return 1 if said else 0
+    return status
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_client import names
 from measure.recorded_job import recorded_job
 
 SCRIPTS = (
@@ -47,19 +46,12 @@ class Job:
         title: for people.
         how: the state survives, an option of the script.
         kubeflow: whether it is a PyTorchJob.
-        later: its torchrun does better what later releases of torch do better; of a PyTorchJob.
     """
 
     name: str
     title: str
     how: str = "plain"
     kubeflow: bool = False
-    later: bool = True
-
-    @property
-    def selector(self) -> str:
-        """The label of its pods, before the name of the object."""
-        return JOB_LABEL if self.kubeflow else names.LABEL_JOB_NAME
 
 
 JOBS = {
@@ -68,10 +60,8 @@ JOBS = {
         Job("plain", "ElasticPyTorchJob, plain script"),
         Job("pytorchjob", "PyTorchJob, tuned, plain script", kubeflow=True),
         Job("library", "ElasticPyTorchJob, training library", how="library"),
-        Job("pytorchjob-as-is", "PyTorchJob, tuned, plain script, the image's own torchrun", kubeflow=True, later=False),
     )
 }
-USUAL = ["plain", "pytorchjob", "library"]
 
 
 def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
@@ -86,7 +76,7 @@ def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
     pod = made["spec"]["template"]["spec"]
     pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
     if job.kubeflow:
-        return _pytorchjob(job, name, pod)
+        return _pytorchjob(name, pod)
     made["spec"] |= {"replicas": SIZE, "minReplicas": SMALLEST, "maxReplicas": SIZE}
     if job.how == "library":
         made["spec"]["prepare"] = {}
@@ -99,11 +89,11 @@ def _arguments(job: Job, name: str) -> Iterator[str]:
     yield from ("--group-timeout-seconds", str(GROUP_SECONDS))
 
 
-def _pytorchjob(job: Job, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
     """A PyTorchJob of pods whose torchruns meet in a store of worker 0's."""
     pod["topologySpreadConstraints"][0]["labelSelector"] = {"matchLabels": {JOB_LABEL: name}}
     [container] = pod["containers"]
-    container["command"] = ["python3", *(["/scripts/later_torchrun.py"] if job.later else ["-m", "torch.distributed.run"])]
+    container["command"] = ["python3", "/scripts/later_torchrun.py"]
     container["env"] += [{"name": variable, "value": value} for variable, value in ENVIRONMENT.items()]
     container["env"].append({"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     policy = {

@@ -27,7 +27,6 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
-    """Trials that have failed, in sentences."""
     return [f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}" for trial in trials if trial.error]
 
 

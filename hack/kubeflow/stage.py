@@ -1,7 +1,7 @@
 """One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
 
+import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,15 @@ from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited, until
 from measure.cluster import ClusterDriver
-from measure.commands import CommandFailed
-from measure.kind_cluster import FILES
+from measure.kind_cluster import report
 from measure.recorded_job import Recorded, open_to_all
 
 from kubeflow.jobs import SIZE, SMALLEST, Job, manifest
 from kubeflow.losses import Kind, victim
 
-LOGS = FILES / "logs" / "bench-kubeflow"
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
-LOG_LINES = 60
 
 
 class KubeflowStage:
@@ -92,25 +89,13 @@ class KubeflowStage:
         return 0, None
 
     async def explain(self, trial: str) -> None:
-        """Keeps what the pods and the training-operator told."""
-        of_pods = ("-n", self._driver.namespace, "-l", f"{self.job.selector}={self.name}")
-        tail = ("logs", "--prefix", f"--tail={LOG_LINES}", "--ignore-errors")
-        operator = ("logs", "-n", "kubeflow", "deployment/training-operator", f"--tail={LOG_LINES}")
-        asked = [("describe", "pods", *of_pods), (*tail, *of_pods), (*tail, "--previous", *of_pods)]
-        told = []
-        for command in [*asked, *([operator] if self.job.kubeflow else [])]:
-            with suppress(CommandFailed):
-                told.append(await self._driver.commands.kubectl(*command))
-        LOGS.mkdir(parents=True, exist_ok=True)
-        (LOGS / f"{trial}.txt").write_text("\n".join(told))
+        await asyncio.to_thread(report, self._driver.namespace, trial)
 
     async def remove(self) -> None:
-        """Removes the job and its pods; nothing if there is none."""
         if self._made:
             await self._driver.delete_job(self.name)
 
     async def _train(self, size: int, seconds: float) -> None:
-        """Waits until this number of workers have trained together for a quiet while."""
         what = f"{size} workers of {self.name} to train"
         await self._until(lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS), seconds, what)
 

@@ -73,8 +73,6 @@ def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> a
         help=f"{', '.join(short)}, or any X.Y.Z of torch (default: all that are named)",
     )
     parser.add_argument("--python", metavar="X.Y", help="in place of the Pythons of the rows")
-    parser.add_argument("--processes", type=int, default=3, help="of pytest (default: %(default)s)")
-    parser.add_argument("--index", default=CPU_INDEX, help="where torch's CPU wheels are, else PyPI's (default: %(default)s)")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
     options.tests = tuple(arguments[end + 1 :])
@@ -101,13 +99,13 @@ def environments(rows: Mapping[str, MatrixRow], index: str | None) -> Iterator[t
         shutil.rmtree(CACHE, ignore_errors=True)
 
 
-def run_tests(python: Path, name: str, processes: int, tests: Sequence[str]) -> Outcome:
+def run_tests(python: Path, name: str, tests: Sequence[str]) -> Outcome:
     """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
         options = ("-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}", "--dist=worksteal")
-        command = [str(python), "-m", "pytest", f"--numprocesses={processes}", *options, *tests]
+        command = [str(python), "-m", "pytest", "--numprocesses=3", *options, *tests]
         # uv compiles nothing, and each of hundreds of processes would compile torch's modules again.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
@@ -142,7 +140,7 @@ def main() -> int:
     rows = {name: known.get(name) or MatrixRow(name) for name in options.rows}
     if options.python:
         rows = {name: row._replace(python=options.python) for name, row in rows.items()}
-    index = options.index if index_answers(options.index) else None
+    index = CPU_INDEX if index_answers(CPU_INDEX) else None
     LOGS.mkdir(parents=True, exist_ok=True)
     began, failed = run_now(), False
     for name, made in environments(rows, index):
@@ -150,7 +148,7 @@ def main() -> int:
         print(f"{name}: testing", flush=True)
         try:
             python = made.result()
-            outcome = run_tests(python, name, options.processes, options.tests or row.tests)
+            outcome = run_tests(python, name, options.tests or row.tests)
             result = row_of(python, name, row, outcome)
         except (RuntimeError, subprocess.CalledProcessError) as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)

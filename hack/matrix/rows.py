@@ -59,12 +59,10 @@ class MatrixRow(NamedTuple):
 
 
 def torch_rows(newest: str) -> dict[str, MatrixRow]:
-    """Returns the rows of the agent and of the training library by the releases of torch."""
     return {release: MatrixRow(release, python=RELEASES.get(release, PYTHON)) for release in (*RELEASES, newest)}
 
 
 def framework_rows(newest: str) -> dict[str, MatrixRow]:
-    """Returns the rows of the library's adapters by name: the oldest and the newest release of each framework that are supported."""
 
     def row(tests: str, torch: str, *packages: str) -> MatrixRow:
         return MatrixRow(torch, ("-m", "not e2e and not gpu", f"tests/frameworks/{tests}"), packages)

@@ -94,14 +94,12 @@ class ClusterDriver(Driver):
         return f"labelSelector={self._label}%3D{job}{role}"
 
     async def operators(self) -> list[Object]:
-        """The operators' pods that run, the leader first."""
         found = (await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"))["items"]
         running = [pod for pod in found if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())]
         leader = await leading_pod(self.api)
         return sorted(running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"]))
 
     async def in_control_plane(self, command: str) -> None:
-        """Runs a shell command in the node of the control plane."""
         await self.commands.docker("exec", CONTROL_PLANE, "sh", "-c", command)
 
     async def kill_node(self, node: str) -> None:

@@ -76,7 +76,6 @@ def report(namespace: str, name: str = "", since: str = "") -> str:
 
 
 def _kubectl(*arguments: str) -> str:
-    """What kubectl says, errors among it."""
     command = [str(KUBECTL), "--kubeconfig", str(KUBECONFIG), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     return done.stdout + done.stderr

@@ -35,6 +35,19 @@ def new_console(**options: Any) -> Console:
     return Console(width=None if sys.stdout.isatty() else WIDTH, **options)
 
 
+def say(text: str, style: str | None = None) -> None:
+    """Tells people something, which rich is to leave as it is."""
+    new_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(complaints: Iterable[str]) -> int:
+    """Tells what is not as it should be; returns the exit status: 1 if there is anything."""
+    said = list(complaints)
+    for complaint in said:
+        say(complaint, style="red")
+    return 1 if said else 0
+
+
 def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list[str]]:
     """A type for argparse: names with commas between them, in the order in which they are known.
 
@@ -65,9 +78,8 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
         measuring: the program, which a signal cancels.
         target: of make, which makes the cluster.
     """
-    console = new_console(markup=False, highlight=False)
     if not KUBECONFIG.exists():
-        console.print(f"There is no cluster here yet: `make {target}` makes one, with the operator in it.")
+        say(f"There is no cluster here yet: `make {target}` makes one, with the operator in it.")
         return 2
 
     async def go() -> int:
@@ -77,7 +89,7 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
     try:
         return asyncio.run(go())
     except asyncio.CancelledError:
-        console.print("Interrupted: all was removed.")
+        say("Interrupted: all was removed.")
         return 130
 
 
@@ -90,7 +102,6 @@ def cancel_on_signals() -> None:
 
 
 def commit_of_checkout() -> str:
-    """What git calls the checkout."""
     done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

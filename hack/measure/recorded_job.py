@@ -40,12 +40,10 @@ class Recorded:
         self._lines: list[dict[str, Any]] = []
 
     def lines(self) -> list[dict[str, Any]]:
-        """The records so far."""
         self._lines += [line for line in self._told.new() if not line.get("RANK")]
         return self._lines
 
     def steps(self) -> list[Step]:
-        """The steps of rank 0 of each group."""
         return steps_of(self.lines())
 
 
@@ -123,6 +121,5 @@ async def remove_folder(commands: Commands, name: str) -> None:
 
 
 def open_to_all(folder: Path, *, exist_ok: bool = False) -> None:
-    """Makes a folder that pods of any user may write to."""
     folder.mkdir(exist_ok=exist_ok)
     folder.chmod(0o777)

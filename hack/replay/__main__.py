@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from measure.kind_cluster import FILES, ROOT
-from measure.program import commit_of_checkout, names_of, new_console, new_parser, session
+from measure.program import commit_of_checkout, complain, names_of, new_parser, say, session
 from measure.program import run as run_program
 
 from replay import report, run
@@ -20,7 +20,6 @@ from replay.traces import TRACES
 
 FOLDER = FILES / "trace"
 PAGE = ROOT / "docs" / "evidence" / "benchmarks.md"
-console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -31,10 +30,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--traces", metavar="a,b", type=names_of(TRACES), default=list(TRACES), help=f"of {', '.join(TRACES)}")
     parser.add_argument("--docs", action="store_true", help="only write the earlier results into docs/evidence/benchmarks.md")
     return parser.parse_args(arguments)
-
-
-def say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 async def measure(options: argparse.Namespace) -> int:
@@ -59,13 +54,9 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 def show() -> int:
-    """Prints the tables of all results that there are; returns 1 if something is not as it should be."""
     kept = run.read_all(FOLDER)
-    console.print(report.tables(kept), markup=False, highlight=False, soft_wrap=True)
-    said = report.complaints(kept)
-    for complaint in said:
-        console.print(complaint, style="red", markup=False, highlight=False, soft_wrap=True)
-    return 1 if said else 0
+    say(report.tables(kept))
+    return complain(report.complaints(kept))
 
 
 def main() -> int:

@@ -46,7 +46,6 @@ class Player:
             await self._come_back(node)
 
     async def play(self, trace: Trace, job: Job, *, seed: int, seconds: float, commit: str) -> Run:
-        """Replays a trace to a job, and returns what was seen."""
         factor = compression(trace, seconds)
         file = self._folder / f"{job.name}.jsonl"
         file.unlink(missing_ok=True)
@@ -186,7 +185,6 @@ def choose(pods: Sequence[Mapping[str, Any]], trained: Collection[str], pick: in
 
 
 def on_node(pods: Sequence[Mapping[str, Any]], node: str) -> list[Mapping[str, Any]]:
-    """The job's pods that run on a node."""
     return [pod for pod in pods if _runs(pod, leaving=True) and pod["spec"]["nodeName"] == node]
 
 

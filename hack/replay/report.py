@@ -55,7 +55,6 @@ def page(text: str, runs: Sequence[Run]) -> str:
 
 
 def complaints(runs: Sequence[Run]) -> list[str]:
-    """What is not as it should be, in sentences."""
     said = [f"{run.trace}, {run.job}: {run.error}" for run in runs if run.error]
     found = accounts(runs)
     said += [
@@ -92,7 +91,6 @@ def _percent(ratio: float) -> str:
 
 
 def describe(run: Run) -> str:
-    """A run in a line, for the terminal."""
     if run.error:
         return f"FAILED: {run.error}"
     try:

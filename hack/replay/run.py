@@ -87,7 +87,6 @@ def write(folder: Path, run: Run) -> Path:
 
 
 def read_all(folder: Path) -> list[Run]:
-    """The runs that are kept in a folder."""
     return [_read(json.loads(path.read_text())) for path in sorted(folder.glob("*-*.json"))]
 
 

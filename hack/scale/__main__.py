@@ -15,7 +15,7 @@ from elastic_pytorch_local.faults import engine
 from measure.api import Api
 from measure.commands import Commands
 from measure.kind_cluster import FILES, KUBECONFIG, KUBECTL, ROOT
-from measure.program import new_console, new_parser
+from measure.program import new_parser, say
 from measure.program import run as run_program
 
 from scale import results
@@ -27,7 +27,6 @@ from scale.stage import Stage
 FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md", ROOT / "docs" / "evidence" / "scale"
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
 TROUBLE = (RuntimeError, *engine.TROUBLE)
-console = new_console()
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -42,10 +41,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         help="only keep what was measured in docs/evidence/scale, and write the tables of docs/evidence/scale.md",
     )
     return parser.parse_args(arguments)
-
-
-def say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 async def measure(options: argparse.Namespace) -> int:

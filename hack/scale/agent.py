@@ -57,7 +57,6 @@ class Job:
     agents: dict[str, "Agent"] = field(default_factory=dict)
 
     def wake(self, number: int) -> None:
-        """Each agent of a round reports its first step."""
         for agent in self.agents.values():
             if agent.round == number:
                 agent.speak()
@@ -101,12 +100,10 @@ class Agent:
             self.link.close()
 
     def report(self, state: str) -> None:
-        """Changes its state, and sends a heartbeat at once."""
         self.state = state
         self.speak()
 
     def speak(self) -> None:
-        """Sends a heartbeat at once."""
         self.changed = True
         self.link.poke()
 

@@ -29,7 +29,6 @@ SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is 
 
 
 async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], None]) -> None:
-    """Measures one number of jobs and workers."""
     observed, meter, pods = stage.observed, Meter(stage), len(stage.jobs) * stage.workers
     result.phases = meter.phases
     await stage.leader()

@@ -270,7 +270,6 @@ def _report_end(task: asyncio.Task[None]) -> None:
 
 
 async def main() -> None:
-    """Runs until the pod is deleted."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # As the operator does: by default ten thousand agents would wait for the garbage collector for seconds.

@@ -68,7 +68,6 @@ class Result:
 
 
 def write(folder: Path, result: Result) -> Path:
-    """Returns the file that keeps a result."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.jobs}x{result.workers}.json"
     path.write_text(json.dumps(asdict(result), indent=1) + "\n")
@@ -86,7 +85,6 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def describe(phase: Phase) -> str:
-    """Returns a phase's main figures in a line."""
     leader = f"leader {_number(phase.leader_cores, 2)} cores, {_number(phase.leader_mib, 0)} MiB"
     standby = f"standby {_number(phase.standby_cores, 2)} cores, {_number(phase.standby_mib, 0)} MiB"
     return (
@@ -134,7 +132,6 @@ def tables(results: Sequence[Result]) -> str:
 
 
 def page(text: str, results: Sequence[Result]) -> str:
-    """Returns a page with the tables between its two markers."""
     return markdown.page(text, BEGIN, END, f"\n{tables(results)}\n")
 
 

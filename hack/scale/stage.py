@@ -133,7 +133,6 @@ class Stage:
                 tasks.create_task(create())
 
     def whole(self) -> bool:
-        """Whether each job trains with all of its workers."""
         return all(self.observed.whole(job, self.workers) for job in self.jobs)
 
     async def lose_worker(self, job: str, turn: int) -> float:
@@ -147,7 +146,6 @@ class Stage:
         return at
 
     async def operators(self) -> dict[str, dict[str, Any]]:
-        """Returns the operator's pods by name."""
         found = await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
         return {pod["metadata"]["name"]: pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]}
 
