@@ -188,19 +188,19 @@ def advance_interruption(
     active = [a for a in here if a.state in ACTIVE]
     if len(active) < round_.size:
         return interruption
-    first_steps = [a.progress.first_step for a in active if a.progress.first_step is not None]
-    if first_steps and interruption.step_before is not None:
-        ended_at = min(a.progressed_at for a in active if a.progress.first_step is not None)
-        lost = max(0, interruption.step_before - min(first_steps) + 1)
+    before, lost = interruption.step_before, None
+    stepped = [a for a in active if a.progress.first_step is not None]
+    if stepped and before is not None:
+        ended_at = min(a.progressed_at for a in stepped)
+        lost = max(0, before - min(a.progress.first_step or 0 for a in stepped) + 1)
         phases = _phases(interruption, round_, active, stepped_at=ended_at)
-        seconds = max(0.0, ended_at - interruption.since)
-        return replace(interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time)
-    if interruption.step_before is None or any(a.state is AgentState.SUCCEEDED for a in active):
+    elif before is None or any(a.state is AgentState.SUCCEEDED for a in active):
         ended_at = max(a.state_since for a in active)
         phases = _phases(interruption, round_, active, running_at=ended_at)
-        seconds = max(0.0, ended_at - interruption.since)
-        return replace(interruption, seconds=seconds, phases=phases, size=round_.size, time=time)
-    return interruption
+    else:
+        return interruption
+    seconds = max(0.0, ended_at - interruption.since)
+    return replace(interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time)
 
 
 def _stopped_at(interruption: Interruption, round_: Round, agents: Sequence[AgentView]) -> float | None:
@@ -229,66 +229,39 @@ def _phases(
     stepped_at: float | None = None,
     running_at: float | None = None,
 ) -> dict[str, float]:
-    """The phases of an interruption that is over; without reports of steps, the last one ends when all processes run.
-
-    An agent that has not told its moments yet is left out: one pod's word that the group has formed holds for all.
-    """
+    """Without reports of steps, the last phase ends when all processes run."""
     if interruption.declared_at is None:
         return {}
-    started = [a.started_at for a in active if a.started_at is not None]
-    formed = [a.formed_at for a in active if a.formed_at is not None]
+    # The slowest of those that have reported it: one pod's word that the group has formed holds for all.
+    started = running_at or max((a.started_at for a in active if a.started_at is not None), default=None)
+    formed = None if running_at else max((a.formed_at for a in active if a.formed_at is not None), default=None)
+    regrouped = max(round_.declared_at, interruption.stopped_at or 0.0)
     set_up = _last_set_up(round_, active, interruption.declared_at) if interruption.emptied else None
-    return split_interruption(
-        Milestones(
-            since=interruption.since,
-            declared_at=interruption.declared_at,
-            stopped_at=interruption.stopped_at,
-            set_up_at=set_up[0] if set_up else None,
-            regrouped_at=max(round_.declared_at, interruption.stopped_at or 0.0),
-            started_at=running_at if running_at is not None else max(started, default=None),
-            formed_at=None if running_at is not None else max(formed, default=None),
-            stepped_at=stepped_at,
-        )
-    )
+    ends = {
+        DETECTION: interruption.declared_at,
+        STOP: interruption.stopped_at,
+        WAIT: set_up[0] if set_up else regrouped,
+        PREPARE: regrouped if set_up else None,
+        START: started,
+        INIT: formed,
+        FIRST_STEP: stepped_at,
+    }
+    return split_interruption(interruption.since, ends)
 
 
-@dataclass(frozen=True, slots=True)
-class Milestones:
-    """When each phase of an interruption was over, monotonic seconds; None: not known."""
-
-    since: float
-    declared_at: float | None = None  # the first round after that
-    stopped_at: float | None = None  # the remaining members
-    # The worker that was ready last began its set-up; None: none was waited for.
-    set_up_at: float | None = None
-    regrouped_at: float | None = None  # the round that trains was declared
-    started_at: float | None = None  # the processes of all members
-    formed_at: float | None = None  # their process group
-    stepped_at: float | None = None
-
-
-def split_interruption(milestones: Milestones) -> dict[str, float]:
+def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[str, float]:
     """Returns the seconds of each phase whose end is known, in their order.
 
-    A phase whose end is not known is left out, and its time belongs to the next one that is known. No phase is negative: the moments come
-    from several pods, and one may begin its next phase before another has ended this one.
+    A phase whose end is not known is left out, and its time belongs to the next one that is known.
+    No phase is negative: the moments come from several pods, and one may begin its next phase
+    before another has ended this one.
     """
-    ends = (
-        milestones.declared_at,
-        milestones.stopped_at,
-        milestones.regrouped_at if milestones.set_up_at is None else milestones.set_up_at,
-        None if milestones.set_up_at is None else milestones.regrouped_at,
-        milestones.started_at,
-        milestones.formed_at,
-        milestones.stepped_at,
-    )
-    last = milestones.since
     # What is over when the first step is reported cannot have ended after it.
-    end = milestones.stepped_at
+    last, latest = since, ends.get(FIRST_STEP)
     phases: dict[str, float] = {}
-    for phase, moment in zip(PHASES, ends, strict=True):
-        if moment is not None:
-            until = max(last, moment if end is None else min(moment, end))
+    for phase in PHASES:
+        if (moment := ends.get(phase)) is not None:
+            until = max(last, moment if latest is None else min(moment, latest))
             phases[phase] = until - last
             last = until
     return phases

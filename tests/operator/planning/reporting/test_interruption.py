@@ -12,7 +12,6 @@ from elastic_pytorch_operator.planning.reporting.goodput import Activity
 from elastic_pytorch_operator.planning.reporting.interruption import (
     PHASES,
     Interruption,
-    Milestones,
     advance_interruption,
     begin_interruption,
     recall_interruption,
@@ -288,17 +287,8 @@ def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended
     assert 'elastic_pytorch_steps_lost_total{namespace="team"} 100.0' in metrics.render(GaugeValues()).decode()
 
 
-def milestones(**changes: Any) -> Milestones:
-    known = {
-        "since": 10.0,
-        "declared_at": 10.1,
-        "stopped_at": 10.5,
-        "regrouped_at": 10.5,
-        "started_at": 10.8,
-        "formed_at": 12.0,
-        "stepped_at": 12.2,
-    }
-    return Milestones(**{**known, **changes})
+SINCE = 10.0
+ENDS = {"detection": 10.1, "stop": 10.5, "wait": 10.5, "start": 10.8, "init": 12.0, "firstStep": 12.2}
 
 
 @pytest.mark.parametrize(
@@ -310,65 +300,61 @@ def milestones(**changes: Any) -> Milestones:
             id="all is known",
         ),
         pytest.param(
-            {"regrouped_at": 60.0, "started_at": 60.2, "formed_at": 61.0, "stepped_at": 62.0},
+            {"wait": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
             {"detection": 0.1, "stop": 0.4, "wait": 49.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
             id="a job below its minimum waits for a pod",
         ),
         pytest.param(
-            {"set_up_at": 40.0, "regrouped_at": 60.0, "started_at": 60.2, "formed_at": 61.0, "stepped_at": 62.0},
+            {"wait": 40.0, "prepare": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
             {"detection": 0.1, "stop": 0.4, "wait": 29.5, "prepare": 20.0, "start": 0.2, "init": 0.8, "firstStep": 1.0},
             id="a job below its minimum waits for a pod, and then for its set-up",
         ),
         pytest.param(
-            {"set_up_at": 10.2, "regrouped_at": 30.0, "started_at": 30.2, "formed_at": 31.0, "stepped_at": 32.0},
+            {"wait": 10.2, "prepare": 30.0, "start": 30.2, "init": 31.0, "firstStep": 32.0},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "prepare": 19.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
             id="a set-up has begun before the others had stopped",
         ),
         pytest.param(
-            {"started_at": None, "formed_at": None},
+            {"start": None, "init": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "firstStep": 1.7},
             id="an agent that is the user's own torchrun",
         ),
         pytest.param(
-            {"formed_at": None},
+            {"init": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "firstStep": 1.4},
             id="a script that starts cold",
         ),
         pytest.param(
-            {"started_at": 11.0, "formed_at": None, "stepped_at": None},
+            {"start": 11.0, "init": None, "firstStep": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.5},
             id="a script that reports no steps",
         ),
         pytest.param(
-            {"stopped_at": None},
+            {"stop": None},
             {"detection": 0.1, "wait": 0.4, "start": 0.3, "init": 1.2, "firstStep": 0.2},
             id="it is not known when they stopped",
         ),
         pytest.param(
-            {"declared_at": 10.0, "stopped_at": 9.0, "regrouped_at": 9.0},
+            {"detection": 10.0, "stop": 9.0, "wait": 9.0},
             {"detection": 0.0, "stop": 0.0, "wait": 0.0, "start": 0.8, "init": 1.2, "firstStep": 0.2},
             id="no phase is negative",
         ),
         pytest.param(
-            {"started_at": 13.0, "formed_at": 12.5},
+            {"start": 13.0, "init": 12.5},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 1.7, "init": 0.0, "firstStep": 0.0},
             id="a pod starts after the others have stepped",
         ),
     ],
 )
-def test_phases(changes: dict[str, Any], phases: dict[str, float]) -> None:
-    found = split_interruption(milestones(**changes))
+def test_phases(changes: dict[str, float | None], phases: dict[str, float]) -> None:
+    found = split_interruption(SINCE, ENDS | changes)
     assert found == pytest.approx(phases)
     assert list(found) == [phase for phase in PHASES if phase in phases]
 
 
-def test_together_they_are_the_interruption() -> None:
-    for missing in PHASES:
-        name = {"detection": "declared", "stop": "stopped", "wait": "regrouped", "start": "started", "init": "formed"}.get(
-            missing
-        )
-        changes = {f"{name}_at": None} if name else {}
-        assert sum(split_interruption(milestones(**changes)).values()) == pytest.approx(2.2)
+@pytest.mark.parametrize("missing", [phase for phase in PHASES if phase != "firstStep"])
+def test_together_they_are_the_interruption(missing: str) -> None:
+    assert sum(split_interruption(SINCE, ENDS | {missing: None}).values()) == pytest.approx(2.2)
 
 
 @pytest.mark.parametrize(
