@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.agent.final_flush import wait_for_disk
-from elastic_pytorch.agent.signals import Signals
+from elastic_pytorch.agent.signals import Signals, wait_for_disk
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state_format.state_version import StateVersion

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from elastic_pytorch.failures.device_faults import DEVICE_FAULT, find_fault
 from elastic_pytorch.failures.failure import describe
+from elastic_pytorch.failures.last_words import DEVICE_FAULT, find_fault
 from elastic_pytorch.failures.local_failures import LocalFailures
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"

@@ -16,8 +16,6 @@ UNHURRIED_SECONDS = 300.0  # for a step boundary that is not urgent: two steps, 
 
 
 class Way(Enum):
-    """What to do with workers whose round is over."""
-
     WAIT = auto()
     KEEP_PROCESSES = auto()
     RESTART = auto()

@@ -13,15 +13,13 @@ from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.rendezvous import RendezvousGracefulExitError
 from torch.distributed.run import config_from_args, determine_local_world_size
 
-from elastic_pytorch.agent.connect import prepare_client
 from elastic_pytorch.agent.elastic_agent import ElasticAgent
-from elastic_pytorch.agent.final_flush import wait_for_disk
 from elastic_pytorch.agent.handover import Handover
 from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
 from elastic_pytorch.agent.preparation import PreparationError
-from elastic_pytorch.agent.rendezvous import OperatorRendezvous
+from elastic_pytorch.agent.rendezvous import OperatorRendezvous, prepare_client
 from elastic_pytorch.agent.settings import Settings, read_timeouts
-from elastic_pytorch.agent.signals import HANDLED, Signals
+from elastic_pytorch.agent.signals import HANDLED, Signals, wait_for_disk
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
 from elastic_pytorch.failures.failure import write_termination_message
 from elastic_pytorch.failures.oom_kills import tell_group_kill

@@ -132,6 +132,5 @@ def unknown_variables(known: Collection[str]) -> list[str]:
 
 
 def worker_arguments(options: Any) -> tuple[str, ...]:
-    """Returns the arguments of `run_script` for these options."""
     mode = MODULE if options.module else SCRIPT
     return (mode, options.training_script, *options.training_script_args)

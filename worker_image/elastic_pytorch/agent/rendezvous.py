@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
+from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.log import logger
+from elastic_pytorch.operator_link.checkpoint_watch import watch_for_checkpoints
 from elastic_pytorch.operator_link.client import OperatorClient
+from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch.operator_link.rounds import Round
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
@@ -68,7 +71,6 @@ class OperatorRendezvous(RendezvousHandler):
         return self._client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
-        """Whether no member of the round this agent has taken up has to leave."""
         return self._client.newest.keeps_all_since <= self.taken.number
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -107,7 +109,6 @@ class OperatorRendezvous(RendezvousHandler):
         return RendezvousInfo(self.make_store(rank, declared.size), rank, declared.size, store)
 
     def note_started(self) -> None:
-        """Records that the workers of this pod run in the round that was taken up."""
         self._progress.note_started()
 
     def make_store(self, rank: int, size: int) -> HashStore:
@@ -150,3 +151,29 @@ class OperatorRendezvous(RendezvousHandler):
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.tell(state="ready", failure=None)
             logger.info("ready, waiting for a round that lists this pod; the newest is %d", self._client.newest.number)
+
+
+def prepare_client(
+    settings: Settings,
+    progress: ProgressReceiver,
+    store_port: StorePort,
+    *,
+    local_world_size: int,
+    on_news: Callable[[], None],
+    on_dump: Callable[[], None],
+    keeps_processes: Callable[[], bool] = lambda: False,
+) -> OperatorClient:
+    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet."""
+    client = OperatorClient(
+        OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, settings.operator_authorities),
+        local_world_size=local_world_size,
+        port=lambda: store_port.number,
+        progress=lambda: progress.current().to_json(time.monotonic()),
+        on_news=on_news,
+        on_dump=on_dump,
+        keeps_processes=keeps_processes,
+    )
+    progress.on_news = client.speak
+    if settings.checkpoint_path is not None:
+        watch_for_checkpoints(settings.checkpoint_path, client, progress)
+    return client

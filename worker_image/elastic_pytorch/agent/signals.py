@@ -1,4 +1,4 @@
-"""SIGTERM, and the other signals that end an agent."""
+"""SIGTERM and the other signals that end an agent, and its end: it waits for the checkpoints that its workers have requested."""
 
 import os
 import signal
@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 
+from elastic_pytorch.log import logger
+from elastic_pytorch.pod.server import PodServer
+
 HANDLED = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+DISK_SECONDS = 600.0  # without a signal; a disk that takes longer is given up
+MARGIN_SECONDS = 0.5  # kept from the grace period, for what comes after
+POLL_SECONDS = 0.1
 
 
 class Signals:
@@ -45,3 +51,19 @@ def _numbers(names: Iterable[str]) -> Iterable[signal.Signals]:
         number = getattr(signal, name.strip(), None)
         if isinstance(number, signal.Signals) and number not in (signal.SIGKILL, signal.SIGSTOP):
             yield number
+
+
+def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS) -> bool:
+    """Waits for the flushes in progress, but never beyond the pod's grace period once a signal has begun that.
+
+    Returns:
+        Whether all is on the disk.
+    """
+    since = time.monotonic()
+    margin = min(MARGIN_SECONDS, 0.1 * grace_seconds)
+    while not pod_server.drain(POLL_SECONDS):
+        deadline = since + disk_seconds if signals.received is None else signals.at + grace_seconds - margin
+        if time.monotonic() >= deadline:
+            logger.warning("end: the last checkpoint is not on the disk, and there is no time left")
+            return False
+    return True

@@ -17,8 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousHandlerCreator
 
-from elastic_pytorch.agent.connect import prepare_client
-from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous
+from elastic_pytorch.agent.rendezvous import POLL_SECONDS, OperatorRendezvous, prepare_client
 from elastic_pytorch.agent.settings import read_settings
 from elastic_pytorch.failures.failure import Failure, bounded, describe
 from elastic_pytorch.failures.local_failures import LocalFailures
@@ -38,7 +37,6 @@ FLUSH_SECONDS = 2.0  # for the last heartbeat: nothing else tells why
 
 
 def handler_creator() -> RendezvousHandlerCreator:
-    """Returns the creator: the function that the entry point names."""
     return create_handler
 
 

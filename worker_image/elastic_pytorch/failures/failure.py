@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_pytorch.failures import last_words
-from elastic_pytorch.failures.device_faults import DEVICE_FAULT, find_fault
+from elastic_pytorch.failures.last_words import DEVICE_FAULT, find_fault
 
 MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024

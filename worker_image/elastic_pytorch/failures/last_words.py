@@ -25,6 +25,17 @@ _TELLS = re.compile(
 )
 _FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
 
+DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
+# What the driver and CUDA say of a device that has failed, not a script: cudaGetErrorString for cudaErrorECCUncorrectable (214)
+# and cudaErrorNvlinkUncorrectable (220), which NCCL and torch repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST, and the driver's
+# words for Xid 79. A device-side assert, an illegal address or a launch failure is nearly always the script's own.
+_FAULTS = {
+    "uncorrectable ECC error encountered": "an uncorrectable ECC error",
+    "uncorrectable NVLink error detected during the execution": "an uncorrectable NVLink error",
+    "GPU has fallen off the bus": "the GPU has fallen off the bus",
+    "GPU is lost": "the GPU is lost",
+}
+
 
 def read_end(path: str) -> str:
     """Returns the end of a file; empty if it cannot be read."""
@@ -87,3 +98,8 @@ def reason(words: str) -> str:
             break
         kept.insert(0, told)
     return "\n".join(kept)
+
+
+def find_fault(words: str) -> str:
+    """Which fault of a device some words report, for people; empty: none."""
+    return next((fault for phrase, fault in _FAULTS.items() if phrase in words), "")

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from elastic_pytorch.failures.device_faults import DEVICE_FAULT
 from elastic_pytorch.failures.failure import Failure
+from elastic_pytorch.failures.last_words import DEVICE_FAULT
 from elastic_pytorch.failures.peer_errors import is_echo
 
 ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that causes it

@@ -16,7 +16,6 @@ class ByteStream:
         self.length = sum(map(len, self._rest))
 
     def next(self, count: int) -> list[torch.Tensor]:
-        """Returns the next bytes, as views of the tensors."""
         views = []
         while count:
             data = self._rest.pop()

@@ -191,7 +191,6 @@ class ElasticCallback(Callback):
 
 
 def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
-    """Returns objects by name: optimizer, optimizer_1, optimizer_2."""
     return {name if number == 0 else f"{name}_{number}": each for number, each in enumerate(objects)}
 
 

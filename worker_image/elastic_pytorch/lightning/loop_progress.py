@@ -62,7 +62,6 @@ class CallbackStates:
         self._trainer = trainer
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the states of those that have any, by their keys."""
         return {key: state for key, each in self._callbacks() if (state := each.state_dict())}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:

@@ -52,8 +52,6 @@ class Lane(Protocol):
 
 
 class _Complete:
-    """A copy that was complete when it began."""
-
     def done(self) -> bool:
         return True
 
@@ -63,7 +61,6 @@ class _Complete:
 
 @torch.no_grad()
 def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
-    """Copies tensors, and returns when the copy is complete."""
     if targets:
         torch._foreach_copy_(list(targets), list(sources))
     return _Complete()

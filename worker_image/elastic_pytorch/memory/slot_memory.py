@@ -48,7 +48,6 @@ class SlotMemory:
         ]
 
     def fits(self, kinds: Sequence[TensorKind], skeleton_length: int) -> bool:
-        """Whether a state with these tensors and a skeleton of that length fits here."""
         return kinds == self._kinds and self._data_end + skeleton_length <= len(self._bytes)
 
     def lock(self) -> None:

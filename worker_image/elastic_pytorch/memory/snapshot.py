@@ -114,7 +114,6 @@ class Snapshot:
 
     @property
     def copying(self) -> bool:
-        """Whether a state has been started and not settled."""
         return self._copying is not None
 
     def settle(self, *, wait: bool) -> bool:

@@ -96,8 +96,6 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
 
 
 def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: ProgressReceiver) -> None:
-    """Reports each checkpoint that appears in a folder to the operator at once."""
-
     def tell(count: int | None) -> None:
         progress.note_checkpoints(count)
         client.speak()

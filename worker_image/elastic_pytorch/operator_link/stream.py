@@ -11,7 +11,7 @@ import socket
 import ssl
 from typing import Any
 
-from elastic_pytorch.operator_link.refusal import RefusedError, pause_seconds, reason_of, retry_after
+from elastic_pytorch.operator_link.retry import RefusedError, pause_seconds, reason_of, retry_after
 
 RECEIVE_BYTES = 64 * 1024
 MAX_BYTES = 32 << 20  # of a line, or of a head
@@ -127,7 +127,6 @@ class AnswerReader:
 
 
 def refusal_of(fields: dict[str, Any]) -> RefusedError:
-    """What a `refused` line says."""
     status = fields.get("status")
     reason = ascii(str(fields.get("error"))[:500])
     return RefusedError(status if isinstance(status, int) else 0, reason, pause_seconds(fields.get("retrySeconds")))

@@ -132,7 +132,6 @@ class PodClient:
         return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
 
     def failed_flushes(self, name: str) -> int:
-        """Returns how many flushes of a held state have failed in a row."""
         self._receive()
         return self._failed.get(name, 0)
 

@@ -25,8 +25,6 @@ GROUP_VARIABLES = frozenset(
 
 
 class GroupWorker(Protocol):
-    """A process of the pod, as torch's agent knows it."""
-
     global_rank: int
     role_rank: int
     world_size: int

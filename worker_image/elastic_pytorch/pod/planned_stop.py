@@ -81,8 +81,6 @@ class _ScriptEnd:
 
 
 class _Once:
-    """A function that is called once, however many threads ask for it."""
-
     def __init__(self, function: Callable[[], None]) -> None:
         self._function, self._lock, self._called = function, threading.Lock(), False
 

@@ -54,5 +54,4 @@ class WorkerLogs(LogsSpecs):
 
     @property
     def root_log_dir(self) -> str:
-        """The folder for all files."""
         return str(self._specs.root_log_dir)

@@ -69,7 +69,6 @@ class WorkerProcesses:
         return len(self.exit_codes()) == len(self._polls)
 
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
-        """Waits until a worker exits, the bell is rung, or the time is over."""
         if not self._pidfds or time.monotonic() - self._exited_at < 0.1:
             # The pidfd signals an exit shortly before its code is known here.
             seconds = min(seconds, 0.005 if self._pidfds or self._exited_at else 0.02)

@@ -44,7 +44,6 @@ def dump_stacks(workers: Mapping[int, str]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Returns the process ids of a process's children; none, if it has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

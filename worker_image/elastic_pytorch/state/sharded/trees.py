@@ -73,5 +73,4 @@ def look_up(tree: Any, keys: Keys) -> Any:
 
 
 def name_of(keys: Keys) -> str:
-    """Returns keys as one name, for messages and for files."""
     return ".".join(map(str, keys))

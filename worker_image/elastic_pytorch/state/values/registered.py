@@ -63,7 +63,6 @@ class Registered:
         return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
 
     def _advance(self) -> None:
-        """Has the samplers among the objects advance by a step."""
         for each in self._objects.values():
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
@@ -183,7 +182,6 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
 
 
 def own_copy(tree: Any) -> Any:
-    """Returns a state whose tensors have memory of their own."""
     skeleton, tensors = flatten(tree)
     return unflatten(skeleton, [tensor.clone() for tensor in tensors])
 

@@ -151,7 +151,6 @@ class PeerMemory:
         self._begun += 1
 
     def start_copies(self) -> None:
-        """Starts the copies that were planned, once the commit is complete."""
         if self._planned is not None and self._copies is not None:
             self._copies.begin(self._planned)
             self._on_its_way, self._planned = self._planned, None
@@ -281,7 +280,6 @@ def _node() -> str:
 
 
 def shard_bytes(tree: Tree) -> int:
-    """Returns how many bytes this rank has of a state's sharded tensors."""
     return sum(local_part(tensor).nbytes for tensor in taken_apart(tree)[0].values())
 
 
