@@ -39,8 +39,8 @@ async def local_operator(
 ) -> AsyncIterator[LocalOperator]:
     """Runs an operator on a cluster in memory for as long as the context lasts.
 
-    Tokens and volumes go to the workdir. The paths of containers stand for folders of this machine. The pythonpath is where the
-    agent's package is, if it is not installed.
+    Tokens and volumes go to the workdir. The paths of containers stand for folders of this machine.
+    The pythonpath is where the agent's package is, if it is not installed.
     """
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()

@@ -34,7 +34,8 @@ async def run_local(
 ) -> int:
     """Runs a job to its end; returns the process's exit code.
 
-    Volumes go to the workdir, or to a temporary folder. `leave_out` runs it without what this machine cannot do.
+    Volumes go to the workdir, or to a temporary folder. `leave_out` runs it without what this
+    machine cannot do.
     """
     try:
         documents = read_documents(files)

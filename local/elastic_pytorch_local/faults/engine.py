@@ -141,8 +141,8 @@ async def perform(
 ) -> None:
     """Makes the faults of an act at once, after its pause; returns when all are undone. `hits` gets what was made.
 
-    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs that have a pod on a node now: those of a fault's
-    node are read before and after it.
+    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs that have a pod
+    on a node now: those of a fault's node are read before and after it.
 
     Raises:
         NotUndone: one could not be undone.

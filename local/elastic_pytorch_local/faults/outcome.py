@@ -30,7 +30,8 @@ class Change:
 def changes(steps: Iterable[Step], since: float) -> list[Change]:
     """The changes of the group from a moment on, seconds since the epoch.
 
-    What a group tells after a later one has begun to train is left out. A group that trained by then is none of the later ones.
+    What a group tells after a later one has begun to train is left out. A group that trained by
+    then is none of the later ones.
     """
     found, last = list[Change](), None
     for step in steps:
@@ -70,8 +71,8 @@ def outcome(
 ) -> Outcome | None:
     """What a fault has cost that was made at a time, seconds since the epoch; None before there was a step on both sides of it.
 
-    The steps are of rank 0, by their times, and `wanted` is the processes of the whole group. The job is as its status had it before,
-    and when it was whole again.
+    The steps are of rank 0, by their times, and `wanted` is the processes of the whole group. The
+    job is as its status had it before, and when it was whole again.
     """
     earlier, later = [step for step in steps if step.at <= at], [step for step in steps if step.at > at]
     if not earlier or not later:

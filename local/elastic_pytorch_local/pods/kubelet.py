@@ -48,8 +48,9 @@ def print_line(pod: str, line: str) -> None:
 class LocalKubelet:
     """Runs the pods of a FakeCluster.
 
-    Paths of containers stand for folders of this machine, as an image would have them; the pythonpath is put before the processes' own.
-    `write_line` takes the pod's name and each line that the pod prints.
+    Paths of containers stand for folders of this machine, as an image would have them; the
+    pythonpath is put before the processes' own. `write_line` takes the pod's name and each line
+    that the pod prints.
     """
 
     def __init__(

@@ -122,8 +122,9 @@ class Handover:
     ) -> Way:
         """Returns what to do with the workers now that their round is over, and announces the change to them; see `choose_way`.
 
-        The process ids are those of all workers, alive. Without a newer round, a failure has ended theirs. A change is urgent if a
-        member must leave within its pod's grace period, and `leaves` says that this pod is not in the newer round.
+        The process ids are those of all workers, alive. Without a newer round, a failure has ended
+        theirs. A change is urgent if a member must leave within its pod's grace period, and
+        `leaves` says that this pod is not in the newer round.
         """
         now = self._clock()
         workers = self._of(pids)

@@ -18,8 +18,8 @@ POLL_SECONDS = 0.1
 class Signals:
     """Records the first signal; the main thread acts on it where that is safe.
 
-    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way through starting workers. The
-    handler calls `on_first`.
+    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way
+    through starting workers. The handler calls `on_first`.
     """
 
     def __init__(self, names: str, on_first: Callable[[], None]) -> None:

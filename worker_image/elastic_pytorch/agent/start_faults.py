@@ -38,7 +38,8 @@ def lack(error: BaseException) -> str:
 def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str) -> CannotStartError | LogFolderError | None:
     """Why workers could not be started; None: for what the user wants to run, such as a program that does not exist.
 
-    The program is what each worker was to execute; empty if workers are forked. The folder of the logs may lie in the temporary one.
+    The program is what each worker was to execute; empty if workers are forked. The folder of the
+    logs may lie in the temporary one.
     """
     told = f"no worker can be started: {error}"
     if lacking := lack(error):

@@ -62,7 +62,8 @@ def _stream(
 ) -> None:
     """Moves the bytes of tensors through two buffers in turn: many small ones at once, large ones in pieces, with no second copy of all.
 
-    `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to. `filled` tensors receive.
+    `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to.
+    `filled` tensors receive.
     """
     length = min(CHUNK_BYTES, sum(tensor.nbytes for tensor in tensors))
     buffers = [torch.empty(length, dtype=torch.uint8) for _ in range(2)]

@@ -29,8 +29,8 @@ class ByteStream:
 def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: dist.ProcessGroup | None, tag: int) -> None:
     """Sends bytes to one rank, and receives as many as another one sends. All ranks of the chain or ring do so at the same time.
 
-    What is one piece of memory is sent from there, and received there; many small pieces are put together. Nothing at all is not
-    sent. The tag distinguishes what several threads send.
+    What is one piece of memory is sent from there, and received there; many small pieces are put
+    together. Nothing at all is not sent. The tag distinguishes what several threads send.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -67,8 +67,9 @@ def exchange(
 ) -> None:
     """Sends tensors by the ranks that get them, and fills others by the ranks that send them. Collective.
 
-    In each turn a rank sends to one other rank, and receives from one, so that no rank has all others' data in its way. The
-    tensors are contiguous, on the CPU. The tag distinguishes what several threads send.
+    In each turn a rank sends to one other rank, and receives from one, so that no rank has all
+    others' data in its way. The tensors are contiguous, on the CPU. The tag distinguishes what
+    several threads send.
 
     Raises:
         RuntimeError: a peer is lost.

@@ -72,7 +72,8 @@ _kept: set[Holder] = set()
 def register_holder(holder: Holder, *, keep: bool = False) -> None:
     """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it.
 
-    A holder to `keep` lives until then, even if the script drops it: it has to end what it has begun in the group.
+    A holder to `keep` lives until then, even if the script drops it: it has to end what it has
+    begun in the group.
     """
     _holders.add(holder)
     if keep and active():

@@ -197,7 +197,8 @@ def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
 def total_steps(*, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool) -> int | None:
     """Returns the step at which training is done, from the Trainer's limits (-1: none); None: that cannot be said.
 
-    Lightning steps the optimizer if it is automatic. Otherwise training_step does, as often as it likes.
+    Lightning steps the optimizer if it is automatic. Otherwise training_step does, as often as it
+    likes.
     """
     if not automatic:
         return None

@@ -13,8 +13,9 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticLoader:
     """The loader that Lightning iterates. Its length is that of the whole epoch, and it gives what is left of it.
 
-    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` gets the number of batches that are
-    done, if there are any, when the first batch of an epoch is asked for.
+    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` gets
+    the number of batches that are done, if there are any, when the first batch of an epoch is asked
+    for.
     """
 
     def __init__(self, loader: DataLoader[Any], sampler: ElasticSampler, go_to_batch: Callable[[int], None]) -> None:
@@ -53,7 +54,8 @@ def with_elastic_sampler(
 ) -> tuple[DataLoader[Any], ElasticSampler]:
     """Returns a DataLoader that takes its batches from an ElasticSampler, and the sampler.
 
-    A DataLoader with torch's own samplers is made again, with batches of the given size for the whole group.
+    A DataLoader with torch's own samplers is made again, with batches of the given size for the
+    whole group.
 
     Raises:
         TypeError: it cannot be dealt out to a group whose size changes.

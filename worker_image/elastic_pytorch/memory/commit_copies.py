@@ -69,7 +69,8 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
 class Copier:
     """Copies the states of a training, one after the other; tensors that the lane does not take are copied at once.
 
-    Optimizers among the registered objects own weights and states of their own. With `overlap` these are copied beside the next step.
+    Optimizers among the registered objects own weights and states of their own. With `overlap`
+    these are copied beside the next step.
     """
 
     def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:

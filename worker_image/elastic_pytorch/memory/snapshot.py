@@ -60,7 +60,8 @@ class Snapshot:
     def write(self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed, at the memory's speed; never waits for a flush.
 
-        What `check` raises after the copy is raised here, and the state does not become the newest one.
+        What `check` raises after the copy is raised here, and the state does not become the newest
+        one.
 
         Raises:
             UnsupportedValue: something in the state is not plain data; nothing has been changed.

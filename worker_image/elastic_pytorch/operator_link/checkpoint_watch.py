@@ -106,8 +106,9 @@ def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: Progre
 class CheckpointWatch:
     """A thread that watches a folder, which need not exist yet, while workers run.
 
-    `running` returns the number of the round whose workers run here now; 0: none do. `tell` is called from the thread with the
-    number of checkpoints so far when it changes; None: the folder cannot be read.
+    `running` returns the number of the round whose workers run here now; 0: none do. `tell` is
+    called from the thread with the number of checkpoints so far when it changes; None: the folder
+    cannot be read.
     """
 
     def __init__(self, folder: Path, running: Callable[[], int], tell: Callable[[int | None], None]) -> None:

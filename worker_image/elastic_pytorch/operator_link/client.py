@@ -51,8 +51,9 @@ class NotedPlaces:
 class OperatorClient:
     """The operator's last answers, and what is reported to it.
 
-    `on_news` is called from the thread that talks to the operator when there is a newer round or a verdict, and `on_dump` when the
-    operator wants the workers' stacks. `progress` returns JSON, and `port` the port that is reserved for the next store.
+    `on_news` is called from the thread that talks to the operator when there is a newer round or a
+    verdict, and `on_dump` when the operator wants the workers' stacks. `progress` returns JSON, and
+    `port` the port that is reserved for the next store.
     """
 
     def __init__(

@@ -110,8 +110,9 @@ class PodClient:
     def flush(self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True) -> None:
         """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
 
-        A request that comes while another is carried out replaces those that wait: the newest state is written then. Unless it is to
-        be written now, the server first rests after its last write, see `checkpoint_writer`.
+        A request that comes while another is carried out replaces those that wait: the newest state
+        is written then. Unless it is to be written now, the server first rests after its last
+        write, see `checkpoint_writer`.
         """
         with self._lock:
             self._revive()

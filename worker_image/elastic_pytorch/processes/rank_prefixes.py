@@ -39,8 +39,8 @@ class WholeLines:
 def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
     """Returns the template to give to torch, whose tails of log files then write whole lines, with the rank of the moment.
 
-    The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes. `rank` returns the rank at the moment
-    of a local rank.
+    The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes.
+    `rank` returns the rank at the moment of a local rank.
     """
 
     def tail_log(

@@ -98,7 +98,8 @@ def place_of(stack: str, kernel_wait: str = "") -> Place:
 def _operation(called: Sequence[tuple[str, str]]) -> str:
     """Returns the collective that is waited in; empty: it is none.
 
-    One is built of others, as `all_gather_object` is: the outermost is named. The calls are file and function, the innermost first.
+    One is built of others, as `all_gather_object` is: the outermost is named. The calls are file
+    and function, the innermost first.
     """
     for file, function in called[:1]:
         if _BACKWARD.search(file) and function in ("_engine_run_backward", "backward", "grad"):

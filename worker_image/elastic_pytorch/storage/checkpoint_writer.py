@@ -39,7 +39,8 @@ class Flush(NamedTuple):
 class CheckpointWriter:
     """The thread; it starts with the first request.
 
-    `on_written` gets the step of each version that is newly on the disk, and the seconds that writing it has taken.
+    `on_written` gets the step of each version that is newly on the disk, and the seconds that
+    writing it has taken.
     """
 
     def __init__(

@@ -161,8 +161,9 @@ class ObjectStore:
 class ObjectFile:
     """An object that is read from its beginning to its end, ahead of the reader; its end may be read before.
 
-    Each piece is fetched once and kept until it has been read in its turn, so that the checksum costs no other request. `read`
-    fetches a range, given its first byte and the one behind its last.
+    Each piece is fetched once and kept until it has been read in its turn, so that the checksum
+    costs no other request. `read` fetches a range, given its first byte and the one behind its
+    last.
     """
 
     def __init__(self, size: int, read: Callable[[int, int], Any], piece_bytes: int = PART_BYTES) -> None:

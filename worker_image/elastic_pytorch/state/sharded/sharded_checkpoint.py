@@ -124,8 +124,8 @@ def save_sharded(
 ) -> None:
     """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
-    The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors. An engine writes files of its own
-    beside it, only in a folder.
+    The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
+    An engine writes files of its own beside it, only in a folder.
 
     Raises:
         Superseded: a newer group has claimed the folder.
@@ -226,7 +226,8 @@ def load_sharded(
 ) -> tuple[StateVersion, Tree] | None:
     """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
 
-    If there is one, `template` gets the keys of the sharded tensors in it, and returns a tree with those to be filled.
+    If there is one, `template` gets the keys of the sharded tensors in it, and returns a tree with
+    those to be filled.
 
     Returns:
         The version, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.

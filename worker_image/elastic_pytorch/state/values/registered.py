@@ -154,7 +154,8 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
 def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped: MappedState | None) -> None:
     """Loads the states that were found into the registered objects; messages name where that was.
 
-    The mapped memory of the states' tensors is valid for this call only; without it, the tensors may be kept.
+    The mapped memory of the states' tensors is valid for this call only; without it, the tensors
+    may be kept.
 
     Raises:
         RuntimeError: a state does not fit.

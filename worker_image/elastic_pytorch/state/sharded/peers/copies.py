@@ -28,8 +28,8 @@ def tag_of(number: int) -> int:
 class PeerCopies:
     """Copies one version after the other, in a thread. All ranks copy the same versions.
 
-    The rank `to` gets this rank's shards, and the copies of those of `source` lie here; None: no rank. The version that `own` keeps
-    is copied, and is not overwritten.
+    The rank `to` gets this rank's shards, and the copies of those of `source` lie here; None: no
+    rank. The version that `own` keeps is copied, and is not overwritten.
     """
 
     def __init__(
