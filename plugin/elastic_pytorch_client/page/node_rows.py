@@ -22,7 +22,7 @@ TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class NodeFinding:
     trouble: int
     state: str
     what: str
@@ -32,7 +32,7 @@ class Finding:
 
 def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
     """All nodes in trouble, and how many others have workers."""
-    findings: defaultdict[str, list[Finding]] = defaultdict(list)
+    findings: defaultdict[str, list[NodeFinding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:
         for node, finding in _findings_of_job(job, now):
@@ -53,7 +53,7 @@ def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: dat
     }
 
 
-def _row(node: str, findings: Sequence[Finding], workers: dict[str, int]) -> dict[str, Any]:
+def _row(node: str, findings: Sequence[NodeFinding], workers: dict[str, int]) -> dict[str, Any]:
     ordered = sorted(findings, key=lambda f: (-f.trouble, -(seconds_of(f.at) or 0.0)))
     names = sorted(workers, key=lambda name: (-workers[name], name))
     return {
@@ -75,33 +75,33 @@ def _row(node: str, findings: Sequence[Finding], workers: dict[str, int]) -> dic
     }
 
 
-def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, Finding]]:
+def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, NodeFinding]]:
     cause = job.root_cause
     told = cause is not None and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
     if cause is not None and cause.node and told:
         how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
-        yield cause.node, Finding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time)
+        yield cause.node, NodeFinding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time)
     if job.ended:
         return
     for slow in job.stragglers:
         what = f"rank {slow.rank} ({slow.worker}) works {slow.slowdown} times as long in a step as the median"
-        yield slow.node, Finding(2, "slow", what, job)
+        yield slow.node, NodeFinding(2, "slow", what, job)
     for worker in job.workers:
         if worker.state == "Lost":
-            yield worker.node, Finding(5, "suspect", f"{worker.name} is lost: new workers keep away from here", job)
+            yield worker.node, NodeFinding(5, "suspect", f"{worker.name} is lost: new workers keep away from here", job)
         elif worker.state == "Silent":
-            yield worker.node, Finding(1, "silent", f"{worker.name} has not been heard of", job)
+            yield worker.node, NodeFinding(1, "silent", f"{worker.name} has not been heard of", job)
 
 
-def _findings_of_node(node: NodeView, now: datetime) -> Iterator[Finding]:
+def _findings_of_node(node: NodeView, now: datetime) -> Iterator[NodeFinding]:
     if not node.ready:
-        yield Finding(5, "not ready", "the node is not ready")
+        yield NodeFinding(5, "not ready", "the node is not ready")
     end = node.end
     if end is not None and end.at is not None and now - end.at < PAST:
         trouble, state = (4, "ends soon") if end.at - now <= SOON else (1, "ends later")
-        yield Finding(trouble, state, f"the node {end.what}", at=end.at)
+        yield NodeFinding(trouble, state, f"the node {end.what}", at=end.at)
     elif end is not None and end.at is None:
         trouble, state = (4, "fault" if end.fault else "ends soon") if end.sure else (1, "fault" if end.fault else "may end")
-        yield Finding(trouble, state, f"the node {end.what}")
+        yield NodeFinding(trouble, state, f"the node {end.what}")
     if node.cordoned:
-        yield Finding(1, "cordoned", "the node is cordoned: it takes no more pods")
+        yield NodeFinding(1, "cordoned", "the node is cordoned: it takes no more pods")

@@ -102,5 +102,5 @@ def test_length_is_that_of_the_epoch_and_iterating_gives_what_is_left(loaders: M
 
 @pytest.mark.parametrize(("epochs", "finished"), [(-1, False), (0, True), (1, False)])
 def test_place_says_whether_all_epochs_are_done(loaders: ModuleType, epochs: int, finished: bool) -> None:
-    place = loaders.Place(ElasticSampler(DATA, 6), epochs=epochs)
+    place = loaders.SamplerState(ElasticSampler(DATA, 6), epochs=epochs)
     assert place.finished is finished

@@ -1,7 +1,7 @@
 """Where processes stand, read from the stacks of processes that hung under torch 2.15 (scripts/hang_places.py), but for the paths."""
 
 import pytest
-from elastic_pytorch.stopping.places import MAX_FRAME_CHARACTERS, Place, place_of
+from elastic_pytorch.stopping.places import MAX_FRAME_CHARACTERS, StackSite, place_of
 
 from tests.paths import ROOT
 
@@ -82,4 +82,4 @@ def test_frame_is_short_and_printable() -> None:
 
 
 def test_text_that_is_no_stack() -> None:
-    assert place_of("") == place_of("nonsense\n  ...\n") == Place("other")
+    assert place_of("") == place_of("nonsense\n  ...\n") == StackSite("other")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from elastic_pytorch.lightning.checkpoint_hooks import CheckpointHooks
-from elastic_pytorch.lightning.elastic_loader import ElasticLoader, Place, with_elastic_sampler
+from elastic_pytorch.lightning.elastic_loader import ElasticLoader, SamplerState, with_elastic_sampler
 from elastic_pytorch.lightning.framework import Callback, LightningModule, Trainer
 from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
 from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
@@ -109,7 +109,7 @@ class ElasticCallback(Callback):
             precision=trainer.precision_plugin,
             loops=progress,
             callbacks=CallbackStates(trainer),
-            sampler=Place(sampler, epochs=-1 if epochs is None else epochs),
+            sampler=SamplerState(sampler, epochs=-1 if epochs is None else epochs),
             **others,
         )
         if self._state.restore() > 0:

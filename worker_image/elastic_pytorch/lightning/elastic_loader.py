@@ -32,7 +32,7 @@ class ElasticLoader:
         yield from self.loader
 
 
-class Place:
+class SamplerState:
     """The sampler, as something that a State can keep, while the callback advances it batch by batch."""
 
     def __init__(self, sampler: ElasticSampler, *, epochs: int) -> None:

@@ -24,7 +24,7 @@ class Identity(NamedTuple):
         return "state-" + hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
-class Mark(NamedTuple):
+class NameCounts(NamedTuple):
     """How many names have been given, and how many of these were numbers."""
 
     given: int
@@ -41,7 +41,7 @@ class StateNames:
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
         self._left: set[str] = set()
-        self._count = Mark(0, 0)
+        self._count = NameCounts(0, 0)
 
     def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
         """Returns the identity of a new State, which may have no folder, and an empty name.
@@ -70,7 +70,7 @@ class StateNames:
                 f"this process has made a State of {of} already: give each training a name= or a folder of its own, "
                 "or close() the first State if this one is to go on from it"
             )
-        self._count = Mark(given + 1, numbers)
+        self._count = NameCounts(given + 1, numbers)
         self._given[identity.key] = given
         self._left.discard(identity.memory)
         return identity
@@ -89,10 +89,10 @@ class StateNames:
     def forget(self, memory: str) -> None:
         self._left.discard(memory)
 
-    def mark(self) -> Mark:
+    def mark(self) -> NameCounts:
         return self._count
 
-    def go_back(self, mark: Mark) -> None:
+    def go_back(self, mark: NameCounts) -> None:
         """Frees all names since a mark: a function that is called again creates its States again, and they find their memories."""
         self._given = {key: number for key, number in self._given.items() if number < mark.given}
         self._left.clear()

@@ -14,7 +14,7 @@ from elastic_pytorch.processes.worker_groups import kill_groups
 from elastic_pytorch.stopping.answers import ANSWER_SIGNAL
 from elastic_pytorch.stopping.main_stacks import find_places
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
-from elastic_pytorch.stopping.places import Place
+from elastic_pytorch.stopping.places import StackSite
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.wakeup import Wakeup
 
@@ -58,11 +58,11 @@ class WorkerProcesses:
                 self._ended(rank)
         return self._exit_codes
 
-    def find_places(self) -> list[Place]:
+    def find_places(self) -> list[StackSite]:
         """Where the main threads of the first workers stand, by local rank. Takes a second if one does not answer."""
         exited = self.exit_codes()
         places = find_places(pid for rank, pid in self.pids.items() if rank not in exited)
-        ended = {rank: Place("other" if code else "ended") for rank, code in exited.items()}
+        ended = {rank: StackSite("other" if code else "ended") for rank, code in exited.items()}
         return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]]
 
     def all_exited(self) -> bool:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from elastic_pytorch.stopping.answers import ANSWER_HEAD, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
 from elastic_pytorch.stopping.observation import signal_main_thread
-from elastic_pytorch.stopping.places import Place, place_of
+from elastic_pytorch.stopping.places import StackSite, place_of
 from elastic_pytorch.stopping.stacks import children, handles
 
 WAIT_SECONDS = 1.0  # for all of them to write: one that is stopped never does
-_STATES = {"T": Place("stopped"), "t": Place("stopped"), "D": Place("kernel")}
+_STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite("kernel")}
 
 
-def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, Place]:
+def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, StackSite]:
     """Returns where the main threads of workers stand, by process id.
 
     Of a worker that is not Python, such as a shell script, the first of its descendants that answers counts.
@@ -58,11 +58,11 @@ def _memory_of(worker: int) -> tuple[int, int] | None:
     return next((memory for child in children(worker) if (memory := _memory_of(child)) is not None), None)
 
 
-def _without_stack(pid: int) -> Place:
+def _without_stack(pid: int) -> StackSite:
     with contextlib.suppress(OSError, IndexError):
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        return _STATES.get(state, Place("silent"))
-    return Place("silent")
+        return _STATES.get(state, StackSite("silent"))
+    return StackSite("silent")
 
 
 def _kernel_wait(pid: int) -> str:

@@ -61,7 +61,7 @@ _FILE_WAITS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackSite:
     kind: Kind
     # of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
     # pass
@@ -73,7 +73,7 @@ class Place:
         return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
 
 
-def place_of(stack: str, kernel_wait: str = "") -> Place:
+def place_of(stack: str, kernel_wait: str = "") -> StackSite:
     """Returns where a main thread stands.
 
     Args:
@@ -87,12 +87,12 @@ def place_of(stack: str, kernel_wait: str = "") -> Place:
     frame = "" if own is None else _shown(*frames[own])
     called = [(file, function) for file, _, function in frames[:own]]
     if operation := _operation(called):
-        return Place("collective", operation, frame)
+        return StackSite("collective", operation, frame)
     if any(_DATA_LOADER.search(file) for file, _, _ in frames):
-        return Place("dataLoader", frame=frame)
+        return StackSite("dataLoader", frame=frame)
     if any(_FILES.search(file) for file, _ in called) or any(part in kernel_wait for part in _FILE_WAITS):
-        return Place("file", frame=frame)
-    return Place("lock" if any(_LOCKS.search(file) for file, _ in called) else "other", frame=frame)
+        return StackSite("file", frame=frame)
+    return StackSite("lock" if any(_LOCKS.search(file) for file, _ in called) else "other", frame=frame)
 
 
 def _operation(called: Sequence[tuple[str, str]]) -> str:

@@ -1,15 +1,15 @@
 """Who keeps a copy of whose shards, and who takes them over from a pod that leaves."""
 
 import pytest
-from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
+from elastic_pytorch.state.sharded.peers.buddies import RankLocation, buddies, receivers_of_leaving
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[Place]:
+def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[RankLocation]:
     """A pod for each letter, on the node of that name; units of that many pods."""
     ranks = [(pod, ord(node)) for pod, node in enumerate(nodes) for _ in range(per_pod)]
-    return [Place(pod // unit, pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
+    return [RankLocation(pod // unit, pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> li
         "more on one node",
     ],
 )
-def test_copies_are_on_another_node(group: list[Place], to: list[int | None]) -> None:
+def test_copies_are_on_another_node(group: list[RankLocation], to: list[int | None]) -> None:
     assert buddies(group) == to
 
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class RankLocation(NamedTuple):
     unit: int  # whose pods leave the group together
     pod: int
     node: int  # its number
     shards: int  # ranks with the same number have the same shards of the model
 
 
-def buddies(places: Sequence[Place]) -> list[int | None]:
+def buddies(places: Sequence[RankLocation]) -> list[int | None]:
     """Returns to which rank each rank sends a copy of its shards; None: a rank of another unit has them, or there is no other pod.
 
     Each rank receives one copy at most. The units are sorted by node, and each sends to the one that follows at a distance of the most
@@ -48,7 +48,7 @@ def buddies(places: Sequence[Place]) -> list[int | None]:
 
 
 def receivers_of_leaving(
-    leaves: Sequence[bool], places: Sequence[Place], copies: Sequence[int | None] = ()
+    leaves: Sequence[bool], places: Sequence[RankLocation], copies: Sequence[int | None] = ()
 ) -> dict[int, int] | None:
     """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all."""
     staying = [rank for rank, leaving in enumerate(leaves) if not leaving]

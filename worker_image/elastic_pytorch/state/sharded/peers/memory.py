@@ -14,7 +14,7 @@ from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.sharded.optimizer_states import make_state
-from elastic_pytorch.state.sharded.peers.buddies import Place, buddies, receivers_of_leaving
+from elastic_pytorch.state.sharded.peers.buddies import RankLocation, buddies, receivers_of_leaving
 from elastic_pytorch.state.sharded.peers.copies import PeerCopies, send_part, tag_of
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state.sharded.regions import local_part
@@ -41,7 +41,7 @@ class PeerMemory:
         self._copies: PeerCopies | None = None
         self._group: dist.ProcessGroup | None = None
         self._stages: Sequence[int] = ()
-        self._places: list[Place] = []
+        self._places: list[RankLocation] = []
         self._to: list[int | None] = []  # where each rank sends the copy of its shards
         self._source: int | None = None  # the rank whose copy comes here
         self._tag = 0  # of what is sent of this state
@@ -63,7 +63,11 @@ class PeerMemory:
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
         shards = shards_number(objects, stages[ranks.rank])
-        own = Place(unit_number(), pod_number(), digest_number(_node()), shards), new_token(), self._memory.held(ranks.rank)
+        own = (
+            RankLocation(unit_number(), pod_number(), digest_number(_node()), shards),
+            new_token(),
+            self._memory.held(ranks.rank),
+        )
         told: list[Any] = [None] * len(stages)
         dist.all_gather_object(told, own, group=group)
         self._places = [place for place, _, _ in told]
