@@ -69,7 +69,7 @@ async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> No
         operator.registry.declare(JOB, a_round(3))
         await until(lambda: client.newest.number == 3)
         assert (client.newest.rank, news) == (0, ["round"])
-        client.tell(state="running", round=3)
+        client.report(state="running", round=3)
         await until(lambda: (seen := view(operator)) is not None and seen.round == 3)
         operator.registry.ask_for_stacks(JOB, 3)
         await until(lambda: news == ["round", "dump"])
@@ -114,11 +114,11 @@ def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
 
         threading.Thread(target=accept, daemon=True).start()
         client, _ = a_client(server.getsockname()[1], "")
-        client.tell()
+        client.report()
         link = StreamLink(client, answer_seconds=0.05)
         threading.Thread(target=link.run, daemon=True).start()
         waiting.until(lambda: len(tries) >= 4)
-        assert client.attempted == client.told, "who waits for the last heartbeat need not wait for its answer"
+        assert client.attempted == client.changes, "who waits for the last heartbeat need not wait for its answer"
         gaps = [after - before for before, after in pairwise(tries)]
         assert gaps[2] >= 4 * 0.05 + 0.5 * 0.2 * 16, gaps
         client.stop()

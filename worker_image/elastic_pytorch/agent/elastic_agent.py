@@ -80,7 +80,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._timeouts.prepare_seconds is None or self._rendezvous_handler.finds_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return
-        self._client.tell(state="preparing", round=0, rank=0, world_size=0, failure=None)
+        self._client.report(state="preparing", round=0, rank=0, world_size=0, failure=None)
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
         store: Any = self._rendezvous_handler.make_store(0, 1)
         worker_group.store, worker_group.group_rank, worker_group.group_world_size = store, 0, 1  # type: ignore[assignment]
@@ -110,7 +110,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._preparation.late:
             self._dump_stacks(worker_group)
             time.sleep(STACKS_SECONDS)
-        self._client.tell(state="failed", failure=failure)
+        self._client.report(state="failed", failure=failure)
         raise PreparationError(failure)
 
     def keeps_processes(self) -> bool:
@@ -180,7 +180,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._stacks_wanted:
             self._stacks_wanted = False
             self._dump_stacks(worker_group)
-            self._client.tell_places([place.to_json() for place in self._processes.find_places()] if self._processes else [])
+            self._client.report_places([place.to_json() for place in self._processes.find_places()] if self._processes else [])
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
@@ -264,7 +264,7 @@ class ElasticAgent(LocalElasticAgent):
                 if not running or not seconds_left:
                     self._report_failure(*self._local_failures.in_order())
             elif len(exit_codes) == len(self._processes.pids) and self._client.reported.state == "running":
-                self._client.tell(state="succeeded")
+                self._client.report(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
     def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
@@ -301,7 +301,7 @@ class ElasticAgent(LocalElasticAgent):
         self._failures += 1
         self._rendezvous_handler.restart.broken = True
         if self._signals.received is None:
-            self._client.tell(state="failed", failure=failure)
+            self._client.report(state="failed", failure=failure)
         logger.warning("failed: %s", failure.summary())
         for other in others:
             logger.warning("failed, too: %s", other.summary())
@@ -335,7 +335,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.reported.state == "running":
-            self._client.tell(state="stopping")
+            self._client.report(state="stopping")
         super()._stop_workers(worker_group, *args, **kwargs)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any) -> None:

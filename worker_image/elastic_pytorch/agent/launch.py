@@ -129,13 +129,13 @@ def launch(
     )
     signals.install()
     if timeouts.prepare_seconds is not None:
-        client.tell(state="preparing")  # before the first heartbeat
+        client.report(state="preparing")  # before the first heartbeat
     start_link(client)
     try:
         exit_code = _run(agent, client, settings)
     finally:
         if wait_for_disk(pod_server, signals, settings.grace_seconds) and signals.received is not None:
-            client.tell()  # which checkpoint is the last one
+            client.report()  # which checkpoint is the last one
             client.flush(FLUSH_SECONDS)
         client.stop()
         store_port.close()

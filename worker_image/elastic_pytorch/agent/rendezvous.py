@@ -87,7 +87,7 @@ class OperatorRendezvous(RendezvousHandler):
         if rank == 0:
             self._store_port.lend(declared.store_port)
         self._progress.start_round()  # before it is reported: the steps of the last round do not belong to this one
-        self._client.tell(
+        self._client.report(
             state="running",
             round=declared.number,
             rank=rank,
@@ -149,7 +149,7 @@ class OperatorRendezvous(RendezvousHandler):
         state = self._client.reported.state
         # A failure is reported until a newer round leaves this pod out: the operator may not have received it yet.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
-            self._client.tell(state="ready", failure=None)
+            self._client.report(state="ready", failure=None)
             logger.info("ready, waiting for a round that lists this pod; the newest is %d", self._client.newest.number)
 
 
@@ -173,7 +173,7 @@ def prepare_client(
         on_dump=on_dump,
         keeps_processes=keeps_processes,
     )
-    progress.on_news = client.speak
+    progress.on_news = client.send_heartbeat
     if settings.checkpoint_path is not None:
         watch_for_checkpoints(settings.checkpoint_path, client, progress)
     return client

@@ -96,7 +96,7 @@ class TorchrunRendezvous(OperatorRendezvous):
     def next_rendezvous(self) -> Any:
         """Waits for a round. If torchrun calls it again while the last round is the newest, the workers have failed."""
         if self.taken.number and not self.newer_round_known():
-            self._client.tell(state="failed")
+            self._client.report(state="failed")
         info = super().next_rendezvous()
         self._oom_kills.happened()  # what was killed before was not a worker of this round
         return info
@@ -107,7 +107,7 @@ class TorchrunRendezvous(OperatorRendezvous):
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)
             logger.warning("torchrun gives up: %s", failure.summary())
-            self._client.tell(state="failed", failure=failure, gives_up=True)
+            self._client.report(state="failed", failure=failure, gives_up=True)
             self._client.flush(FLUSH_SECONDS)
         return super().shutdown()
 
@@ -146,7 +146,7 @@ class TorchrunRendezvous(OperatorRendezvous):
 
     def succeeded(self) -> None:
         """Reports success; then waits for the verdict, or for a round that torchrun can no longer take part in."""
-        self._client.tell(state="succeeded")
+        self._client.report(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
             self._wait_or_end(POLL_SECONDS)

@@ -96,32 +96,32 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
 
 
 def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: ProgressReceiver) -> None:
-    def tell(count: int | None) -> None:
+    def report(count: int | None) -> None:
         progress.note_checkpoints(count)
-        client.speak()
+        client.send_heartbeat()
 
-    CheckpointWatch(folder, lambda: client.running_round, tell).start()
+    CheckpointWatch(folder, lambda: client.running_round, report).start()
 
 
 class CheckpointWatch:
     """A thread that watches a folder, which need not exist yet, while workers run.
 
-    `running` returns the number of the round whose workers run here now; 0: none do. `tell` is
+    `running` returns the number of the round whose workers run here now; 0: none do. `report` is
     called from the thread with the number of checkpoints so far when it changes; None: the folder
     cannot be read.
     """
 
-    def __init__(self, folder: Path, running: Callable[[], int], tell: Callable[[int | None], None]) -> None:
+    def __init__(self, folder: Path, running: Callable[[], int], report: Callable[[int | None], None]) -> None:
         self._folder = str(folder)
         self._running = running
-        self._tell = tell
+        self._report = report
         self._checkpoints = CheckpointCount()
         self._rest = Rest()
         self._round = 0
         self._readable = True
 
     def start(self) -> None:
-        self._tell(0)
+        self._report(0)
         threading.Thread(target=self._watch, name="checkpoints", daemon=True).start()
 
     def _watch(self) -> None:
@@ -141,13 +141,13 @@ class CheckpointWatch:
         except (OSError, ValueError) as error:  # ValueError: not a path
             if self._readable:
                 logger.warning("cannot watch for checkpoints: %s", error)
-                self._tell(None)
+                self._report(None)
             self._readable = False
             return
         if number != self._round or not self._readable:
             self._checkpoints.begin(files)
             if not self._readable:
-                self._tell(self._checkpoints.count)
+                self._report(self._checkpoints.count)
             self._readable = True
         elif self._checkpoints.add_scan(files):
-            self._tell(self._checkpoints.count)
+            self._report(self._checkpoints.count)

@@ -1,4 +1,4 @@
-"""What an agent reports to the operator, and what the operator has told it (docs/internals/protocol.md).
+"""What an agent reports to the operator, and what the operator has answered (docs/internals/protocol.md).
 
 The main thread only reads what is known, and never waits for the operator: the thread that `start_link` starts talks to it.
 """
@@ -76,8 +76,8 @@ class OperatorClient:
         self.nudge = 0
         self.heartbeat_seconds = 1.0
         self.asked = False  # a heartbeat is to be sent at once
-        self.bell = Wakeup()
-        self.told = 0  # counts the changes to report
+        self.wakeup = Wakeup()
+        self.changes = 0  # counts the changes to report
         # the last change that a heartbeat was sent for, whether or not it arrived
         self.attempted = 0
         self.stopped = False  # the process exits: nothing more is to be logged
@@ -108,36 +108,36 @@ class OperatorClient:
         """Whether the operator has reported that another member of a round has stopped its workers."""
         return round_number > 0 and self._peer_stopped_in == round_number
 
-    def tell(self, **changes: Any) -> None:
+    def report(self, **changes: Any) -> None:
         """Changes what the heartbeats report, and sends one at once. From the main thread only."""
         self._reported = replace(self._reported, **changes)
-        self.told += 1
-        self.speak()
+        self.changes += 1
+        self.send_heartbeat()
 
-    def tell_places(self, places: Sequence[Mapping[str, str]]) -> None:
+    def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
         """Reports where the processes of the round stand, by local rank. From the main thread only."""
         self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
-        self.speak()
+        self.send_heartbeat()
 
     def stop(self) -> None:
         """Stops logging connection errors; the process is exiting."""
         self.stopped = True
 
-    def speak(self) -> None:
+    def send_heartbeat(self) -> None:
         """Sends a heartbeat at once. From any thread, and from a signal handler."""
         self.asked = True
-        self.bell.ring()
+        self.wakeup.ring()
 
     def leave(self) -> None:
         """Reports `leaving` from now on. May be called from a signal handler."""
         self.leaving = True
-        self.told += 1
-        self.speak()
+        self.changes += 1
+        self.send_heartbeat()
 
     def flush(self, seconds: float) -> None:
         """Waits until a heartbeat has been sent, or has failed, for the last change, but at most the given seconds."""
         deadline = time.monotonic() + seconds
-        while self.attempted < self.told and time.monotonic() < deadline:
+        while self.attempted < self.changes and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def take_answer(self, answer: object, round_number: int) -> None:
@@ -171,7 +171,7 @@ class OperatorClient:
             if ended:
                 self.verdict = answer.verdict
         if nudged:
-            self.speak()
+            self.send_heartbeat()
         if newer or ended:
             self._on_news()
         if dump:

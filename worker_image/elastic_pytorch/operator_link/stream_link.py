@@ -35,30 +35,30 @@ class StreamLink:
         """Talks to the operator for as long as the process lives, whatever the network does."""
         client = self._client
         while True:
-            told, began = client.told, time.monotonic()
+            changes, began = client.changes, time.monotonic()
             try:
                 self._converse()
             except Exception as error:  # nothing that comes from the network may end the agent
                 failure = error
-            client.attempted = max(told, client.attempted)
+            client.attempted = max(changes, client.attempted)
             if isinstance(failure, ConnectionError) and not self._retry.failing and time.monotonic() > began + SHORT_SECONDS:
                 continue  # the operator has ended, and another may lead by now: no reason to wait
             pause = self._retry.fail(failure, self._connection.patience)
             if self._retry.asked:
                 time.sleep(pause)
             else:
-                client.bell.wait(pause)  # a change is sent at once: the operator may be back
+                client.wakeup.wait(pause)  # a change is sent at once: the operator may be back
 
     def _converse(self) -> None:
         client = self._client
         with closing(self._connection.open_stream(PATH)) as stream:
             while True:
-                told, body = client.told, client.heartbeat()
+                changes, body = client.changes, client.heartbeat()
                 try:
                     stream.send(body, self._connection.token())
                     kind, answer = self._await_answer(stream)
                 finally:
-                    client.attempted = told
+                    client.attempted = changes
                 if kind == "refused":
                     pause = refusal_of(answer).retry_after or 0.0
                     self._take_news(stream, pause, lambda: False)
@@ -84,7 +84,7 @@ class StreamLink:
 
     def _receive(self, stream: OperatorStream, seconds: float) -> list[Line]:
         """Waits for lines, or until the client asks for a heartbeat; takes in news, and returns the others."""
-        if stream.fileno() not in self._client.bell.wait(seconds, [stream.fileno()]):
+        if stream.fileno() not in self._client.wakeup.wait(seconds, [stream.fileno()]):
             return []
         answers: list[Line] = []
         for line in stream.receive():
