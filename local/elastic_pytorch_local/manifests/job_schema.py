@@ -47,11 +47,13 @@ def job_schema() -> Mapping[str, Any]:
 
 
 def check_schema(value: object, schema: Mapping[str, Any], path: str = "") -> None:
-    """Compares a value with a structural schema; null is as good as absent.
+    """Compares a value with a structural schema; a field that is null is as good as absent.
 
     Raises:
         InvalidJob: for the first field that the schema does not have or allow; it says what to write.
     """
+    if value is None and schema.get("nullable"):
+        return
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise InvalidJob(path, must_be("a whole number or a string", value))
@@ -65,7 +67,7 @@ def check_schema(value: object, schema: Mapping[str, Any], path: str = "") -> No
     for keyword, holds, words in BOUNDS:
         if keyword in schema and not holds(value, schema[keyword]):
             raise InvalidJob(path, words.format(schema[keyword], value=value))
-    if isinstance(value, list):
+    if isinstance(value, list) and "items" in schema:
         _check_list(value, schema, path)
     elif isinstance(value, dict):
         _check_object(value, schema, path)

@@ -1,14 +1,16 @@
 """Kubernetes' own objects by the models of its Python client: unknown fields and wrong types, as the API server refuses them."""
 
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import kubernetes.client
-from elastic_pytorch_operator.spec.fields import InvalidJob
 
-from elastic_pytorch_local.manifests.known_names import below, check_names, must_be
+from elastic_pytorch_local.manifests.job_schema import check_schema
 
-SCALARS = {"str": ("a string", str), "int": ("a whole number", int), "bool": ("true or false", bool)}
+ANY = {"x-kubernetes-preserve-unknown-fields": True}
+SCALARS = {"str": "string", "int": "integer", "bool": "boolean"}
 # Quantities, such as `cpu: 4`, are text to the client, and may be written as numbers.
 QUANTITIES = ("limits", "requests", "overhead", "sizeLimit", "divisor")
 _CONTAINER = re.compile(r"(?:List|list)\[(.+)\]|(?:Dict\[str, |dict\(str, )(.+)[\])]")
@@ -20,39 +22,20 @@ def check_model(value: object, type_: str, path: str = "") -> None:
     Raises:
         InvalidJob: for the first field that the model does not have, or that is of another type; it says what to write.
     """
-    if value is None:
-        return
+    check_schema(value, _schema_of(type_), path)
+
+
+@cache
+def _schema_of(type_: str) -> Mapping[str, Any]:
     if type_ in SCALARS:
-        words, wanted = SCALARS[type_]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise InvalidJob(path, must_be(words, value))
-    elif found := _CONTAINER.fullmatch(type_):
-        _check_each(value, found[1], found[2], path)
-    elif hasattr(kubernetes.client, type_):
-        model = getattr(kubernetes.client, type_)
-        if not isinstance(value, dict):
-            raise InvalidJob(path, must_be("an object", value))
-        types: dict[str, str] = {name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()}
-        check_names(value, types, path)
-        for name, inner in value.items():
-            check_model(inner, _quantities(types[name]) if name in QUANTITIES else types[name], below(path, name))
-
-
-def _check_each(value: Any, items: str | None, values: str | None, path: str) -> None:
-    if items:
-        if not isinstance(value, list):
-            raise InvalidJob(path, must_be("a list", value))
-        for number, item in enumerate(value):
-            check_model(item, items, f"{path}[{number}]")
-        return
-    if not isinstance(value, dict):
-        raise InvalidJob(path, must_be("an object", value))
-    for name, item in value.items():
-        if not isinstance(name, str):
-            raise InvalidJob(path, f"the key {name!r} must be a string: put it in quotes")
-        check_model(item, values or "object", below(path, name))
-
-
-def _quantities(type_: str) -> str:
-    """The type of a field whose texts are quantities: these may be numbers, so that they are not checked."""
-    return re.sub(r"\bstr\b(?!,)", "object", type_)
+        return {"type": SCALARS[type_], "nullable": True}
+    if found := _CONTAINER.fullmatch(type_):
+        if found[1]:
+            return {"type": "array", "nullable": True, "items": _schema_of(found[1])}
+        return {"type": "object", "nullable": True, "additionalProperties": _schema_of(found[2])}
+    if (model := getattr(kubernetes.client, type_, None)) is None:
+        return ANY
+    types = {name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()}
+    types |= {name: re.sub(r"\bstr\b(?!,)", "object", types[name]) for name in QUANTITIES if name in types}
+    fields = {name: _schema_of(of_field) for name, of_field in types.items()}
+    return {"type": "object", "nullable": True, "properties": fields}
