@@ -165,18 +165,16 @@ def _gave_places_back(job: JobView) -> Iterable[Finding]:
     running = job.condition("Running")
     if running is None or running.reason != names.SCHEDULE_TIMEOUT:
         return
-    said = first_line(running.message)
     do = "Free resources, or add a node. Other jobs can use these nodes now, and this job retries later."
-    yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
+    yield Finding(_sentence(running.message), do)
 
 
 def _waits(job: JobView) -> Iterable[Finding]:
     for type_ in ("Running", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.reason in WAIT_ADVICE:
-            message = first_line(condition.message).rstrip(".")
             do = WAIT_ADVICE[condition.reason].format(namespace=job.namespace)
-            yield Finding(f"{message[:1].upper()}{message[1:]}.", do)
+            yield Finding(_sentence(condition.message), do)
             return
 
 
@@ -260,12 +258,11 @@ def _unlike(job: JobView) -> Iterable[Finding]:
 def _node_ending(job: JobView) -> Iterable[Finding]:
     resizing = job.condition("Resizing")
     if resizing is not None and resizing.true and resizing.reason == names.NODE_ENDING:
-        said = first_line(resizing.message).rstrip(".")
         do = (
             "The group loses nothing if a node has room for the replacement. "
             "Without one, the worker leaves just before the node ends."
         )
-        yield Finding(f"{said[:1].upper()}{said[1:]}.", do)
+        yield Finding(_sentence(resizing.message), do)
 
 
 def _notes(job: JobView, evidence: Evidence) -> Iterable[Finding]:
@@ -307,14 +304,14 @@ def _failing_saves(job: JobView) -> Iterable[Finding]:
     degraded = job.condition("Degraded")
     if degraded is None:
         return
-    message = first_line(degraded.message).rstrip(".")
+    message = _sentence(degraded.message)
     if degraded.reason == names.CHECKPOINTS_SLOW:
         do = "Raise terminationGracePeriodSeconds in spec.template, or write to a faster volume."
-        yield Finding(f"{message[:1].upper()}{message[1:]}.", do)
+        yield Finding(message, do)
     if degraded.reason != names.CHECKPOINTS_FAILING:
         return
     yield Finding(
-        f"{message[:1].upper()}{message[1:]}. Training goes on, and would lose the steps since the last checkpoint with its pods.",
+        f"{message} Training goes on, and would lose the steps since the last checkpoint with its pods.",
         "Free or repair the volume of the checkpoints; the next save that succeeds ends this. Read the log:\n"
         f"  kubectl epj logs {job.name} --tail 50",
     )
@@ -358,6 +355,11 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
                 do = "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
             return [Finding(what, do)]
     return [Finding("The job is new to the operator.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
+
+
+def _sentence(message: str) -> str:
+    said = first_line(message).rstrip(".")
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _last_line(text: str) -> str:

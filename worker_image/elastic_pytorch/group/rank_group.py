@@ -41,6 +41,13 @@ def cpu_group() -> Any:
     return dist.new_group(backend="gloo")
 
 
+def gather_objects(own: Any, group: Any) -> list[Any]:
+    """Returns what all ranks have, in their order, from what this rank has; pickled, so for small things. Collective."""
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, own, group=group)
+    return found
+
+
 class TorchGroup:
     def __init__(self, group: Any) -> None:
         self._group = group

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from elastic_pytorch.group.rank_group import TorchGroup
+from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
 from elastic_pytorch.state.values.trained import Trained
 
@@ -40,13 +40,10 @@ def compare_frozen(objects: Mapping[str, Any], group: dist.ProcessGroup | None, 
     suspects = {(name, path): one for name, each in models.items() for path, one in each.suspects().items()}
     told = TorchGroup(group).gather([len(suspects), len(models)])
     if any(count for count, _ in told):
-        named: list[Any] = [None] * len(told)
-        dist.all_gather_object(named, sorted(suspects), group=group)
+        named = gather_objects(sorted(suspects), group)
         shards = {(name, path): one for name, each in models.items() for path, one in each.shards().items()}
         own = {key: seen(shards[key]) for key in sorted({key for keys in named for key in keys}) if key in shards}
-        everything: list[Any] = [None] * len(told)
-        dist.all_gather_object(everything, own, group=group)
-        found = checksums(everything)
+        found = checksums(gather_objects(own, group))
         for name, each in models.items():
             each.take_checksums({path: found[of, path] for of, path in own if of == name})
     return any(count for _, count in told)

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from elastic_pytorch.group.rank_group import gather_objects
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.stages import parameters_of, shards_number
 
@@ -49,8 +50,7 @@ def refuse_other_values(objects: Mapping[str, Any], stage: int, group: dist.Proc
     parameters = list(parameters_of(objects).values())
     sharded = summary_of([each for each in parameters if isinstance(each, DTensor)])
     whole = summary_of([each for each in parameters if not isinstance(each, DTensor)])
-    told: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(told, ((shards_number(objects, stage), *sharded), (stage, *whole)), group=group)
+    told = gather_objects(((shards_number(objects, stage), *sharded), (stage, *whole)), group)
     of_shards, of_stages = zip(*told, strict=True)
     if (unlike := first_unlike(of_shards) or first_unlike(of_stages)) is not None:
         raise RuntimeError(

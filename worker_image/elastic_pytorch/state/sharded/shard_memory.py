@@ -9,6 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.group.broadcast import broadcast_tree
 from elastic_pytorch.group.exchange import exchange
+from elastic_pytorch.group.rank_group import gather_objects
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.pod_memory import Client, PodMemory, number_in_pod, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -102,14 +103,12 @@ def read_state(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     of_part = {**chosen.others, **chosen.parts}
     mapped = {part: memory.mapped(held) for part, held in of_part.items() if held.holder == rank}
-    told: list[Any] = [None] * size
     mine = {part: (mapped[part].tree["stage"], _description(mapped[part].tree)) for part in mapped if part in chosen.parts}
     random = {part: mapped[part].tree["rest"]["random"] for part in mapped}
-    dist.all_gather_object(told, (mine, random), group=group)
     described: dict[int, dict[Keys, tuple[tuple[int, ...], str, Region]]] = {}
     firsts: dict[int, int] = {}  # the first part of each stage
     randoms: dict[int, Any] = {}
-    for parts, generators in told:
+    for parts, generators in gather_objects((mine, random), group):
         for part, (stage, description) in parts.items():
             firsts[stage] = min(part, firsts.get(stage, part))
             if stage == stages[rank]:
@@ -173,12 +172,11 @@ def _fill(
     targets: Mapping[Keys, DTensor],
     group: dist.ProcessGroup | None,
 ) -> None:
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    rank = dist.get_rank(group)
     wanted: dict[int, list[Piece]] = {}
     for piece in plan:
         wanted.setdefault(holders[piece.part], []).append(piece)
-    asked: list[Any] = [None] * size
-    dist.all_gather_object(asked, {holder: each for holder, each in wanted.items() if holder != rank}, group=group)
+    asked = gather_objects({holder: each for holder, each in wanted.items() if holder != rank}, group)
     sends = {
         other: [_box(sources[piece.part][piece.keys], piece.source).contiguous() for piece in requests[rank]]
         for other, requests in enumerate(asked)

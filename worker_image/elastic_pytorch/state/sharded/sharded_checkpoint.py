@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from elastic_pytorch.group.broadcast import global_rank
+from elastic_pytorch.group.rank_group import gather_objects
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
 from elastic_pytorch.state.sharded.optimizer_states import load_by_name, state_by_name, template_by_name
@@ -132,7 +133,7 @@ def save_sharded(
         OSError: it could not be written; nothing that was there has been deleted.
         RuntimeError: a peer is lost.
     """
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    rank = dist.get_rank(group)
     drafts = drafts_in(folder)
     token = first_does(lambda: drafts.begin(version), group)
     draft = drafts.location(version, token)
@@ -140,7 +141,6 @@ def save_sharded(
     try:
         written = _write_shards(draft, shards, group) if shards or engine is None else list
         names = _written_by_engine(engine, draft, group) if engine is not None else []
-        gathered: list[Any] = [None] * world_size
 
         def write_stage() -> list[str]:
             if not stages or rank == 0 or stages.index(stages[rank]) < rank:
@@ -149,7 +149,7 @@ def save_sharded(
             own = _stage_folder(draft, stages[rank])
             return [f"{own.name}/{write(own, version, payload_chunks(content), keep=1).name}"]
 
-        dist.all_gather_object(gathered, _written_by(draft, written, names, write_stage), group=group)
+        gathered = gather_objects(_written_by(draft, written, names, write_stage), group)
         for of_rank in gathered:
             if isinstance(of_rank, OSError):
                 raise of_rank
@@ -196,9 +196,8 @@ def _written_by_engine(engine: Engine, draft: Location, group: Any) -> list[str]
     """Returns this rank's part of the files that an engine writes, by their paths in the checkpoint. Each is of one rank, which sees it."""
     assert isinstance(draft, Path)
     engine.save(draft / ENGINE)
-    seen = [set[str]() for _ in range(dist.get_world_size(group))]
     own = {str(path.relative_to(draft)) for path in (draft / ENGINE).rglob("*") if path.is_file()}
-    dist.all_gather_object(seen, own, group=group)
+    seen: list[set[str]] = gather_objects(own, group)
     ranks = {name: [other for other, names in enumerate(seen) if name in names] for name in sorted(set().union(*seen))}
     return [name for number, (name, seers) in enumerate(ranks.items()) if seers[number % len(seers)] == dist.get_rank(group)]
 

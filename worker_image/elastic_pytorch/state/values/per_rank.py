@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import torch
 import torch.distributed as dist
 
+from elastic_pytorch.group.rank_group import gather_objects
 from elastic_pytorch.state_format.payload import decoded, encoded
 
 Kept = TypeVar("Kept")
@@ -77,10 +78,7 @@ class PerRank(Generic[Kept]):
         """
         self._rank, self._world = (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
         payload = encoded(self.each.state_dict())  # type: ignore[attr-defined]
-        payloads: list[Any] = [payload]
-        if self._world > 1:
-            payloads = [None] * self._world
-            dist.all_gather_object(payloads, payload, group=group)
+        payloads = gather_objects(payload, group) if self._world > 1 else [payload]
         self._states = [decoded(each) for each in payloads]
 
 

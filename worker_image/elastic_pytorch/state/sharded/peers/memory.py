@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 from torch.optim import Optimizer
 
-from elastic_pytorch.group.rank_group import TorchGroup, digest_number
+from elastic_pytorch.group.rank_group import TorchGroup, digest_number, gather_objects
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -68,8 +68,7 @@ class PeerMemory:
             new_token(),
             self._memory.held(ranks.rank),
         )
-        told: list[Any] = [None] * len(stages)
-        dist.all_gather_object(told, own, group=group)
+        told = gather_objects(own, group)
         self._places = [place for place, _, _ in told]
         self._number = told[0][1]
         self._tag = tag_of(self._number)
