@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
@@ -18,8 +17,8 @@ from torch.distributed.checkpoint.state_dict_saver import save as write_shards
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from elastic_pytorch.group.broadcast import global_rank
-from elastic_pytorch.group.rank_group import gather_objects
+from elastic_pytorch.group.broadcast import broadcast_tree
+from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
 from elastic_pytorch.state.sharded.optimizer_states import load_by_name, state_by_name, template_by_name
@@ -270,16 +269,10 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
         found.extend(sharded_checkpoints(folder))
         return len(found)
 
-    count = first_does(look, group)
-    if not count:
+    if not first_does(look, group):
         return []
-    numbers = (
-        torch.tensor([version for version, _ in found], dtype=torch.int64)
-        if found
-        else torch.zeros(count, 2, dtype=torch.int64)
-    )
-    dist.broadcast(numbers, global_rank(0, group), group=group)
-    versions = [StateVersion(generation, step) for generation, step in numbers.tolist()]
+    numbers = broadcast_tree([list(version) for version, _ in found], 0, group)
+    versions = [StateVersion(generation, step) for generation, step in numbers]
     return [(version, folder / checkpoint_name(version)) for version in versions]
 
 
@@ -346,11 +339,10 @@ def _whole_for_all(action: Callable[[], None], path: Location, group: Any) -> bo
         found = DAMAGED
     except (OSError, MemoryError) as error:
         problem, found = error, UNREADABLE
-    worst = torch.tensor([found])
-    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=group)
-    if int(worst) == UNREADABLE:
+    worst = max(each for (each,) in TorchGroup(group).gather([found]))
+    if worst == UNREADABLE:
         raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
-    return int(worst) == WHOLE
+    return worst == WHOLE
 
 
 def _nothing() -> None:

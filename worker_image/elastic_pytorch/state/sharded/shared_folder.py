@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_pytorch.group.broadcast import global_rank
-from elastic_pytorch.group.rank_group import RankGroup
+from elastic_pytorch.group.rank_group import RankGroup, TorchGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.state.restore import READ_SECONDS, claim, when_readable
@@ -65,17 +65,16 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
     name = f"{_TOKEN}{token:016x}"
     try:
         until_seen(lambda: place.open(name).close())
-        lacks = 0
+        sees = True
     except OSError:
-        lacks = 1
+        sees = False
+    ranks = TorchGroup(group)
     try:
-        seen_by = torch.zeros(dist.get_world_size(group), dtype=torch.int64)
-        seen_by[dist.get_rank(group)] = lacks
-        dist.all_reduce(seen_by, group=group)
+        seen_by = [bool(each) for (each,) in ranks.gather([int(sees)])]
     finally:
-        if dist.get_rank(group) == 0:
+        if ranks.rank == 0:
             place.delete([name])
-    if blind := seen_by.nonzero().flatten().tolist():
+    if not all(seen_by):
         remedy = (
             "Give all pods the same bucket and credentials"
             if in_objects
@@ -83,8 +82,8 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
         )
         raise OSError(
             errno.ENOENT,
-            f"{folder} is not one folder for all ranks: rank {blind[0]} does not see what rank 0 has written there, so no checkpoint could "
-            f"be whole. {remedy}",
+            f"{folder} is not one folder for all ranks: rank {seen_by.index(False)} does not see what rank 0 has written there, so "
+            f"no checkpoint could be whole. {remedy}",
         )
 
 
