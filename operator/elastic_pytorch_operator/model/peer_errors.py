@@ -42,22 +42,14 @@ _NETWORK = re.compile(
 
 
 def is_peer_error(text: str) -> bool:
-    """Whether an exception is only the consequence of what has happened to a peer.
-
-    Args:
-        text: its class and its message.
-    """
+    """Whether an exception is only the consequence of what has happened to a peer."""
     words = text.lower()
     told = _PEER.search(words) or any(after.search(words.partition(name)[2]) for name, after in _PEER_AFTER.items())
     return bool(told) and not _is_own(text)
 
 
 def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceback: str) -> bool:
-    """Whether the failure of a worker is only the consequence of what has happened to a peer.
-
-    Args:
-        traceback: its end, or that of what the process has written last.
-    """
+    """Whether the failure of a worker is only the consequence of what has happened to a peer."""
     if signal == "SIGABRT":
         words = f"{message}\n{traceback}"
         return is_peer_error(message) or (_ABORTED.search(words) is not None and not _is_own(words))
