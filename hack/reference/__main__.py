@@ -20,6 +20,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART, DOCS = ROOT / "charts" / "elastic-pytorch-operator", ROOT / "docs"
+SCHEMA = ROOT / "operator" / "elastic_pytorch_operator" / "spec" / "schema" / "job.json"
 
 
 def pages() -> dict[Path, str]:
@@ -32,6 +33,7 @@ def pages() -> dict[Path, str]:
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
         **{folder / template_resources.FILE: templates for folder in (ROOT / "crds", CHART / "files")},
+        SCHEMA: custom_resource.operators_schema(definition),
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),

@@ -1,5 +1,6 @@
-"""The reference of the API: every field of the CRD's schema, as a page."""
+"""The CRD's schema: every field of it as a page, and as the operator and local mode read it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +38,36 @@ def page(definition: Schema) -> str:
     return "\n".join(parts) + "\n"
 
 
+def operators_schema(definition: Schema) -> str:
+    """Returns the schema of a job by which the operator judges what it reads, as JSON.
+
+    It lacks what is for people or for the API server alone: texts, defaults, and rules that compare an object with what it was.
+    """
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    properties = {**schema["properties"], "metadata": {**schema["properties"]["metadata"], **free}, "status": free}
+    return json.dumps(_judging({**schema, "properties": properties}), separators=(",", ":")) + "\n"
+
+
+def _judging(schema: Schema) -> Schema:
+    found = {key: value for key, value in schema.items() if key not in ("description", "default")}
+    for key in ("items", "additionalProperties"):
+        if key in found:
+            found[key] = _judging(found[key])
+    if "properties" in found:
+        found["properties"] = {name: _judging(child) for name, child in found["properties"].items()}
+    rules = [rule for rule in found.pop("x-kubernetes-validations", ()) if "oldSelf" not in rule["rule"]]
+    return {**found, "x-kubernetes-validations": [_words(rule) for rule in rules]} if rules else found
+
+
+def _words(rule: Schema) -> Schema:
+    """A rule with the words that it has for people, in which `%d` stands for each number."""
+    expression = rule.get("messageExpression", "").partition("'")[2].rpartition("'.format(")[0]
+    message = " ".join((rule.get("message") or expression).split())
+    return {"rule": " ".join(rule["rule"].split()), "fieldPath": rule.get("fieldPath", ""), "message": message}
+
+
 def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
     """A schema and all below it with their paths; that of a list's items ends in brackets."""
     yield path, schema
@@ -48,10 +79,8 @@ def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 def _rules(path: str, schema: Schema) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations", []):
-        # An expression formats its message with numbers: `N` stands for each.
-        expression = rule.get("messageExpression", "").partition("'")[2].rpartition("'.format(")[0]
-        message = rule.get("message") or expression.replace("%d", "N")
-        yield f"- `{(path + rule.get('fieldPath', '')).lstrip('.')}`: {_cell(message)}"
+        words = _words(rule)
+        yield f"- `{(path + words['fieldPath']).lstrip('.')}`: {_cell(words['message'].replace('%d', 'N'))}"
 
 
 def _type_of(schema: Schema) -> str:

@@ -117,13 +117,13 @@ def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
         ("spec.maxReplicas", 1, 4096, None),
         ("spec.spares", 0, 64, 0),
         ("spec.unitReplicas", 1, 512, 1),
-        ("spec.ttlSecondsAfterFinished", 0, None, None),
+        ("spec.ttlSecondsAfterFinished", 0, 2**31 - 1, None),
         ("spec.failurePolicy.maxFailures", 0, 1000, 3),
-        ("spec.failurePolicy.backoffLimit", 0, None, None),
+        ("spec.failurePolicy.backoffLimit", 0, 2**31 - 1, None),
         ("spec.resizePolicy.settleSeconds", 0, 600, 1),
         ("spec.resizePolicy.minSecondsBetweenGrowths", 0, 86400, 0),
         ("spec.resizePolicy.checkpointWaitSeconds", 0, 3600, 0),
-        ("spec.scheduling.scheduleTimeoutSeconds", 1, None, None),
+        ("spec.scheduling.scheduleTimeoutSeconds", 1, 2**31 - 1, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ]
     # A default that the API server writes would win over a template's value: descriptions tell those of the operator.

@@ -8,7 +8,7 @@ from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.job import Job, parse_job
-from elastic_pytorch_operator.spec.rendezvous import OWN
+from elastic_pytorch_operator.spec.schema.rules import OWN
 from field_table import ALWAYS, NEVER, SUSPENDED, fields
 
 from tests.faults import assert_none, fault_of

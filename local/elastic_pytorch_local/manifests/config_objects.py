@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.fields import InvalidJob, suggest
 
-from elastic_pytorch_local.manifests.known_names import suggest
 from elastic_pytorch_local.manifests.kubernetes_models import check_model
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"

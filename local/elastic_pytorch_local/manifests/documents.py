@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.spec.fields import InvalidJob, reading
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading, suggest
 from elastic_pytorch_operator.spec.platform.job_template import PATH, over, read_template_name, titled, usable_spec
+from elastic_pytorch_operator.spec.schema.validator import check_job
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
-from elastic_pytorch_local.manifests.known_names import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     found = next((each for each in templates if _metadata(each, each["kind"])["name"] == name), None)
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
+    check_job(job, strict=True)
     with reading("spec"):
         merged = over(usable_spec(found), spec)
     return {**job, "spec": {field: value for field, value in merged.items() if field != "templateRef"}}

@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 import kubernetes.client
-
-from elastic_pytorch_local.manifests.job_schema import check_schema
+from elastic_pytorch_operator.spec.schema.validator import Check, compiled
 
 ANY = {"x-kubernetes-preserve-unknown-fields": True}
 SCALARS = {"str": "string", "int": "integer", "bool": "boolean"}
@@ -22,7 +21,13 @@ def check_model(value: object, type_: str, path: str = "") -> None:
     Raises:
         InvalidJob: for the first field that the model does not have, or that is of another type; it says what to write.
     """
-    check_schema(value, _schema_of(type_), path)
+    if value is not None:
+        _compiled(type_)(value, path, True)
+
+
+@cache
+def _compiled(type_: str) -> Check:
+    return compiled(_schema_of(type_))
 
 
 @cache

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue
-from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.fields import InvalidJob, suggest
 from elastic_pytorch_operator.spec.job import training_container
 from elastic_pytorch_operator.spec.volumes import SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.manifests.config_objects import Config, volume_files
-from elastic_pytorch_local.manifests.known_names import suggest
 from elastic_pytorch_local.manifests.variables import KEY_REFERENCES, container_variables, is_known_field
 
 POD, CONTAINERS = "spec.template.spec", "spec.template.spec.containers"

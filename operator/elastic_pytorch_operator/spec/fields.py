@@ -1,11 +1,14 @@
-"""Reads single fields of a job's manifest: a value of the wrong type or out of bounds is refused with the field's path."""
+"""What is wrong with a field of a manifest, in words that name it and the remedy."""
 
-from collections.abc import Iterator, Mapping
+import difflib
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
-MAX_INTEGER = 2**31 - 1  # of the schema's int32
 MAX_WORDS = 300  # of a fault: it may quote what cannot be read
+MAX_SHOWN = 100  # characters of a value that is wrong
+_NUMBER = re.compile(r"-?\d+")
 
 
 class InvalidJob(ValueError):
@@ -42,55 +45,43 @@ def reading(path: str) -> Iterator[None]:
         raise InvalidJob(path, f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
 
 
-def read_object(fields: Mapping[str, Any], name: str, path: str = "spec") -> Mapping[str, Any]:
-    """An object, empty if it is absent.
+def suggest(name: str, known: Iterable[str], words: str = "did you mean {}?") -> str:
+    """The end of a sentence that names the known word nearest to one; empty if none is near."""
+    lowered = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1)
+    return f"; {words.format(lowered[near[0]])}" if near else ""
+
+
+def check_names(value: Iterable[object], known: Iterable[str], path: str) -> None:
+    """Refuses the fields of an object that its kind does not have.
 
     Raises:
-        InvalidJob: it is something else.
+        InvalidJob: for the first of them, with what it was meant to be.
     """
-    value = fields.get(name)
-    if value is not None and not isinstance(value, Mapping):
-        raise InvalidJob(f"{path}.{name}", f"must be an object, not {value!r}")
-    return value or {}
+    known = list(known)
+    for name in value:
+        if not isinstance(name, str):
+            raise InvalidJob(path, f"the key {name!r} must be a string: put it in quotes")
+        if name not in known:
+            raise InvalidJob(below(path, name), f"there is no such field{suggest(name, known) or ': remove it'}")
 
 
-def read_boolean(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    """A field of the spec that is true or false.
-
-    Raises:
-        InvalidJob: it is neither.
-    """
-    value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise InvalidJob(f"spec.{name}", f"must be true or false, not {value!r}")
-    return value
+def below(path: str, name: str) -> str:
+    """The path of a field of an object."""
+    return f"{path}.{name}" if path else name
 
 
-def read_integer(
-    fields: Mapping[str, Any], name: str, default: int | None, path: str = "spec", *, least: int = 1, most: int = MAX_INTEGER
-) -> int | None:
-    """A whole number.
+def shown(value: object) -> str:
+    """A value as a sentence quotes it."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
-    Args:
-        fields: the object that holds the field.
-        name: the field's name.
-        default: if the field is absent.
-        path: of the object, for the error.
-        least: the smallest number that is allowed.
-        most: the largest.
 
-    Raises:
-        InvalidJob: it is no whole number, or out of bounds.
-    """
-    value = fields.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidJob(f"{path}.{name}", f"must be a whole number, not {value!r}")
-    if value < least:
-        raise InvalidJob(f"{path}.{name}", f"must be greater than or equal to {least}, not {value}")
-    if value > most:
-        raise InvalidJob(f"{path}.{name}", f"must be less than or equal to {most}, not {value}"[:MAX_WORDS])
-    return value
+def must_be(wanted: str, value: object) -> str:
+    """Why a value of another type is refused, and how to write it if a quote too few or too many is the mistake."""
+    if wanted == "a string" and isinstance(value, bool | int | float):
+        return f'must be a string, not {shown(value)}: put it in quotes, "{shown(value)}"'
+    quoted = value in ("true", "false") if wanted == "true or false" else isinstance(value, str) and _NUMBER.fullmatch(value)
+    return f"must be {wanted}, not {shown(value)}{': take the quotes away' if quoted else ''}"

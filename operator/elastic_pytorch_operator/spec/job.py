@@ -1,17 +1,17 @@
 """An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
 
-The API server has already applied the schema of `crds/`. Local mode has no API server, so the rules that matter are checked here, too. A
-job written before a rule existed is refused with the field's name rather than half understood.
+The API server has already applied the schema of `crds/`. It is applied again here, as local mode has no API server, and as a job may
+be older than a rule: it is refused with the field's name rather than half understood.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.spec.failure_rules import FailureRule, InvalidRule, PodCondition, parse_rules
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_boolean, read_integer, read_object, reading
+from elastic_pytorch_operator.spec.failure_rules import FailureRule, PodCondition, parse_rules
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading
 from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import (
@@ -22,22 +22,21 @@ from elastic_pytorch_operator.spec.platform.job_template import (
     template_uid,
     whole_spec,
 )
-from elastic_pytorch_operator.spec.pod_template import find_problem, with_tolerations
+from elastic_pytorch_operator.spec.pod_template import check_template, with_tolerations
 from elastic_pytorch_operator.spec.queue import Queue, read_queue
-from elastic_pytorch_operator.spec.rendezvous import read_rendezvous
 from elastic_pytorch_operator.spec.resources import processes_per_node
 from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, Scheduling, read_scheduling
+from elastic_pytorch_operator.spec.schema.validator import check_job
 from elastic_pytorch_operator.spec.sizes import read_sizes
-from elastic_pytorch_operator.spec.volumes import ClaimTemplate, keeps_claims, read_claim_templates, shared_memory_size
+from elastic_pytorch_operator.spec.volumes import DELETE, ClaimTemplate
 
 T = TypeVar("T")
 
-MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
 REPLACE, FAIL_JOB = "Replace", "FailJob"  # failurePolicy.onPodLoss
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
-SAVE_DEADLINE_SECONDS = 3600
-PREPARE_SECONDS, MAX_PREPARE_SECONDS = 1800, 86_400
+SAVE_DEADLINE_SECONDS, PREPARE_SECONDS = 3600, 1800
+MAX_FAILURES, SETTLE_SECONDS, STORE_PORT = 3, 1.0, 29500
 
 
 class JobKey(NamedTuple):
@@ -90,7 +89,7 @@ class Job:
     suspend: bool = False
     managed_by: str = ""
     nproc_per_node: str = "1"
-    max_failures: int = 3
+    max_failures: int = MAX_FAILURES
     backoff_limit: int | None = None
     on_pod_loss: str = REPLACE
     rules: tuple[FailureRule, ...] = ()
@@ -98,12 +97,12 @@ class Job:
     save_deadline_seconds: int = SAVE_DEADLINE_SECONDS
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
-    settle_seconds: float = 1.0
+    settle_seconds: float = SETTLE_SECONDS
     growth_seconds: float = 0.0
     checkpoint_wait_seconds: float = 0.0
     checkpoint_path: str = ""
     backend: str = names.BACKEND_OPERATOR
-    store_port: int = 29500
+    store_port: int = STORE_PORT
     endpoint: str = ""
     prepare_seconds: int = 0
     shared_memory: str = ""
@@ -210,16 +209,17 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, template
         TemplateUnread: it names a template that is to be read first.
         InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and the reason.
     """
-    key, spec = parse_key(manifest), manifest.get("spec")
-    if len(key.name) > MAX_NAME_LENGTH:
-        too_long = f"must be at most {MAX_NAME_LENGTH} characters long, not {len(key.name)}: host names of workers contain it"
-        raise InvalidJob("metadata.name", too_long)
+    spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
     check_size(spec, "spec")
     name = read_template_name(spec)
     with naming(name):
-        return parse_whole(manifest, whole_spec(manifest, name, templates), defaults)
+        whole = whole_spec(manifest, name, templates)
+    if name is not None:
+        check_job(manifest)
+    with naming(name):
+        return parse_whole(manifest, whole, defaults)
 
 
 @reading("spec")
@@ -229,17 +229,16 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
     Raises:
         InvalidJob: as `parse_job` does.
     """
-    metadata, template = manifest["metadata"], spec.get("template")
-    if not isinstance(template, Mapping):
-        raise InvalidJob("spec.template", "is missing: it describes the worker pods")
-    if (problem := find_problem(template)) is not None:
-        raise InvalidJob(f"spec.template.{problem[0]}", problem[1])
+    check_job({**manifest, "spec": spec})
+    metadata, template = manifest["metadata"], spec["template"]
+    check_template(template)
     container = training_container(template)
-    suspend = read_boolean(spec, "suspend", default=False)
-    rendezvous = read_rendezvous(spec)
-    checkpoint_wait, checkpoint_path = _checkpoint_wait(spec)
-    sizes = read_sizes(spec, stock=rendezvous.backend != names.BACKEND_OPERATOR)
-    failure_policy, resize_policy = read_object(spec, "failurePolicy"), read_object(spec, "resizePolicy")
+    suspend, prepare = spec.get("suspend") is True, spec.get("prepare")
+    failures, resizing = spec.get("failurePolicy") or {}, spec.get("resizePolicy") or {}
+    rendezvous, claims = spec.get("rendezvous") or {}, spec.get("sharedVolumeClaims") or ()
+    shared_memory = spec.get("sharedMemorySize")
+    backend = rendezvous.get("backend") or names.BACKEND_OPERATOR
+    sizes = read_sizes(spec, stock=backend != names.BACKEND_OPERATOR)
     queue = read_queue(metadata, template)
     return Job(
         key=parse_key(manifest),
@@ -253,30 +252,30 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
         spares=sizes.spares,
         unit_replicas=sizes.unit,
         suspend=suspend,
-        managed_by=str(spec.get("managedBy") or ""),
-        nproc_per_node=_read(spec, "nprocPerNode", lambda value: processes_per_node(value, container)),
-        max_failures=read_integer(failure_policy, "maxFailures", 3, "spec.failurePolicy", least=0) or 0,
-        backoff_limit=read_integer(failure_policy, "backoffLimit", None, "spec.failurePolicy", least=0),
-        rules=_rules(failure_policy),
-        on_pod_loss=str(failure_policy.get("onPodLoss") or REPLACE),
-        progress_deadline_seconds=read_integer(spec, "progressDeadlineSeconds", None),
-        save_deadline_seconds=read_integer(spec, "saveDeadlineSeconds", None) or SAVE_DEADLINE_SECONDS,
-        active_deadline_seconds=read_integer(spec, "activeDeadlineSeconds", None),
-        ttl_seconds=read_integer(spec, "ttlSecondsAfterFinished", defaults.ttl_seconds, least=0),
-        settle_seconds=float(read_integer(resize_policy, "settleSeconds", 1, "spec.resizePolicy", least=0) or 0),
-        growth_seconds=float(read_integer(resize_policy, "minSecondsBetweenGrowths", 0, "spec.resizePolicy", least=0) or 0),
-        checkpoint_wait_seconds=checkpoint_wait,
-        checkpoint_path=checkpoint_path,
-        backend=rendezvous.backend,
-        store_port=rendezvous.port,
-        endpoint=rendezvous.endpoint,
-        prepare_seconds=_prepare_seconds(spec),
-        shared_memory=_read(spec, "sharedMemorySize", shared_memory_size),
-        claims=_read(spec, "sharedVolumeClaims", read_claim_templates),
-        keep_claims=_read(spec, "sharedVolumeClaimRetentionPolicy", keeps_claims),
+        managed_by=spec.get("managedBy") or "",
+        nproc_per_node=processes_per_node(spec.get("nprocPerNode"), container),
+        max_failures=_given(failures.get("maxFailures"), MAX_FAILURES),
+        backoff_limit=failures.get("backoffLimit"),
+        rules=parse_rules(failures.get("rules") or ()),
+        on_pod_loss=failures.get("onPodLoss") or REPLACE,
+        progress_deadline_seconds=spec.get("progressDeadlineSeconds"),
+        save_deadline_seconds=spec.get("saveDeadlineSeconds") or SAVE_DEADLINE_SECONDS,
+        active_deadline_seconds=spec.get("activeDeadlineSeconds"),
+        ttl_seconds=_given(spec.get("ttlSecondsAfterFinished"), defaults.ttl_seconds),
+        settle_seconds=float(_given(resizing.get("settleSeconds"), SETTLE_SECONDS)),
+        growth_seconds=float(resizing.get("minSecondsBetweenGrowths") or 0),
+        checkpoint_wait_seconds=float(resizing.get("checkpointWaitSeconds") or 0),
+        checkpoint_path=resizing.get("checkpointPath") or "",
+        backend=backend,
+        store_port=rendezvous.get("port") or STORE_PORT,
+        endpoint=rendezvous.get("endpoint") or "",
+        prepare_seconds=0 if prepare is None else prepare.get("timeoutSeconds") or PREPARE_SECONDS,
+        shared_memory="" if shared_memory is None else str(shared_memory),
+        claims=tuple(ClaimTemplate(claim["metadata"]["name"], claim["spec"]) for claim in claims),
+        keep_claims=(spec.get("sharedVolumeClaimRetentionPolicy") or {}).get("whenDeleted") != DELETE,
         scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
-        clean_pod_policy=str(spec.get("cleanPodPolicy") or defaults.clean_pod_policy),
-        inject_agent=read_boolean(spec, "injectAgent", default=True),
+        clean_pod_policy=spec.get("cleanPodPolicy") or defaults.clean_pod_policy,
+        inject_agent=spec.get("injectAgent") is not False,
         template=with_tolerations(template, defaults.tolerations),
         status=manifest.get("status") or {},
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -286,45 +285,5 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
     )
 
 
-def _checkpoint_wait(spec: Manifest) -> tuple[float, str]:
-    """`resizePolicy.checkpointWaitSeconds` and `resizePolicy.checkpointPath`."""
-    policy, path = read_object(spec, "resizePolicy"), "spec.resizePolicy"
-    seconds, folder = read_integer(policy, "checkpointWaitSeconds", 0, path, least=0) or 0, policy.get("checkpointPath") or ""
-    if not isinstance(folder, str) or (folder and not folder.startswith("/")):
-        instead = (
-            "; a script that writes to object storage calls elastic.report(checkpoint_step=…)" if "://" in str(folder) else ""
-        )
-        raise InvalidJob(f"{path}.checkpointPath", f"must be an absolute path inside the container, not {folder!r}{instead}")
-    if seconds and not folder:
-        raise InvalidJob(
-            f"{path}.checkpointPath",
-            "must be set with checkpointWaitSeconds: name the folder that the script writes checkpoints to",
-        )
-    return float(seconds), folder
-
-
-def _prepare_seconds(spec: Manifest) -> int:
-    """`prepare`: how long the set-up of a script may take, seconds; 0: a script starts when its group exists."""
-    prepare, path = spec.get("prepare"), "spec.prepare"
-    if prepare is None:
-        return 0
-    if not isinstance(prepare, Mapping):
-        raise InvalidJob(path, "must be an object, such as {timeoutSeconds: 1800}")
-    return read_integer(prepare, "timeoutSeconds", PREPARE_SECONDS, path, least=1, most=MAX_PREPARE_SECONDS) or PREPARE_SECONDS
-
-
-def _rules(failure_policy: Manifest) -> tuple[FailureRule, ...]:
-    """`failurePolicy.rules`."""
-    try:
-        return parse_rules(failure_policy.get("rules"))
-    except InvalidRule as error:
-        raise InvalidJob(f"spec.failurePolicy.rules{error.path}", error.problem) from error
-
-
-def _read(spec: Manifest, name: str, read: Callable[[object], T]) -> T:
-    path = f"spec.{name}"
-    with reading(path):
-        try:
-            return read(spec.get(name))
-        except ValueError as error:  # in words for the user
-            raise InvalidJob(path, str(error)) from error
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value

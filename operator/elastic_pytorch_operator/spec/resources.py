@@ -10,12 +10,13 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
+from elastic_pytorch_operator.spec.fields import InvalidJob
 
 Amounts = dict[str, float]  # by resource, in base units
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
 # Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
-MAX_PROCESSES = 1024  # as the schema has it
+MAX_PROCESSES = 1024  # of a worker
 WORDS = ("auto", "cpu", "gpu", "xpu")  # torchrun's own words for what the node has
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -34,7 +35,13 @@ def uses_accelerators(container: Mapping[str, Any]) -> bool:
     return any(_whole(amount) and (name in DEVICES or name.startswith(PARTS)) for name, amount in _requests(container).items())
 
 
-def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
+def is_process_count(value: int | str) -> bool:
+    """Whether torchrun's `--nproc-per-node` takes a value: a number of processes, or one of its words."""
+    text = str(value)
+    return text in WORDS or bool(_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)
+
+
+def processes_per_node(value: int | str | None, container: Mapping[str, Any]) -> str:
     """The value of torchrun's `--nproc-per-node`.
 
     Args:
@@ -43,15 +50,14 @@ def processes_per_node(value: object, container: Mapping[str, Any]) -> str:
         container: the one that trains.
 
     Raises:
-        ValueError: the value is neither a number of processes nor one of torchrun's words, or must be set.
+        InvalidJob: the container asks for more devices than a worker may have processes.
     """
     if value is None:
         if (devices := count_accelerators(container)) > MAX_PROCESSES:
-            raise ValueError(f"must be a number from 1 to {MAX_PROCESSES} for a container that asks for {devices} devices")
+            problem = f"must be a number from 1 to {MAX_PROCESSES} for a container that asks for {devices} devices"
+            raise InvalidJob("spec.nprocPerNode", problem)
         return str(max(1, devices))
     text = str(value)
-    if isinstance(value, bool) or not (text in WORDS or (_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)):
-        raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto, cpu, gpu or xpu, not {value!r}")
     if text == "cpu" or (text == "auto" and not uses_accelerators(container)):
         cores = parse_quantity(_stated(container, "limits").get("cpu"))
         return text if cores is None else str(min(max(1, int(cores)), MAX_PROCESSES))

@@ -8,15 +8,12 @@ from typing import Any
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
+from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.pod_template import with_tolerations
 
-PATH = "spec.scheduling"
-GANG = f"{PATH}.gangScheduler"
-EXTRA_WORKERS = f"{PATH}.extraWorkers"
-EXTRA_FIELDS = ("nodeSelector", "tolerations")
+GANG = "spec.scheduling.gangScheduler"
 ALLOW, FORBID = "Allow", "Forbid"  # disruption
-REQUIRED, PREFERRED = "DoNotSchedule", "ScheduleAnyway"  # unitTopology.whenUnsatisfiable
+REQUIRED = "DoNotSchedule"  # unitTopology.whenUnsatisfiable
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,67 +87,30 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     """Reads how a job's pods are scheduled.
 
     Args:
-        spec: of the job.
+        spec: of the job, which the schema and its rules admit.
         kueue_queue: in which the job waits for quota of Kueue; empty: in none.
 
     Raises:
-        InvalidJob: a field is unknown to every scheduler, or does not go with the others.
+        InvalidJob: two would admit the minimum as a whole: a gang scheduler, and Kueue.
     """
-    fields = read_object(spec, "scheduling")
-    gang = _read_gang(fields["gangScheduler"], kueue_queue) if fields.get("gangScheduler") is not None else None
-    timeout_seconds = read_integer(fields, "scheduleTimeoutSeconds", None, PATH)
-    # An elastic job trains on without a worker; one of a fixed size stops.
-    disruption = fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW)
-    if disruption not in (ALLOW, FORBID):
-        raise InvalidJob(f"{PATH}.disruption", f"must be {ALLOW} or {FORBID}, not {disruption}")
-    rank_topology_key = fields.get("rankTopologyKey")
-    if rank_topology_key is not None and not (isinstance(rank_topology_key, str) and rank_topology_key):
-        raise InvalidJob(f"{PATH}.rankTopologyKey", f"must be a label of nodes, not {rank_topology_key!r}")
-    unit_topology = _read_unit_topology(spec, fields)
-    extra_workers = _read_extra_workers(spec, fields)
-    return Scheduling(gang, timeout_seconds, disruption, unit_topology, rank_topology_key or "", extra_workers)
-
-
-def _read_unit_topology(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> UnitTopology | None:
-    if fields.get("unitTopology") is None:
-        return None
-    path, topology = f"{PATH}.unitTopology", read_object(fields, "unitTopology", PATH)
-    if (spec.get("unitReplicas") or 1) == 1:
-        raise InvalidJob(path, "may not be set unless unitReplicas is greater than 1: a unit of one worker is always together")
-    key, policy = topology.get("topologyKey"), topology.get("whenUnsatisfiable") or REQUIRED
-    if not isinstance(key, str) or not key:
-        raise InvalidJob(f"{path}.topologyKey", "must be set: the label of nodes that are together")
-    if policy not in (REQUIRED, PREFERRED):
-        raise InvalidJob(f"{path}.whenUnsatisfiable", f"must be {REQUIRED} or {PREFERRED}, not {policy!r}")
-    return UnitTopology(key, policy == REQUIRED)
-
-
-def _read_extra_workers(spec: Mapping[str, Any], scheduling: Mapping[str, Any]) -> ExtraWorkers | None:
-    if scheduling.get("extraWorkers") is None:
-        return None
-    fields = read_object(scheduling, "extraWorkers", PATH)
-    if spec.get("minReplicas") is None:
-        raise InvalidJob(
-            EXTRA_WORKERS, "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
-        )
-    if unknown := fields.keys() - {*EXTRA_FIELDS}:
-        raise InvalidJob(f"{EXTRA_WORKERS}.{min(unknown)}", f"is not known here: set {', '.join(EXTRA_FIELDS)}")
-    selector, tolerations = read_object(fields, "nodeSelector", EXTRA_WORKERS), fields.get("tolerations") or []
-    for key, value in selector.items():
-        if not isinstance(value, str):
-            raise InvalidJob(f"{EXTRA_WORKERS}.nodeSelector", f"must have strings as values: quote {value!r}, that of {key!r}")
-    if not isinstance(tolerations, list) or not all(isinstance(toleration, Mapping) for toleration in tolerations):
-        raise InvalidJob(f"{EXTRA_WORKERS}.tolerations", "must be a list of objects")
-    return ExtraWorkers(dict(selector), tuple(tolerations))
-
-
-def _read_gang(name: object, kueue_queue: str) -> GangScheduler:
-    if not isinstance(name, str) or name not in GANG_SCHEDULERS:
-        raise InvalidJob(GANG, f"must be one of {', '.join(GANG_SCHEDULERS)}, not {name!r}")
-    if kueue_queue:
+    fields = spec.get("scheduling") or {}
+    gang, unit, extra = fields.get("gangScheduler"), fields.get("unitTopology"), fields.get("extraWorkers")
+    if gang is not None and kueue_queue:
         problem = (
             f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
             "remove gangScheduler, or the label"
         )
         raise InvalidJob(GANG, problem)
-    return GANG_SCHEDULERS[name]
+    return Scheduling(
+        gang=None if gang is None else GANG_SCHEDULERS[gang],
+        timeout_seconds=fields.get("scheduleTimeoutSeconds"),
+        # An elastic job trains on without a worker; one of a fixed size stops.
+        disruption=fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW),
+        unit_topology=None
+        if unit is None
+        else UnitTopology(unit["topologyKey"], (unit.get("whenUnsatisfiable") or REQUIRED) == REQUIRED),
+        rank_topology_key=fields.get("rankTopologyKey") or "",
+        extra_workers=None
+        if extra is None
+        else ExtraWorkers(dict(extra.get("nodeSelector") or {}), tuple(extra.get("tolerations") or ())),
+    )

@@ -5,10 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import InvalidJob, read_integer, read_object
-
-MAX_WORKERS, MAX_SPARES, MAX_UNIT = 4096, 64, 512  # as the schema has it
-MAKE_ELASTIC = "may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic"
+from elastic_pytorch_operator.spec.schema.validator import bound_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +40,15 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
     A job without `minReplicas` has a fixed size.
 
     Args:
-        spec: of the job.
+        spec: of the job, which the schema and its rules admit.
         stock: stock torchrun forms the group. Its largest size cannot be changed when the job is scaled.
-
-    Raises:
-        InvalidJob: a size is missing or out of bounds.
     """
-    minimum = read_integer(spec, "minReplicas", None)
-    maximum = read_integer(spec, "maxReplicas", None)
-    if minimum is None and maximum is not None:
-        raise InvalidJob("spec.maxReplicas", MAKE_ELASTIC)
-    if minimum is not None and maximum is not None and maximum < minimum:
-        problem = (
-            f"must be greater than or equal to minReplicas ({minimum}), not {maximum}: raise maxReplicas or lower minReplicas"
-        )
-        raise InvalidJob("spec.maxReplicas", problem)
-    requested = read_integer(spec, "replicas", None)
-    if requested is None:
-        raise InvalidJob("spec.replicas", "set the number of workers")
-    if minimum is not None and requested < minimum:
-        problem = (
-            f"must be greater than or equal to minReplicas ({minimum}), not {requested}: raise replicas or lower minReplicas"
-        )
-        raise InvalidJob("spec.replicas", problem)
-    if maximum is not None and requested > maximum:
-        problem = f"must be less than or equal to maxReplicas ({maximum}), not {requested}: lower replicas or raise maxReplicas"
-        raise InvalidJob("spec.replicas", problem)
-    allowed = _allowed_sizes(spec, minimum, maximum)
-    if allowed and requested < allowed[0]:
-        problem = (
-            f"must be greater than or equal to the smallest of resizePolicy.allowedReplicas ({allowed[0]}), not {requested}"
-        )
-        raise InvalidJob("spec.replicas", problem)
-    spares = read_integer(spec, "spares", 0, least=0, most=MAX_SPARES) or 0
-    unit = read_integer(spec, "unitReplicas", 1, most=MAX_UNIT) or 1
-    counts = {"replicas": requested} if minimum is None else {"minReplicas": minimum, "maxReplicas": maximum or 0}
-    for name, count in [*counts.items(), ("spares", spares), *(("resizePolicy.allowedReplicas", size) for size in allowed)]:
-        if count % unit:  # `replicas` of an elastic job is rounded down: any client may scale it
-            raise InvalidJob("spec.unitReplicas", f"must divide {name} ({count}): a unit trains as a whole")
+    requested, minimum, maximum = spec["replicas"], spec.get("minReplicas"), spec.get("maxReplicas")
+    spares, unit = spec.get("spares") or 0, spec.get("unitReplicas") or 1
     if minimum is None:
         return Sizes(requested, requested, requested, spares=spares, unit=unit)
-    bound = maximum if maximum is not None else MAX_WORKERS if stock else requested
+    bound = maximum if maximum is not None else bound_of("maximum", "replicas") if stock else requested
+    allowed = tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ()))
     if unit > 1 and not allowed:
         allowed = tuple(range(minimum, bound + 1, unit))
     return Sizes(requested, allowed[0] if allowed else minimum, bound, allowed, spares, unit)
@@ -104,19 +69,3 @@ def in_whole_units(indices: Collection[int], unit: int) -> set[int]:
     """Those of some different indices whose units are whole."""
     counts = Counter(index // unit for index in indices)
     return {index for index in indices if counts[index // unit] == unit}
-
-
-def _allowed_sizes(spec: Mapping[str, Any], minimum: int | None, maximum: int | None) -> tuple[int, ...]:
-    """`resizePolicy.allowedReplicas`, rising."""
-    path = "spec.resizePolicy.allowedReplicas"
-    sizes = read_object(spec, "resizePolicy").get("allowedReplicas") or []
-    if not isinstance(sizes, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in sizes):
-        raise InvalidJob(path, "must be a list of whole numbers")
-    if sizes and minimum is None:
-        raise InvalidJob(path, MAKE_ELASTIC)
-    for size in sizes:
-        if minimum is not None and size < minimum:
-            raise InvalidJob(path, f"each must be greater than or equal to minReplicas ({minimum}), not {size}")
-        if maximum is not None and size > maximum:
-            raise InvalidJob(path, f"each must be less than or equal to maxReplicas ({maximum}), not {size}")
-    return tuple(sorted(set(sizes)))

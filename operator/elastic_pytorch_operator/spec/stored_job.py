@@ -7,6 +7,7 @@ the present object. A job that does not run waits until its spec is corrected.
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest, copied
-from elastic_pytorch_operator.spec.fields import MAX_INTEGER, InvalidJob, reading
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading
 from elastic_pytorch_operator.spec.job import Job, parse_job, parse_key, parse_whole
 from elastic_pytorch_operator.spec.platform.job_defaults import (
     API_DEFAULTS,
@@ -150,7 +151,7 @@ def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) ->
         maximum=0,
         suspend=spec.get("suspend") is True,
         managed_by=str(spec.get("managedBy") or ""),
-        max_failures=MAX_INTEGER,
+        max_failures=sys.maxsize,
         ttl_seconds=ttl if isinstance(ttl, int) and ttl >= 0 else defaults.ttl_seconds,
         clean_pod_policy=policy if policy in CLEAN_POD_POLICIES else defaults.clean_pod_policy,
         backend=backend if isinstance(backend, str) else names.BACKEND_OPERATOR,

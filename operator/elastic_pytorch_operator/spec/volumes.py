@@ -10,7 +10,6 @@ is created with another job's claim would write into that job's checkpoints.
 """
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +21,7 @@ from elastic_pytorch_operator.spec.resources import uses_accelerators
 
 SHARED_MEMORY_FOLDER = "/dev/shm"
 SHARED_MEMORY_VOLUME = "elastic-pytorch-shared-memory"
-MAX_CLAIMS = 8  # as the schema has it
-RETAIN, DELETE = "Retain", "Delete"  # sharedVolumeClaimRetentionPolicy.whenDeleted
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as the name of a pod's volume must be
+DELETE = "Delete"  # sharedVolumeClaimRetentionPolicy.whenDeleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +39,6 @@ class ClaimTemplate:
     def claim_name(self, job: str) -> str:
         """The name of the claim that a job has from it."""
         return f"{self.name}-{job}"
-
-
-def shared_memory_size(value: object) -> str:
-    """`spec.sharedMemorySize` as text; empty if it is unset.
-
-    Raises:
-        ValueError: the value is no quantity, or a negative one.
-    """
-    if value is None:
-        return ""
-    amount = None if isinstance(value, bool) else parse_quantity(value)
-    if amount is None or amount < 0:
-        raise ValueError(f'must be a quantity such as 8Gi, or "0" for none, not {value!r}')
-    return str(value)
 
 
 def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: str) -> None:
@@ -81,35 +64,6 @@ def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: s
 
 def _decides(mount: Mapping[str, Any]) -> bool:
     return posixpath.normpath(str(mount.get("mountPath"))) in (SHARED_MEMORY_FOLDER, posixpath.dirname(SHARED_MEMORY_FOLDER))
-
-
-def read_claim_templates(value: object) -> tuple[ClaimTemplate, ...]:
-    """Reads `spec.sharedVolumeClaims`.
-
-    Raises:
-        ValueError: names the part that is wrong, and why.
-    """
-    if value is None:
-        return ()
-    if not isinstance(value, list) or len(value) > MAX_CLAIMS:
-        raise ValueError(f"must be a list of at most {MAX_CLAIMS} claims")
-    templates = tuple(_read(number, template) for number, template in enumerate(value))
-    for number, template in enumerate(templates):
-        if any(template.name == other.name for other in templates[:number]):
-            raise ValueError(f"[{number}].metadata.name: Duplicate value: {template.name!r}")
-    return templates
-
-
-def keeps_claims(value: object) -> bool:
-    """Whether claims stay when their job is deleted, as `spec.sharedVolumeClaimRetentionPolicy` says.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    when = value.get("whenDeleted") if isinstance(value, Mapping) else value
-    if not (when is None or when in (RETAIN, DELETE)) or not isinstance(value, Mapping | None):
-        raise ValueError(f"whenDeleted must be {RETAIN} or {DELETE}, not {when!r}")
-    return when != DELETE
 
 
 def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], job: str) -> None:
@@ -160,15 +114,3 @@ def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
         "another name in spec.sharedVolumeClaims, or with that claim as a volume of spec.template"
     )
     return Conflict(message, False)
-
-
-def _read(number: int, template: object) -> ClaimTemplate:
-    if not isinstance(template, Mapping):
-        raise ValueError(f"[{number}] must be an object")
-    metadata, spec = template.get("metadata"), template.get("spec")
-    if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
-        raise ValueError(f"[{number}] must have metadata with a name, and the spec of a PersistentVolumeClaim")
-    name = metadata.get("name")
-    if not isinstance(name, str) or not _LABEL.fullmatch(name):
-        raise ValueError(f"[{number}].metadata.name must be a DNS label of at most 63 characters, not {name!r}")
-    return ClaimTemplate(name, spec)

@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.manifests import job_schema
 from elastic_pytorch_local.manifests.admission import admit
 from elastic_pytorch_local.manifests.documents import read_documents
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.faults import assert_none
-from tests.job_schema import CRD_FILE
 from tests.operator.builders import a_manifest
 from tests.paths import EXAMPLE_JOBS, ROOT
 
@@ -115,7 +113,3 @@ def test_fault_of_the_template_is_named_with_its_fix(fields: dict[str, Any], wor
 @pytest.mark.parametrize("fields", ADMITTED.values(), ids=ADMITTED)
 def test_template_that_kubernetes_takes_is_admitted(fields: dict[str, Any]) -> None:
     admit(of_container(fields))
-
-
-def test_schema_is_that_of_the_crd() -> None:
-    assert job_schema.FILE.read_text() == CRD_FILE.read_text()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod
 from elastic_pytorch_operator.model.workload import Admission, Grant
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults
 from elastic_pytorch_operator.spec.scheduling import ExtraWorkers
@@ -32,29 +31,6 @@ def template(**spec: Any) -> dict[str, Any]:
 )
 def test_it_is_read(fields: dict[str, Any] | None, extra: ExtraWorkers | None) -> None:
     assert a_job(scheduling={"extraWorkers": fields}).scheduling.extra_workers == extra
-
-
-@pytest.mark.parametrize(
-    ("fields", "path", "problem"),
-    [
-        ("spot", "", "must be an object"),
-        ({"nodeSelector": "spot"}, ".nodeSelector", "must be an object"),
-        ({"nodeSelector": {"spot": True}}, ".nodeSelector", "quote True, that of 'spot'"),
-        ({"tolerations": SPOT}, ".tolerations", "must be a list of objects"),
-        ({"tolerations": ["spot"]}, ".tolerations", "must be a list of objects"),
-        ({"affinity": {}}, ".affinity", "is not known here: set nodeSelector, tolerations"),
-    ],
-)
-def test_wrong_forms_are_refused(fields: object, path: str, problem: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
-        a_job(scheduling={"extraWorkers": fields})
-    assert refused.value.path == f"spec.scheduling.extraWorkers{path}"
-    assert problem in str(refused.value)
-
-
-def test_job_of_fixed_size_has_no_extra_workers() -> None:
-    with pytest.raises(InvalidJob, match="extraWorkers: may not be set while minReplicas is unset"):
-        parse_job(a_manifest(minimum=None, maximum=None, scheduling={"extraWorkers": EXTRA}))
 
 
 @pytest.mark.parametrize(

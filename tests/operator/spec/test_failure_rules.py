@@ -3,10 +3,7 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.spec.failure_rules import FailureAction, InvalidRule, find_rule, parse_rules, to_kubelet_code
-from elastic_pytorch_operator.spec.fields import InvalidJob
-
-from tests.operator.builders import a_job
+from elastic_pytorch_operator.spec.failure_rules import FailureAction, find_rule, parse_rules, to_kubelet_code
 
 DISRUPTED = ("DisruptionTarget", "True")
 
@@ -75,36 +72,3 @@ def test_rule_in_words() -> None:
         "failurePolicy.rules[2] (onPodConditions DisruptionTarget=True)",
         "failurePolicy.rules[3] (onExitCodes In 1-127, 130)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("rules", "told"),
-    [
-        ("Ignore", "rules: must be a list"),
-        ([on_codes("Ignore", 1)] * 21, "rules: must be a list of at most 20 rules"),
-        (["Ignore"], "rules[0]: must be an object"),
-        ([on_codes("Retry", 1)], "rules[0].action: must be one of Count, Ignore, FailJob, RestartGroup"),
-        ([{"action": "Ignore"}], "rules[0]: must have exactly one of onExitCodes and onPodConditions"),
-        ([{**on_codes("Ignore", 1), **on_condition("Ignore")}], "rules[0]: must have exactly one of"),
-        ([on_codes("Ignore", 1), on_codes("Ignore", 1, operator="in")], "rules[1].onExitCodes.operator: must be In or NotIn"),
-        ([on_codes("Ignore")], "rules[0].onExitCodes.values: must be a list of exit codes from 1 to 255"),
-        ([on_codes("Ignore", 0)], "rules[0].onExitCodes.values: must be"),
-        ([on_codes("Ignore", 256)], "rules[0].onExitCodes.values: must be"),
-        ([on_codes("Ignore", True)], "rules[0].onExitCodes.values: must be"),
-        ([on_codes("Ignore", *[1] * 256)], "rules[0].onExitCodes.values: must be"),
-        ([{"action": "Ignore", "onExitCodes": {"operator": "In"}}], "rules[0].onExitCodes.values: must be"),
-        ([{"action": "Ignore", "onPodConditions": []}], "rules[0].onPodConditions: must be a list of conditions"),
-        ([on_condition("Ignore", "")], "rules[0].onPodConditions[0].type: must name a condition"),
-        ([on_condition("Ignore", status="yes")], "rules[0].onPodConditions[0].status: must be True, False or Unknown"),
-    ],
-)
-def test_what_is_no_rule_is_refused_by_the_field(rules: object, told: str) -> None:
-    with pytest.raises(InvalidRule) as refused:
-        parse_rules(rules)
-    assert told in str(refused.value)
-
-
-def test_job_names_the_rule_that_it_refuses() -> None:
-    with pytest.raises(InvalidJob) as refused:
-        a_job(failurePolicy={"rules": [on_codes("Retry", 1)]})
-    assert refused.value.path == "spec.failurePolicy.rules[0].action"

@@ -31,26 +31,6 @@ def test_scheduling_is_read(fields: dict[str, Any] | None, scheduling: Schedulin
     assert read_scheduling({"scheduling": fields, "unitReplicas": 2}) == scheduling
 
 
-@pytest.mark.parametrize(
-    ("fields", "path", "problem"),
-    [
-        ("gang", "", "must be an object"),
-        ({"unitTopology": {"topologyKey": "rack"}}, ".unitTopology", "may not be set unless unitReplicas is greater than 1"),
-        ({"gangScheduler": {}}, ".gangScheduler", "must be one of Coscheduling, Kubernetes"),
-        ({"gangScheduler": "Yunikorn"}, ".gangScheduler", "must be one of Coscheduling, Kubernetes"),
-        ({"scheduleTimeoutSeconds": 0}, ".scheduleTimeoutSeconds", "greater than or equal to 1"),
-        ({"scheduleTimeoutSeconds": "60"}, ".scheduleTimeoutSeconds", "must be a whole number"),
-        ({"rankTopologyKey": ""}, ".rankTopologyKey", "must be a label of nodes, not ''"),
-        ({"rankTopologyKey": ["rack"]}, ".rankTopologyKey", "must be a label of nodes"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(fields: object, path: str, problem: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
-        read_scheduling({"scheduling": fields})
-    assert refused.value.path == f"spec.scheduling{path}"
-    assert problem in str(refused.value)
-
-
 def test_two_gangs_at_once_are_refused() -> None:
     with pytest.raises(InvalidJob) as refused:
         read_scheduling({"scheduling": {"gangScheduler": "Coscheduling"}}, kueue_queue="team")

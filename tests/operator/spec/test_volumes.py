@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
-from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.volumes import find_conflict
 
 from tests.operator.builders import a_job, a_worker_pod
@@ -58,32 +57,6 @@ def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name
     assert [volume["name"] for volume in pod["spec"]["volumes"]].count("data") == 1
     if job.stock:
         assert "volumes" not in store_pod(job, "x", 1)["spec"]
-
-
-@pytest.mark.parametrize(
-    ("templates", "words"),
-    [
-        ({}, "must be a list of at most 8"),
-        ([a_template(f"t{number}") for number in range(9)], "must be a list of at most 8"),
-        (["checkpoints"], r"\[0\] must be an object"),
-        ([{"spec": SPEC}], r"\[0\] must have metadata"),
-        ([{"metadata": {"name": "checkpoints"}}], r"\[0\] must have metadata"),
-        ([a_template(None)], r"\[0\]\.metadata\.name must be a DNS label"),
-        ([a_template("Checkpoints")], r"\[0\]\.metadata\.name must be a DNS label"),
-        ([a_template("check.points")], r"\[0\]\.metadata\.name must be a DNS label"),
-        ([a_template("t" * 64)], r"\[0\]\.metadata\.name must be a DNS label"),
-        ([a_template(), a_template()], r"\[1\]\.metadata\.name: Duplicate value: 'checkpoints'"),
-    ],
-)
-def test_templates_that_make_no_claim_are_refused(templates: object, words: str) -> None:
-    with pytest.raises(InvalidJob, match=rf"spec\.sharedVolumeClaims: {words}"):
-        a_job(sharedVolumeClaims=templates)
-
-
-@pytest.mark.parametrize("policy", ["Delete", ["Delete"], {"whenDeleted": "Recycle"}, {"whenDeleted": 1}])
-def test_another_retention_policy_is_refused(policy: object) -> None:
-    with pytest.raises(InvalidJob, match=r"spec\.sharedVolumeClaimRetentionPolicy: whenDeleted must be Retain or Delete"):
-        a_job(sharedVolumeClaimRetentionPolicy=policy)
 
 
 def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[str, str]:
@@ -188,9 +161,3 @@ def test_the_users_volumes_stay() -> None:
 def test_the_pod_of_a_store_has_none() -> None:
     pod = store_pod(a_job(template={"spec": {"containers": [GPU]}}, rendezvous={"backend": "c10d"}), "x", 1)
     assert "volumes" not in pod["spec"]
-
-
-@pytest.mark.parametrize("size", ["", "much", "-1Gi", "8 Gi", "8gb", True, [1]])
-def test_a_size_that_is_no_quantity_is_refused(size: object) -> None:
-    with pytest.raises(InvalidJob, match=r"spec\.sharedMemorySize: must be a quantity such as 8Gi"):
-        a_job(sharedMemorySize=size)

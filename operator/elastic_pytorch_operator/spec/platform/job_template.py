@@ -17,7 +17,6 @@ from elastic_pytorch_operator.spec.platform.strategic_merge import APPENDED, mer
 from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
 
 PATH = "spec.templateRef"
-CONTAINERS = "spec.template.spec.containers"
 FIELD = "template"  # of the status
 # A job's own alone: the API server checks a change of scale by them, scripts are written for a
 # rendezvous, claims outlive each reading of a template.
@@ -94,7 +93,6 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
     Raises:
         InvalidJob: they cannot be merged.
     """
-    _check_training_container(spec)
     for path in APPENDED:  # each item of the one is compared with each of the other
         for part in (template, spec):
             _check_count(part, path)
@@ -158,12 +156,3 @@ def _check_count(spec: Manifest, path: str) -> None:
         found = found.get(name) if isinstance(found, Mapping) else None
     if isinstance(found, list) and len(found) > MAX_TOLERATIONS:
         raise InvalidJob(f"spec.{path}", f"must have at most {MAX_TOLERATIONS} entries")
-
-
-def _check_training_container(spec: Manifest) -> None:
-    """Refuses a container of another name: it would stand beside the template's, which would train in its place."""
-    pod = (spec.get("template") or {}).get("spec") or {}
-    containers = pod.get("containers") or ()
-    if containers and not any(isinstance(c, Mapping) and c.get("name") == names.TRAINING_CONTAINER for c in containers):
-        must = f"must contain one that is named {names.TRAINING_CONTAINER} if templateRef is set"
-        raise InvalidJob(CONTAINERS, f"{must}: it is merged with that of the template")

@@ -1,0 +1,218 @@
+"""A job by the schema: what is refused and where, and that whatever the API server admits is read."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from elastic_pytorch_operator.spec.fields import InvalidJob
+from elastic_pytorch_operator.spec.job import Job, parse_job
+from elastic_pytorch_operator.spec.job_size import MAX_BYTES
+from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
+from elastic_pytorch_operator.spec.schema.validator import bound_of, compiled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.faults import assert_none
+from tests.job_schema import RULE_WORDS, SCHEMA, VALIDATOR
+from tests.operator.builders import a_manifest
+from tests.operator.longest_turn import without_search_for_garbage
+
+PART = {
+    "type": "object",
+    "required": ["count"],
+    "properties": {
+        "count": {"type": "integer", "minimum": 1, "maximum": 9},
+        "word": {"type": "string", "enum": ["one", "two"]},
+        "names": {"type": "array", "maxItems": 2, "items": {"type": "string", "pattern": "^[a-z]"}},
+        "either": {"x-kubernetes-int-or-string": True, "maxLength": 3},
+        "yes": {"type": "boolean"},
+        "pairs": {
+            "type": "array",
+            "minItems": 1,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["a"],
+            "items": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}},
+        },
+        "labels": {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "string"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([], "x: must be an object, not a list"),
+        ({}, "x.count: is missing"),
+        ({"count": None}, "x.count: is missing"),
+        ({"count": 0}, "x.count: must be greater than or equal to 1, not 0"),
+        ({"count": 10}, "x.count: must be less than or equal to 9, not 10"),
+        ({"count": True}, "x.count: must be a whole number, not true"),
+        ({"count": "4"}, "x.count: must be a whole number, not '4': take the quotes away"),
+        ({"count": 1, "word": "Tow"}, "x.word: must be one of one, two, not 'Tow'; did you mean two?"),
+        ({"count": 1, "names": ["a", 1]}, 'x.names[1]: must be a string, not 1: put it in quotes, "1"'),
+        ({"count": 1, "names": ["a", None]}, "x.names[1]: must be a string, not null"),
+        ({"count": 1, "names": ["A"]}, "x.names[0]: must match ^[a-z], unlike 'A'"),
+        ({"count": 1, "names": ["a", "b", "c"]}, "x.names: must have at most 2 entries"),
+        ({"count": 1, "either": 1.5}, "x.either: must be a whole number or a string, not 1.5"),
+        ({"count": 1, "either": "four"}, "x.either: must have at most 3 characters"),
+        ({"count": 1, "yes": 1}, "x.yes: must be true or false, not 1"),
+        ({"count": 1, "yes": "true"}, "x.yes: must be true or false, not 'true': take the quotes away"),
+        ({"count": 1, "pairs": []}, "x.pairs: must not be empty"),
+        ({"count": 1, "pairs": [{"a": "b"}, {"a": "b"}]}, "x.pairs[1]: the a b is there twice: remove one, or change it"),
+        ({"count": 1, "labels": {"a": "b", "c": "d"}}, "x.labels: must have at most 1 entries"),
+        ({"count": 1, "labels": {"a": []}}, "x.labels.a: must be a string, not a list"),
+        ({"count": 1, "coumt": 1}, "x.coumt: there is no such field; did you mean count?"),
+        ({"count": 1, "elasticity": 1}, "x.elasticity: there is no such field: remove it"),
+        ({"count": 1, 2: 1}, "x: the key 2 must be a string: put it in quotes"),
+        ({"count": 1, "free": {1: 2}}, "x.free: the key 1 must be a string: put it in quotes"),
+        ({"count": int("9" * 200)}, f"x.count: must be less than or equal to 9, not {'9' * 100}…"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_fault_is_named_with_its_fix(value: Any, words: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        compiled(PART)(value, "x", True)
+    assert str(refused.value) == words
+
+
+def test_what_a_schema_admits() -> None:
+    check = compiled(PART)
+    check({"count": 9, "either": 7, "yes": False, "names": [], "free": {"any": []}, "word": None}, "", True)
+    check({"count": 1, "of a newer version": []}, "", False)
+
+
+def test_bound_of_a_field_is_that_of_the_crd() -> None:
+    assert bound_of("maximum", "replicas") == SCHEMA["properties"]["spec"]["properties"]["replicas"]["maximum"]
+
+
+def drawn_from(schema: Any) -> st.SearchStrategy[Any]:
+    """Whatever the API server admits by a schema's types and bounds."""
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return st.integers(-9, 2000) | st.sampled_from(["auto", "cpu", "08", "8Gi", "-1", "1e3", ""]) | st.text(max_size=3)
+    if schema["type"] == "object":
+        if "additionalProperties" in schema:
+            return st.dictionaries(st.text(max_size=9), drawn_from(schema["additionalProperties"]), max_size=3)
+        fields = {name: drawn_from(child) for name, child in schema.get("properties", {}).items()}
+        needed = {name: fields.pop(name) for name in schema.get("required", ())}
+        return st.fixed_dictionaries(needed, optional=fields)
+    if schema["type"] == "array":
+        keys = schema.get("x-kubernetes-list-map-keys") or ()
+        distinct = schema.get("x-kubernetes-list-type") in ("set", "map")
+        different = (lambda item: tuple(item[key] for key in keys) if keys else item) if distinct else None
+        most = min(schema.get("maxItems", 3), 3)
+        return st.lists(drawn_from(schema["items"]), min_size=schema.get("minItems", 0), max_size=most, unique_by=different)
+    if schema["type"] == "integer":
+        low = schema.get("minimum", -(2**63))
+        high = schema.get("maximum", 2**63 - 1)
+        return st.integers(low, min(high, low + 9)) | st.integers(low, high)
+    if schema["type"] == "boolean":
+        return st.booleans()
+    most = schema.get("maxLength", 9)
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"], alphabet=st.characters(codec="ascii")).filter(lambda text: len(text) <= most)
+    return st.text(min_size=schema.get("minLength", 0), max_size=min(most, 9))
+
+
+FIELDS = {name: drawn_from(schema) for name, schema in SCHEMA["properties"]["spec"]["properties"].items()}
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Any:
+    """Specs that the schema admits: a whole one with some other fields, or any."""
+    whole = a_manifest(minimum=draw(st.sampled_from([None, 1])), maximum=None)["spec"] if draw(st.integers(0, 9)) else {}
+    names = draw(st.lists(st.sampled_from([*FIELDS]), max_size=4 if whole else 9, unique=True))
+    return {**whole, **{name: draw(FIELDS[name]) for name in names}}
+
+
+@given(specs())
+def test_whatever_the_schema_admits_is_read_or_refused_by_a_rule(spec: Any) -> None:
+    manifest = {**a_manifest(), "spec": spec}
+    VALIDATOR.validate(manifest)
+    try:
+        assert isinstance(parse_job(manifest), Job)
+    except TemplateUnread:
+        return
+    except InvalidJob as refused:
+        assert any(words.search(str(refused)) for words in RULE_WORDS.values()), refused
+
+
+def bounds(schema: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """The values just beyond the bounds of all numbers below a schema, but in lists."""
+    for name, child in schema.get("properties", {}).items():
+        inner = f"{path}.{name}".lstrip(".")
+        yield from ((inner, child[key] + by) for key, by in (("minimum", -1), ("maximum", 1)) if key in child)
+        yield from bounds(child, inner)
+
+
+def faults_of(path: str, value: int) -> Iterator[str]:
+    spec: dict[str, Any] = {}
+    *holders, last = path.split(".")
+    place = spec
+    for holder in holders:
+        place = place.setdefault(holder, {})
+    place[last] = value
+    try:
+        parse_job(a_manifest(**spec))
+    except InvalidJob as refused:
+        if refused.path == f"spec.{path}" and str(value) in str(refused):
+            return
+    yield f"{path} may be {value}"
+
+
+def test_parser_keeps_every_bound_of_the_crd() -> None:
+    found = list(bounds(SCHEMA["properties"]["spec"]))
+    assert ("replicas", 4097) in found
+    assert_none(fault for path, value in found for fault in faults_of(path, value))
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"template": {"spec": {"containers": [{"name": "pytorch", "image": "torch", **fields}]}}}
+
+
+LARGEST: dict[str, dict[str, Any]] = {
+    "words": container(args=["train.py", "x" * (MAX_BYTES - 400)]),
+    "arguments": container(args=["x"] * 4096, command=["x"] * 4096),
+    "variables": container(env=[{"name": f"A{n}"} for n in range(4900)]),
+    "containers": {
+        "template": {
+            "spec": {"containers": [{"name": "pytorch" if n == 0 else f"c{n}", "args": ["--x"] * 300} for n in range(32)]}
+        }
+    },
+    "labels": {"template": {**a_manifest()["spec"]["template"], "metadata": {"labels": {f"l{n}": "x" for n in range(256)}}}},
+    "rules": {
+        "failurePolicy": {
+            "rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}} for _ in range(20)]
+        }
+    },
+}
+
+
+def least(work: Callable[[], object]) -> float:
+    """Seconds that work takes at best, of this thread."""
+    tries = []
+    for _ in range(10):
+        began = time.thread_time()
+        work()
+        tries.append(time.thread_time() - began)
+    return min(tries)
+
+
+def many_calls() -> None:
+    """Takes 20 ms where nothing else runs, and longer where a parser takes longer, too."""
+    for _ in range(500_000):
+        nothing()
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("fields", LARGEST.values(), ids=LARGEST)
+def test_time_to_read_the_largest_job_has_a_bound(fields: dict[str, Any]) -> None:
+    manifest = a_manifest(**fields)
+    with without_search_for_garbage():
+        assert any(least(lambda: parse_job(manifest)) < least(many_calls) for _ in range(5))
