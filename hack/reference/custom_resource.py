@@ -18,7 +18,6 @@ The API is `{api}`, kind `{kind}`, short name `{short}`.
 
 
 def page(definition: Schema) -> str:
-    """Returns the page of a resource definition."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]

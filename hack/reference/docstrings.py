@@ -1,7 +1,7 @@
-"""Docstrings as Markdown: their prose, and the tables of their sections. Pure."""
+"""Docstrings as Markdown, in parts. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from itertools import groupby
@@ -45,14 +45,7 @@ def read(docstring: str) -> Docstring:
     return Docstring(_fenced(prose), {name: _entries(lines) for name, lines in sections.items()}, _joined(outcome))
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Returns a table of cells without line breaks."""
-    lines = (head, tuple("---" for _ in head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def sentence(text: str) -> str:
-    """Returns a text with a capital as its first letter."""
     return text[:1].upper() + text[1:]
 
 

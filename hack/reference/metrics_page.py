@@ -46,7 +46,6 @@ With `metrics.secure: false`, any pod may read the metrics over plain HTTP on po
 
 
 def page() -> str:
-    """The page of all metrics."""
     rows = []
     for family in Metrics().families:
         labels = ", ".join(f"`{label}`" for label in family.labels)

@@ -4,28 +4,15 @@ from graphlib import TopologicalSorter
 from itertools import permutations
 
 import grimp
+from measure import markdown
 
 PACKAGE = "elastic_pytorch_operator"
 BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
 
 
 def page(text: str) -> str:
-    """Returns a page with the flowchart between its two markers."""
     chart = flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)
-    return replace_between(text, BEGIN, END, f"```mermaid\n{chart}```\n")
-
-
-def replace_between(text: str, begin: str, end: str, content: str) -> str:
-    """Returns a page with other content between two lines of it.
-
-    Raises:
-        ValueError: the page lacks the lines.
-    """
-    before, _, rest = text.partition(begin)
-    _, found, after = rest.partition(end)
-    if not found:
-        raise ValueError(f"the page lacks the lines {begin.strip()} and {end.strip()}")
-    return f"{before}{begin}\n{content}\n{end}{after}"
+    return markdown.page(text, BEGIN, END, f"\n```mermaid\n{chart}```\n\n")
 
 
 def flowchart(graph: grimp.ImportGraph, package: str) -> str:

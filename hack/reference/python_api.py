@@ -2,12 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from docstrings import Docstring, read, sentence, table
+from docstrings import Docstring, read, sentence
+from measure import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"elastic_pytorch": ROOT / "worker_image", "elastic_pytorch_client": ROOT / "plugin"}
@@ -86,7 +87,6 @@ Public = ast.ClassDef | Function
 
 
 def page() -> str:
-    """Returns the page."""
     parts = [HEAD]
     for subject in SUBJECTS:
         parts.append(f"## {subject.title}\n\nModule: `{subject.module}`\n")
@@ -96,7 +96,6 @@ def page() -> str:
 
 
 def exported(module: str) -> list[str]:
-    """Returns the names in a module's `__all__`."""
     assigned = (node for node in _tree(module).body if isinstance(node, ast.Assign))
     lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
     return [str(name) for name in ast.literal_eval(lists[0])] if lists else []
@@ -179,16 +178,20 @@ def _entry(name: str, node: Public) -> Iterator[str]:
 def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     yield f"{about.text}\n"
     if arguments := about.entries.get("Args"):
-        yield table(("argument", "meaning"), ((f"`{name}`", sentence(text)) for name, text in arguments.items()))
+        yield _table(("argument", "meaning"), ((f"`{name}`", sentence(text)) for name, text in arguments.items()))
     if any(kind for kind, _ in its_attributes.values()):
         rows = ((f"`{name}`", kind and f"`{kind}`", sentence(text)) for name, (kind, text) in its_attributes.items())
-        yield table(("attribute", "type", "meaning"), rows)
+        yield _table(("attribute", "type", "meaning"), rows)
     elif its_attributes:
-        yield table(("attribute", "meaning"), ((f"`{name}`", sentence(text)) for name, (_, text) in its_attributes.items()))
+        yield _table(("attribute", "meaning"), ((f"`{name}`", sentence(text)) for name, (_, text) in its_attributes.items()))
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
     if errors := about.entries.get("Raises"):
-        yield table(("raises", "when"), ((f"`{name}`", sentence(text)) for name, text in errors.items()))
+        yield _table(("raises", "when"), ((f"`{name}`", sentence(text)) for name, text in errors.items()))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return markdown.table(head, ([cell.replace("|", "\\|") for cell in row] for row in rows))
 
 
 def attributes(name: str) -> dict[str, tuple[str, str]]:

@@ -5,7 +5,7 @@ import math
 from elastic_pytorch_operator.planning.nodes.objections import TABLE as CAUSES
 from elastic_pytorch_operator.planning.nodes.objections import Cause, Weight
 from elastic_pytorch_operator.planning.workers.silence import ARRIVALS, CROWD, LATE, NEW_LEADER, TABLE, Delay, Wait
-from packages import replace_between
+from measure import markdown
 
 NEW_PODS = {
     Weight.ANY: "go there",
@@ -32,7 +32,7 @@ def objections(text: str) -> str:
 
 def _between(text: str, name: str, lines: list[str]) -> str:
     begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
-    return replace_between(text, begin, end, "\n".join([*lines, ""]))
+    return markdown.page(text, begin, end, "\n".join(["", *lines, "", ""]))
 
 
 def objection(row: Cause) -> str:

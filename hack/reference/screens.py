@@ -39,7 +39,6 @@ class Recording:
         self.now: datetime = max(time for time in times if time) + timedelta(seconds=4)
 
     def last_warning(self) -> dict[str, str]:
-        """The newest warning about a pod, by the pod's name."""
         warnings = [e for e in self.events if e["type"] == "Warning" and e["involvedObject"]["kind"] == "Pod"]
         return {e["involvedObject"]["name"]: f"{e['reason']}: {' '.join(e['message'].split())}" for e in warnings[-1:]}
 

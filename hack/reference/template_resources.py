@@ -34,7 +34,6 @@ LEFT_OUT = ("description", "default")
 
 
 def resource(definition: Schema) -> str:
-    """The text of the definition of templates."""
     (version,) = definition["spec"]["versions"]
     spec = _part(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
     spec["properties"] = {name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES}
