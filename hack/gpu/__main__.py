@@ -38,12 +38,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         "--set-up-seconds", type=float, default=5, help="that a script sleeps in its set-up (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds",
-        type=float,
-        default=RUN_SECONDS,
-        help="for all of it; measurements have shares of it (default: %(default)s)",
-    )
-    parser.add_argument(
         "--only", metavar="a,b", default=",".join(FIT), help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)"
     )
     parser.add_argument(
@@ -57,7 +51,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def parameters_of(name: str, options: argparse.Namespace) -> str:
-    """The size of a measurement's model."""
     return options.parameters or (LARGE if MEASUREMENTS[name].large else SMALL)
 
 
@@ -65,7 +58,7 @@ def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
     """The rows of a measurement, made in a process of its own; one more if it fails."""
     measurement, parameters = MEASUREMENTS[name], parameters_of(name, options)
     named = (measurement.title, parameters, measurement.how)
-    seconds = allot(measurement.seconds * options.seconds / RUN_SECONDS, left)
+    seconds = allot(measurement.seconds, left)
     if not seconds:
         return [failed(*named, "no time was left for it")]
     what = ("--measure", name, "--parameters", parameters, "--device", options.device)
@@ -80,7 +73,6 @@ def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
 
 
 def machine(device: str) -> str:
-    """What the figures were measured on."""
     import torch  # noqa: PLC0415 - takes a second, which measurements need not wait for
 
     words = [time.strftime("%d %B %Y, %H:%M UTC", time.gmtime())]
@@ -100,10 +92,10 @@ def machine(device: str) -> str:
 
 def main(options: argparse.Namespace) -> int:
     """Returns 0 if each measurement has come to its end, else 1."""
-    deadline = time.monotonic() + options.seconds
+    deadline = time.monotonic() + RUN_SECONDS
     rows: list[Row] = []
     for name in options.only:
-        print(f"[{options.seconds - deadline + time.monotonic():4.0f} s] {name}", flush=True)
+        print(f"[{RUN_SECONDS - deadline + time.monotonic():4.0f} s] {name}", flush=True)
         rows += measured(name, options, deadline - time.monotonic())
     backend = "NCCL, all ranks on one card" if options.device == "cuda" else "gloo, on CPUs"
     print(

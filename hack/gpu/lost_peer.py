@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gpu.table import Row, lay_out
-from gpu.trainings import ENVIRONMENT, LIMIT_SECONDS
+from gpu.trainings import LIMIT_SECONDS, Rounds, closing
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events, descendants
-from tests.worker_image.scripted_operator import ScriptedOperator
+from tests.worker_image.agents import SCRIPTS, descendants
 
 WORKERS = ("w0", "w1", "w2")
 HANDLERS = ("none", "flag", "lightning")
@@ -33,49 +32,32 @@ GRACE_SECONDS = 600  # what comes within a minute has not been held up by proces
 Steps = list[dict[str, Any]]
 
 
-class Group:
-    """Three agents, whose script uses a backend and handles SIGTERM in a way."""
+def train(job: Rounds, *workers: str) -> Steps:
+    """Declares a round; returns the third steps of its workers, as soon as all have told of theirs."""
+    number, now = job.operator.declare(*workers), time.time()
 
-    def __init__(self, folder: Path, backend: str, handler: str) -> None:
-        self.operator, self.events = ScriptedOperator(), Events(folder / "events")
-        (folder / "mode").write_text(json.dumps({"backend": backend, "handler": handler, "environment": {}}))
-        environment = ENVIRONMENT | {"MODE": folder / "mode", "ELASTIC_PYTORCH_GRACE_SECONDS": GRACE_SECONDS}
-        script = SCRIPTS / "on_backend.py"
-        self.agents = {name: Agent(name, self.operator.url, folder, script, **environment) for name in WORKERS}
-        self.operator.wait_for("ready", *WORKERS, seconds=LIMIT_SECONDS)
+    def steps() -> Steps:
+        return [event for event in job.events.all(what="step", step=3, world=len(workers)) if event["at"] > now]
 
-    def go_on(self, *workers: str) -> Steps:
-        """Declares a round and waits for its workers' third step."""
-        number, now = self.operator.declare(*workers), time.time()
+    until(lambda: {step["worker"] for step in steps()} == set(workers), f"a step of {workers}", LIMIT_SECONDS)
+    job.operator.wait_for("running", *workers, number=number, seconds=LIMIT_SECONDS)
+    return steps()
 
-        def steps() -> Steps:
-            return [event for event in self.events.all(what="step", step=3, world=len(workers)) if event["at"] > now]
 
-        until(lambda: {step["worker"] for step in steps()} == set(workers), f"a step of {workers}", LIMIT_SECONDS)
-        self.operator.wait_for("running", *workers, number=number, seconds=LIMIT_SECONDS)
-        return steps()
-
-    def lose(self, loss: str, steps: Steps) -> tuple[str, ...]:
-        """Has w2 lost; returns the workers of the next group."""
-        agent = self.agents["w2"]
-        if loss == PROCESS:
-            os.kill(next(step["pid"] for step in steps if step["worker"] == "w2"), signal.SIGKILL)
-            self.operator.wait_for("failed", "w2")
-            return WORKERS
-        if loss == POD:
-            agent.kill()
-            agent.wait()
-        else:  # as of a node that is lost or cut off: none of its connections closes
-            for pid in (agent.process.pid, *descendants(agent.process.pid)):
-                os.kill(pid, signal.SIGSTOP)
-        return WORKERS[:2]
-
-    def close(self) -> None:
-        """Ends all pods."""
-        for agent in self.agents.values():
-            agent.kill()
-            agent.wait()
-        self.operator.go_away()
+def lose(job: Rounds, loss: str, steps: Steps) -> tuple[str, ...]:
+    """Has w2 lost; returns the workers of the next group."""
+    agent = job.agents["w2"]
+    if loss == PROCESS:
+        os.kill(next(step["pid"] for step in steps if step["worker"] == "w2"), signal.SIGKILL)
+        job.operator.wait_for("failed", "w2")
+        return WORKERS
+    if loss == POD:
+        agent.kill()
+        agent.wait()
+    else:  # as of a node that is lost or cut off: none of its connections closes
+        for pid in (agent.process.pid, *descendants(agent.process.pid)):
+            os.kill(pid, signal.SIGSTOP)
+    return WORKERS[:2]
 
 
 class Ends(threading.Thread):
@@ -103,18 +85,21 @@ def _lives(pid: int) -> bool:
 def cost(loss: str, backend: str, handler: str) -> Row:
     """The seconds from the round's declaration to the end of the survivors' processes, and to the new group's first step."""
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(Path(folder), backend, handler)
-        try:
-            steps = group.go_on(*WORKERS)
-            left = group.lose(loss, steps)
+        (mode := Path(folder, "mode")).write_text(json.dumps({"backend": backend, "handler": handler, "environment": {}}))
+        environment = {"MODE": mode, "ELASTIC_PYTORCH_GRACE_SECONDS": GRACE_SECONDS}
+        job = Rounds(Path(folder), (SCRIPTS / "on_backend.py",), **environment)
+        with closing(job):
+            for worker in WORKERS:
+                job.add(worker)
+            job.ready(*WORKERS)
+            steps = train(job, *WORKERS)
+            left = lose(job, loss, steps)
             begun = time.time()
             ends = Ends([step["pid"] for step in steps if step["worker"] in ("w0", "w1")])
-            group.go_on(*left)
-            of_new = group.events.all(what="step", step=1, world=len(left))
+            train(job, *left)
+            of_new = job.events.all(what="step", step=1, world=len(left))
             first = min(event["at"] for event in of_new if event["at"] > begun)
             ends.join()
-        finally:
-            group.close()
     remark = f"{len(left)} go on; the survivors' processes ended after {ends.at - begun:.2f} s"
     return Row(loss, "", f"{backend}, handler: {handler}", f"{first - begun:.2f}", remark=remark)
 

@@ -40,7 +40,7 @@ def stock(options: Options, folder: Path) -> Iterator[Row]:
 
 def started_again(options: Options, folder: Path, mode: str, how: str, *, losses: bool) -> Iterator[Row]:
     """A new pod, a killed process and a lost pod, where scripts set themselves up when their group exists."""
-    job = Rounds(folder, options, mode)
+    job = Rounds(folder, options.arguments(mode, folder))
     with closing(job):
         job.begin("w0", "w1")
         job.add("w2")
@@ -58,7 +58,7 @@ def started_again(options: Options, folder: Path, mode: str, how: str, *, losses
 def prepared(options: Options, folder: Path) -> Iterator[Row]:
     """A new pod, a lost pod with a spare and a killed process, where scripts set themselves up before (`spec.prepare`)."""
     how = "in_process, prepare"
-    job = Rounds(folder, options, "in_process", prepare=True)
+    job = Rounds(folder, options.arguments("in_process", folder), ELASTIC_PYTORCH_PREPARE_SECONDS=300)
     with closing(job):
         job.begin("w0", "w1")
         job.add("w2")
@@ -77,7 +77,7 @@ def prepared(options: Options, folder: Path) -> Iterator[Row]:
 
 def repaired(options: Options, folder: Path) -> Iterator[Row]:
     """Loses a process again and again: the others should leave the group in their processes (docs/use/gpu.md)."""
-    job = Rounds(folder, options, "in_process")
+    job = Rounds(folder, options.arguments("in_process", folder))
     with closing(job):
         job.begin("w0", "w1", "w2")
         for loss in range(1, LOSSES + 1):
@@ -98,7 +98,6 @@ class Measurement:
 
     Attributes:
         title: of its row, if it fails.
-        how: the job is run.
         large: whether it is of the model with 1 B parameters.
         seconds: that it may take.
         rows: makes it, given the options and an empty folder.
@@ -130,6 +129,5 @@ FIT = tuple(MEASUREMENTS)[:4]  # into one run of RUN_SECONDS
 
 
 def make(name: str, options: Options) -> Iterator[Row]:
-    """Makes a measurement in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         yield from MEASUREMENTS[name].rows(options, Path(folder))

@@ -13,11 +13,8 @@ class Row:
 
     Attributes:
         what: happens.
-        parameters: of the model, as its size is called.
-        how: the job is run.
         seconds: mostly a pause; empty: none was measured.
         step: seconds that a step took before.
-        again: steps done again.
         processes: whether members kept theirs.
         remark: what else is to be known, or an error.
     """
@@ -36,7 +33,6 @@ HEADINGS = ("what happens", "model", "how", "seconds", "a step", "steps again", 
 
 
 def to_line(row: Row) -> str:
-    """A row as one line, as a measurement's process writes it."""
     return json.dumps(asdict(row))
 
 
@@ -63,7 +59,6 @@ def lay_out(rows: Sequence[Row]) -> str:
 
 
 def align(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Any cells as such a table."""
     cells = [headings, *rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]

@@ -31,7 +31,6 @@ class Options:
 
     Attributes:
         parameters: of the model, a name of `model.SIZES`.
-        device: cuda or cpu.
         set_up_seconds: that the script sleeps in its set-up, beside what it really does there.
     """
 
@@ -40,24 +39,17 @@ class Options:
     set_up_seconds: float
 
     def arguments(self, mode: str, folder: Path) -> tuple[Any, ...]:
-        """What the script is told."""
         what = ("--mode", mode, "--parameters", self.parameters, "--device", self.device)
         return (SCRIPT, *what, "--set-up-seconds", self.set_up_seconds, "--checkpoint", folder / "checkpoint")
 
 
 class Job:
-    """A training; workers are called w0, w1 and so on.
+    """A training; workers are called w0, w1 and so on."""
 
-    Args:
-        folder: an empty one.
-        options: of all measurements.
-        mode: of the script.
-    """
-
-    def __init__(self, folder: Path, options: Options, mode: str) -> None:
+    def __init__(self, folder: Path, arguments: tuple[Any, ...]) -> None:
         self.events = Events(folder / "events")
         self.agents: dict[str, Agent] = {}
-        self._folder, self._arguments = folder, options.arguments(mode, folder)
+        self._folder, self._arguments = folder, arguments
 
     def kill(self, worker: str) -> None:
         """Ends a pod or a node without a word."""
@@ -92,22 +84,20 @@ def measure(job: Job, worker: str, before: str, world: int) -> Pause:
 
 
 def group_of(job: Job, worker: str) -> str:
-    """The group that a member takes its steps in."""
     return str(steps_of(job, worker)[-1]["group"])
 
 
 def kill_process(job: Job, worker: str) -> None:
-    """Kills the training process of a member."""
     os.kill(steps_of(job, worker)[-1]["pid"], signal.SIGKILL)
 
 
 class Rounds(Job):
     """A training of agents; the rounds are declared here, as soon as what they follow is known."""
 
-    def __init__(self, folder: Path, options: Options, mode: str, *, prepare: bool = False) -> None:
-        super().__init__(folder, options, mode)
+    def __init__(self, folder: Path, arguments: tuple[Any, ...], **environment: Any) -> None:
+        super().__init__(folder, arguments)
         self.operator = ScriptedOperator()
-        self._environment = ENVIRONMENT | ({"ELASTIC_PYTORCH_PREPARE_SECONDS": 300} if prepare else {})
+        self._environment = ENVIRONMENT | environment
 
     def add(self, worker: str) -> None:
         """Starts a pod; it is ready later."""
@@ -118,7 +108,6 @@ class Rounds(Job):
         self.operator.wait_for("ready", *workers, seconds=LIMIT_SECONDS)
 
     def begin(self, *workers: str) -> None:
-        """Starts pods and forms the first group of them."""
         for worker in workers:
             self.add(worker)
         self.ready(*workers)
@@ -140,7 +129,7 @@ class Stock(Job):
     """A training of stock torchrun: c10d, two or three nodes, each a torchrun of this machine."""
 
     def __init__(self, folder: Path, options: Options) -> None:
-        super().__init__(folder, options, "stock")
+        super().__init__(folder, options.arguments("stock", folder))
         with socket.create_server(("127.0.0.1", 0)) as server:
             self._endpoint = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -152,7 +141,6 @@ class Stock(Job):
         self.agents[worker] = Agent(worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK)
 
     def begin(self, *workers: str) -> None:
-        """Starts nodes, and waits until they train."""
         for worker in workers:
             self.add(worker)
         wait_for_steps(self, "w1", len(workers))
