@@ -40,7 +40,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000, help="optimizer steps in all (default: %(default)s)")
     parser.add_argument("--local", action="store_true", help="without a cluster: each pod is a process of this machine")
     parser.add_argument("--example", choices=EXAMPLES, default="char-lm", help="what to train (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="leave the finished job, to look at it")
     return parser.parse_args()
 
 
@@ -64,7 +63,6 @@ async def show(
     manifest: dict[str, Any],
     console: Console,
     *,
-    keep: bool,
     help_with: Callable[[str], str] = where_to_look,
 ) -> int:
     """Plays the demo; returns the exit code.
@@ -73,7 +71,6 @@ async def show(
         driver: of the cluster, or what stands in for it.
         manifest: the job.
         console: where it is shown.
-        keep: whether to leave the finished job.
         help_with: returns where to look when the job of a name has not done what it is there to show.
     """
     job = manifest["metadata"]["name"]
@@ -104,14 +101,12 @@ async def show(
         console.print(help_with(job), markup=False, highlight=False, soft_wrap=True)
         return 1
     console.print(outcome(done, watcher.log, asked_at, watcher.job), highlight=False)
-    if not keep:
-        await driver.delete_job(job)
-        console.print(f"{job} is deleted.", highlight=False)
+    await driver.delete_job(job)
+    console.print(f"{job} is deleted.", highlight=False)
     return 0
 
 
 async def show_locally(steps: int, console: Console) -> int:
-    """Plays the demo without a cluster."""
     console.print(
         "No cluster: each pod is a process of this machine, and the commands are those for a cluster.", highlight=False
     )
@@ -120,7 +115,7 @@ async def show_locally(steps: int, console: Console) -> int:
             manifest = local_manifest(steps)
             with driver.page() as url:
                 console.print(f"Its page, until the training is over: {url}", soft_wrap=True, highlight=False, markup=False)
-                return await show(driver, manifest, console, keep=False, help_with=lambda _: driver.last_words())
+                return await show(driver, manifest, console, help_with=lambda _: driver.last_words())
 
 
 async def main() -> int:
@@ -134,7 +129,7 @@ async def main() -> int:
         return 2
     async with Api.connect(KUBECONFIG) as api:
         driver = ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace)
-        return await show(driver, read_manifest(options.steps, options.example), console, keep=options.keep)
+        return await show(driver, read_manifest(options.steps, options.example), console)
 
 
 if __name__ == "__main__":

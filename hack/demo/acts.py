@@ -34,7 +34,6 @@ class Play:
         self._driver, self._watcher, self._say = driver, watcher, say
 
     async def perform(self, replicas: int) -> Done | None:
-        """Goes through all acts; returns how the training ended, if its log tells that."""
         await self.lose_and_grow(replicas)
         await self._scale(replicas + 1, 2)
         self._say("nothing more is done to it: it trains to its end")
@@ -151,7 +150,6 @@ class Play:
 
 
 def trains_with(job: JobView, workers: int) -> bool:
-    """Whether a group of this number of workers has taken a step."""
     stepped = job.last_interruption.round == job.round if job.last_interruption else job.progress.step is not None
     return stepped and [worker.state for worker in job.members] == ["Running"] * workers
 

@@ -78,7 +78,6 @@ class InterruptionRow:
     """A change of the group that is over.
 
     Attributes:
-        event: what happened.
         before: the number of workers before.
         workers: and after.
         again_seconds: from the event to the new group's first step; None: not known.

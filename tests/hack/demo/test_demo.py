@@ -31,11 +31,11 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo.view.REFRESH_SECONDS", 0.05)
 
 
-async def show(cluster: CountingCluster, *, steps: int = 250, terminal: bool = False, keep: bool = False) -> tuple[int, str]:
+async def show(cluster: CountingCluster, *, steps: int = 250, terminal: bool = False) -> tuple[int, str]:
     """The exit status of the demo, and what it has printed."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=110, legacy_windows=False)
-    status = await demo.show(cluster, demo.read_manifest(steps), console, keep=keep)
+    status = await demo.show(cluster, demo.read_manifest(steps), console)
     return status, output.getvalue()
 
 
@@ -47,13 +47,13 @@ def test_job_of_each_example_gets_the_steps_and_prints_each() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-async def test_plays_all_acts_and_deletes_the_job_unless_it_is_kept(terminal: bool) -> None:
+async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
     cluster = CountingCluster()
-    status, text = await show(cluster, terminal=terminal, keep=not terminal)
+    status, text = await show(cluster, terminal=terminal)
     assert status == 0
     assert cluster.commands[:2] == ["delete", "apply"]
     assert cluster.commands[2].startswith("kill char-lm-worker-")
-    assert cluster.commands[3:] == ["scale 4", "scale 2", *["delete"] * terminal]
+    assert cluster.commands[3:] == ["scale 4", "scale 2", "delete"]
     told = ["a worker's pod is killed", "its replacement joins", "scaled up", "scaled down", "Complete after 250 steps"]
     assert not [line for line in told if line not in text]
     assert "never seen 1.640" in text.replace("\n", " ")
@@ -85,7 +85,7 @@ async def test_demo_that_shows_less_than_it_is_for_fails_and_says_why(monkeypatc
 
 async def test_an_interrupt_deletes_the_job() -> None:
     cluster = CountingCluster()
-    playing = asyncio.create_task(show(cluster, keep=True))
+    playing = asyncio.create_task(show(cluster))
     async with asyncio.timeout(30):
         while len(cluster.pods) < 3:
             await asyncio.sleep(0.01)
