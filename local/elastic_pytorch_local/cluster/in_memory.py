@@ -23,7 +23,7 @@ class FakeCluster(ObjectStore):
         self.events: list[Manifest] = []
         self._tokens: dict[str, PodIdentity] = {}
         self.users: dict[str, str] = {}  # by token for the API server
-        # which user may get which path that is no resource
+        # Which user may get which path that is no resource.
         self.readers: set[tuple[str, str]] = set()
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)

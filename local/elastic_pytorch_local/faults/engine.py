@@ -36,7 +36,7 @@ TROUBLE = (NoTarget, DriverError, aiohttp.ClientError, TimeoutError, OSError)
 @dataclass(frozen=True, slots=True)
 class Target:
     what: str  # is done to what
-    # returns when, in seconds since the epoch, or anything else for the time of the call
+    # Returns when, in seconds since the epoch, or anything else for the time of the call.
     do: Effect
     undo: Effect | None = None
     jobs: frozenset[str] = frozenset()  # empty: all

@@ -56,13 +56,13 @@ class Outcome:
     again: float | None  # until the first step of another group; None: there was none
     pause: float  # the longest time between two steps, until a group of the wanted size trains
     stopped: float  # all times between two steps that are longer than STILL_SECONDS, until then
-    # until the first step of another group of the wanted size; None: there was none
+    # Until the first step of another group of the wanted size; None: there was none.
     whole: float | None
     repeated: int  # steps that were done again until then
     round: int = 0  # 0: its status is not known
     rounds: int = 0
     failures: int = 0
-    # of the first interruption, as the operator has measured them
+    # Of the first interruption, as the operator has measured them.
     phases: Mapping[str, float] = field(default_factory=dict)
 
 

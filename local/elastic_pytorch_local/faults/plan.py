@@ -17,9 +17,9 @@ class Kind:
     title: str
     seconds: tuple[float, float] = (0.0, 0.0)  # at least and at most; 0: nothing is undone
     loses: bool = False  # workers end, or cannot be reached, without notice
-    # the operator or API server may be away: what was planned may become a loss
+    # The operator or API server may be away: what was planned may become a loss.
     unsettles: bool = False
-    # workers may train on that cannot be reached, beside a group made without them
+    # Workers may train on that cannot be reached, beside a group made without them.
     isolates: bool = False
     job: str = ""  # the only one that it is made to; empty: any
 

@@ -55,10 +55,10 @@ class Launch:
     command: tuple[str, ...]  # empty: the agent starts `args`
     args: tuple[str, ...]
     by: str  # `torchrun` or `python`
-    # torchrun's, by name: the operator decides them, or they move into the spec
+    # Torchrun's, by name: the operator decides them, or they move into the spec.
     options: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    # whether Python has to be told not to buffer; where the agent runs the script, it is not
+    # Whether Python has to be told not to buffer; where the agent runs the script, it is not.
     unbuffered: bool = False
     counted: bool = False  # whether the kept command says how many processes it starts
 

@@ -48,7 +48,7 @@ class ShellText:
     text: str  # without the options that the operator decides, or that move into the spec
     options: dict[str, str] = field(default_factory=dict)
     counted: bool = False  # the shell works out the number of processes, so the option stays
-    # of the shell, where options stand, with unknown values
+    # Of the shell, where options stand, with unknown values.
     variables: list[str] = field(default_factory=list)
 
 

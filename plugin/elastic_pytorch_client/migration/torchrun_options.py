@@ -55,9 +55,9 @@ class TorchrunLine:
     options: dict[str, str]  # the other options, spelled with dashes; flags have an empty value
     program: int  # the script's place in the words; their number: none
     removed: tuple[int, ...]  # places of the words that are not kept
-    # of the words that each option takes
+    # Of the words that each option takes.
     places: dict[str, list[int]] = field(default_factory=dict)
-    # places of a shell's variables where options or the script can stand
+    # Places of a shell's variables where options or the script can stand.
     variables: tuple[int, ...] = ()
 
 

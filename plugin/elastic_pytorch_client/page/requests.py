@@ -35,8 +35,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    # of the path below the secret, decoded: `("jobs", "team", "lm")`; the page itself is
-    # `("",)`
+    # Of the path below the secret, decoded: `("jobs", "team", "lm")`; the page itself is
+    # `("",)`.
     parts: tuple[str, ...]
     query: str = ""  # undecoded
 

@@ -59,7 +59,7 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
 @dataclass(frozen=True, slots=True)
 class Finding:
     what: str
-    # what to do about it, commands among it on lines of their own; empty: nothing, it passes
+    # What to do about it, commands among it on lines of their own; empty: nothing, it passes.
     do: str = ""
 
 

@@ -30,7 +30,7 @@ class RestartRequest:
     """
 
     broken: bool = False  # a worker of the round has failed, so the group must form again
-    # the workers are on their way to a step boundary: torch's loop must not stop them yet
+    # The workers are on their way to a step boundary: torch's loop must not stop them yet.
     held: bool = False
 
 

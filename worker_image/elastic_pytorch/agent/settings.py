@@ -31,10 +31,10 @@ class Settings:
     store_port: int  # the first that is tried for the store of a round
     preload: tuple[str, ...]  # modules to import beside torch before any worker starts
     termination_log: str  # the file that Kubernetes shows as the container's termination message
-    # to notice the loss of a peer, for workers that can join another group in their process
+    # To notice the loss of a peer, for workers that can join another group in their process.
     rest_seconds: float = REST_SECONDS
     checkpoint_path: Path | None = None  # to watch; None: none
-    # until ready to join a group; None: they start when it exists
+    # Until ready to join a group; None: they start when it exists.
     prepare_seconds: float | None = None
     unit_replicas: int = 1  # pods
 
@@ -103,7 +103,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 class Timeouts:
     monitor_seconds: float  # between two checks of the workers if nothing rings
     stop_seconds: float  # from SIGTERM to SIGKILL of the workers
-    # until ready for the first group; None: they start when it exists
+    # Until ready for the first group; None: they start when it exists.
     prepare_seconds: float | None = None
 
 

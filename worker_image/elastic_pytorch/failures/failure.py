@@ -28,7 +28,7 @@ class Failure:
     rank: int  # its RANK in the round
     pid: int
     exit_code: int  # negative: killed by that signal
-    # when its error file was written, else when the agent noticed, by `time.monotonic()`
+    # When its error file was written, else when the agent noticed, by `time.monotonic()`.
     observed: float
     exception: str = ""  # its class
     message: str = ""

@@ -39,7 +39,7 @@ class PodMemory:
         self._name = name
         self._client = client
         self._slots = slots
-        # its number in the group; None: no agent, so that processes share no memory
+        # Its number in the group; None: no agent, so that processes share no memory.
         self.pod: int | None = None
         self.keeps = False  # whether this process writes the memory
         self.snapshot: Snapshot | None = None  # only of the process that keeps it

@@ -39,7 +39,7 @@ class SlotMemory:
         # All pages at once are faster than one by one, and do not slow other threads. Older kernels refuse, and populate page by page.
         address = self._whole.data_ptr()
         ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
-        # on the CPU, in the memory
+        # On the CPU, in the memory.
         self.tensors = [
             self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
             if shape.numel()

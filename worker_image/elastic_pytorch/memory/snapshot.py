@@ -36,8 +36,8 @@ class Snapshot:
     def __init__(self, fd: int, count: int = SLOTS) -> None:
         slots.valid_slots(slots.read_header(fd))
         self.fd = fd
-        # a version that is not overwritten, while the newest may be; None: the newest is
-        # not
+        # A version that is not overwritten, while the newest may be; None: the newest is
+        # not.
         self.kept: StateVersion | None = None
         self._count = count
         self._mappings: list[SlotMemory | None] = [None] * SLOTS

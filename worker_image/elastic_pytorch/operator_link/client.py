@@ -69,8 +69,8 @@ class OperatorClient:
     ) -> None:
         self.newest = Round(0)  # its number is 0 before the first
         self.verdict: Verdict | None = None
-        # how long workers train on after SIGTERM, for the operator to declare a round
-        # without them
+        # How long workers train on after SIGTERM, for the operator to declare a round
+        # without them.
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False  # set by a signal handler
         self.nudge = 0
@@ -78,7 +78,7 @@ class OperatorClient:
         self.asked = False  # a heartbeat is to be sent at once
         self.wakeup = Wakeup()
         self.changes = 0  # counts the changes to report
-        # the last change that a heartbeat was sent for, whether or not it arrived
+        # The last change that a heartbeat was sent for, whether or not it arrived.
         self.attempted = 0
         self.stopped = False  # the process exits: nothing more is to be logged
         self.connection = connection

@@ -59,7 +59,7 @@ class PodServer:
 
     def __init__(self, checkpoint_writer: CheckpointWriter | None = None) -> None:
         self.path = ""  # for the workers' environment; empty: there is none
-        # called in the server's thread with a worker's process id and its message
+        # Called in the server's thread with a worker's process id and its message.
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
         self._folder: SocketFolder | None = None
         self._held: dict[str, int] = {}

@@ -149,9 +149,9 @@ class ProgressReceiver:
         self._folder: SocketFolder | None = None
         with contextlib.suppress(OSError):
             self._folder = SocketFolder("report")
-        # for the workers' environment; empty: no socket could be made
+        # For the workers' environment; empty: no socket could be made.
         self.path = self._folder.path if self._folder is not None else ""
-        # from a thread, at the first step of a round or when its group has formed
+        # From a thread, at the first step of a round or when its group has formed.
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()

@@ -63,8 +63,8 @@ _FILE_WAITS = (
 @dataclass(frozen=True, slots=True)
 class StackSite:
     kind: Kind
-    # of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
-    # pass
+    # Of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
+    # pass.
     operation: str = ""
     frame: str = ""  # the innermost of the user's own script, as `train.py:41 load`
 

@@ -22,7 +22,7 @@ class Observation:
     at: float  # when the stack was asked for, or now if there is none; monotonic seconds
     stack: str  # as faulthandler writes it, innermost call first; empty: it has not been written
     answered: bool = False  # Python code has run in it since the last observation
-    # how a call of the signal's handler shows in a stack, but for the line number
+    # How a call of the signal's handler shows in a stack, but for the line number.
     handler: str = ""
     cpu_seconds: float = 0.0  # used so far
     copied_bytes: int = 0  # read and written so far
@@ -34,7 +34,7 @@ class MainThread:
     """What observations have found of a main thread since its process was told to stop."""
 
     before: str = ""  # the stack at the moment of the signal
-    # of the latest observations that all found it in the same call of C
+    # Of the latest observations that all found it in the same call of C.
     first: Observation | None = None
     last: Observation | None = None
     silent: Observation | None = None  # the first observation, if none has ever found a stack

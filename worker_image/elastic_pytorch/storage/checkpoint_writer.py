@@ -25,13 +25,13 @@ CHUNK_BYTES = 4 << 20
 
 
 class Flush(NamedTuple):
-    # of the snapshot; a request replaces an earlier one of the same name that has not begun
-    # yet
+    # Of the snapshot; a request replaces an earlier one of the same name that has not begun
+    # yet.
     name: str
     fd: int  # of the snapshot, closed when the request is done
     folder: str  # a path or a URL
     keep: Keep
-    # called once with the version that is on the disk, or with what went wrong
+    # Called once with the version that is on the disk, or with what went wrong.
     answer: Callable[[StateVersion | None, str], None]
     now: bool = False  # without the rest before it
 

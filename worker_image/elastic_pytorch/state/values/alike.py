@@ -29,7 +29,7 @@ class Comparison:
         tells = identity.key not in _loaded
         self._begins = _beginnings(objects) if tells else {}
         begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
-        # what this rank tells the others
+        # What this rank tells the others.
         self.numbers = [digest_number(repr(self._description)), begins]
 
     def refuse_different(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:

@@ -58,7 +58,7 @@ class Surroundings:
     variables: dict[str, str]  # all whose value is known
     environment: dict[str, str] = field(default_factory=dict)  # those that processes see
     folder: str = ""  # empty: where sbatch was called
-    # seen by processes, with a value that only the script knows
+    # Seen by processes, with a value that only the script knows.
     unknown: list[str] = field(default_factory=list)
 
 

@@ -49,7 +49,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    # of sbatch, by their long names; a flag has an empty value
+    # Of sbatch, by their long names; a flag has an empty value.
     options: dict[str, str] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
 

@@ -10,11 +10,11 @@ class Held(NamedTuple):
     """One rank's part of a state, in the memory of a pod."""
 
     version: StateVersion
-    # a number that no other group has: groups that know nothing of each other may give their
-    # states the same versions
+    # A number that no other group has: groups that know nothing of each other may give their
+    # states the same versions.
     group: int
     part: int  # the rank, in its group, that has committed it
-    # by rank of that group: ranks with the same number have the same shards
+    # By rank of that group: ranks with the same number have the same shards.
     shards: tuple[int, ...]
     holder: int  # the rank in this group whose pod has it
     own: bool  # whether it lies where that rank commits to; otherwise it is a copy for a peer

@@ -50,7 +50,7 @@ class PeerMemory:
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
         self._on_its_way: StateVersion | None = None
         self._begun = 0
-        # whether the next commit is copied; the same on all ranks
+        # Whether the next commit is copied; the same on all ranks.
         self.may_copy = self.copying = False
         self.newest = NONE  # of which the group's ranks hold anything; (0, 0): none
 
