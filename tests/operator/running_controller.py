@@ -146,6 +146,9 @@ class Running(RunningController[FaultyCluster]):
             while not fulfilled():
                 await asyncio.sleep(0.01)
 
+    async def until_pods(self, count: int) -> None:
+        await self.until(lambda: len(self.indices()) == count)
+
     def condition(self, type_: str) -> str:
         found = find_condition(self.cluster.job("lm").get("status", {}), type_)
         return f"{found['reason']}: {found['message']}" if found else ""

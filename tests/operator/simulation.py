@@ -106,8 +106,17 @@ class Simulation:
         """The workers of the current round, in rank order."""
         return self.round.workers if self.round else ()
 
+    @property
+    def sizes(self) -> list[int]:
+        """Of all rounds that were declared."""
+        return [declared.size for declared in self.declared]
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return self.job.status
+
     def condition(self, type_: str) -> Mapping[str, Any]:
-        return condition(self.job.status, type_)
+        return condition(self.status, type_)
 
     def reconcile(self) -> Plan:
         """One plan, carried out and checked."""

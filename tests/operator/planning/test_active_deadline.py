@@ -1,10 +1,10 @@
 """Since when a job is active, and until when it may be."""
 
-import pytest
 from elastic_pytorch_operator.planning.completion import active_since, deadline_at
 from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import NOW, a_job
+from tests.situations import situations
 
 
 def test_active_since_it_began_or_was_resumed() -> None:
@@ -13,9 +13,7 @@ def test_active_since_it_began_or_was_resumed() -> None:
     assert active_since(Target(0), NOW, NOW - 7) is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "since", "until"), [(60, NOW, NOW + 60), (60, None, None), (None, NOW, None)], ids=["set", "suspended", "unset"]
-)
+@situations("seconds, since, until", {"set": (60, NOW, NOW + 60), "suspended": (60, None, None), "unset": (None, NOW, None)})
 def test_deadline(seconds: int | None, since: float | None, until: float | None) -> None:
     fields = {} if seconds is None else {"activeDeadlineSeconds": seconds}
     assert deadline_at(a_job(**fields), since) == until

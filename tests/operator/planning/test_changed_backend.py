@@ -9,6 +9,7 @@ from elastic_pytorch_operator.planning.memory import recall
 from tests.operator.builders import TIME, a_manifest, parse_job
 from tests.operator.simulation import Simulation, running
 from tests.operator.stock_simulation import StockSimulation
+from tests.situations import situations
 
 ETCD = {"backend": "etcd-v2", "endpoint": "etcd:2379"}
 
@@ -17,13 +18,13 @@ World = Simulation | StockSimulation
 
 def respec(world: World, **spec: Any) -> None:
     job = parse_job(a_manifest(**spec))
-    world.job = replace(job, status=world.job.status, generation=world.job.generation + 1)
+    world.job = replace(job, status=world.status, generation=world.job.generation + 1)
 
 
 def suspend(world: World, **spec: Any) -> None:
     respec(world, suspend=True, **spec)
     world.settle(10)
-    assert world.job.status["state"] == "Suspended"
+    assert world.status["state"] == "Suspended"
     assert not world.pods
 
 
@@ -33,7 +34,7 @@ def hand_over(before: World, after: World, *, restarts: bool) -> None:
     after.memory = recall(before.job, before.now, TIME) if restarts else before.memory
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["the same operator", "a new operator"])
+@situations("restarts", {"the same operator": False, "a new operator": True})
 @pytest.mark.parametrize("stock", [{"backend": "c10d"}, ETCD], ids=lambda rendezvous: rendezvous["backend"])
 def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], restarts: bool) -> None:
     own, other = running(), StockSimulation(parse_job(a_manifest()))
@@ -60,9 +61,9 @@ def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], 
 @pytest.mark.parametrize("spec", [{"injectAgent": False}, {"rendezvous": {"port": 29600}}])
 def test_group_forms_again_with_other_pods(spec: dict[str, Any]) -> None:
     world = running()
-    first = world.job.status["round"]
+    first = world.status["round"]
     suspend(world)
     respec(world, **spec)
     world.settle(20)
-    assert (world.job.status["state"], world.job.status["worldSize"]) == ("Running", 3)
-    assert world.job.status["round"] > first
+    assert (world.status["state"], world.status["worldSize"]) == ("Running", 3)
+    assert world.status["round"] > first

@@ -13,6 +13,7 @@ from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.spec.test_failure_rules import on_codes
+from tests.situations import situations
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
@@ -40,22 +41,20 @@ def saving(seconds: float) -> Observed:
     return observed([a_pod(0), a_pod(1)], [saves, an_agent("w1", "succeeded")], round=a_round(0, 1))
 
 
-@pytest.mark.parametrize(
-    ("situation", "seen", "complete"),
-    [
-        ("all have succeeded", group("succeeded", "succeeded"), True),
-        ("one waits for the last checkpoint", saving(5), False),
-        ("one has returned early", group("succeeded", "running"), False),
-        ("nobody has", group("running", "running"), False),
-        (
-            "exit code 0 of all, which no agent has called success",
+@situations(
+    "seen, complete",
+    {
+        "all have succeeded": (group("succeeded", "succeeded"), True),
+        "one waits for the last checkpoint": (saving(5), False),
+        "one has returned early": (group("succeeded", "running"), False),
+        "nobody has": (group("running", "running"), False),
+        "exit code 0 of all, which no agent has called success": (
             observed(
                 [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1)
             ),
             False,
         ),
-        (
-            "the agents have exited already",
+        "the agents have exited already": (
             observed(
                 [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)],
                 [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
@@ -63,28 +62,23 @@ def saving(seconds: float) -> Observed:
             ),
             True,
         ),
-        (
-            "stock torchruns have ended, which have no agents",
+        "stock torchruns have ended, which have no agents": (
             observed([a_dead_pod(0, exit_code=0, rendezvous=1), a_dead_pod(1, exit_code=0, rendezvous=1)], round=a_round(0, 1)),
             True,
         ),
-        (
-            "a late joiner is not asked",
+        "a late joiner is not asked": (
             observed([a_pod(0), a_pod(1)], [an_agent("w0", "succeeded"), an_agent("w1", "ready", round_=0)], round=a_round(0)),
             True,
         ),
-        (
-            "the last one was lost before it could say so",
+        "the last one was lost before it could say so": (
             observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
             False,
         ),
-        (
-            "exit 0 on SIGTERM is not success",
+        "exit 0 on SIGTERM is not success": (
             observed([a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
             False,
         ),
-        (
-            "exit 0, and deleted later",
+        "exit 0, and deleted later": (
             observed(
                 [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True, ended_before_deletion=True)],
                 [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
@@ -92,8 +86,7 @@ def saving(seconds: float) -> Observed:
             ),
             True,
         ),
-        (
-            "exit 0, and a sidecar runs",
+        "exit 0, and a sidecar runs": (
             observed(
                 [a_pod(0, exit_code=0, sidecar_runs=True), a_pod(1)],
                 [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
@@ -101,17 +94,16 @@ def saving(seconds: float) -> Observed:
             ),
             True,
         ),
-        (
-            "success in an earlier round",
+        "success in an earlier round": (
             observed([a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)),
             False,
         ),
-        ("an empty round", observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
-    ],
+        "an empty round": (observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
+    },
 )
-def test_complete_when_the_round_agrees(situation: str, seen: Observed, complete: bool) -> None:
+def test_complete_when_the_round_agrees(seen: Observed, complete: bool) -> None:
     found = end(seen)
-    assert (found is not None and found.complete) == complete, situation
+    assert (found is not None and found.complete) == complete
 
 
 LOST = observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0")], round=a_round(0, 1))

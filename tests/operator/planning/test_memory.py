@@ -10,45 +10,33 @@ from elastic_pytorch_operator.planning.plan import plan
 
 from tests.operator.any_jobs import places
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 BACKING_OFF = {"type": "Running", "status": "False", "reason": "BackingOff"}
 TRAINS = {"type": "Running", "status": "True", "reason": "RoundRunning"}
 CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
 
 
-@pytest.mark.parametrize(
-    ("status", "known"),
-    [
-        pytest.param({}, {}, id="a new job"),
-        pytest.param(
-            {"failures": 2, "totalFailures": 5}, {"failures": 2, "total": 5, "in_a_row": 2}, id="failures since the job began"
-        ),
-        pytest.param(
-            {"progress": {"step": 40, "checkpointStep": 30}}, {"step": 40, "checkpoint_step": 30}, id="how far the training is"
-        ),
-        pytest.param({"groupRestarts": 3}, {"group_restarts": 3}, id="how often all workers have been replaced"),
-        pytest.param(
+@situations(
+    "status, known",
+    {
+        "a new job": ({}, {}),
+        "failures since the job began": ({"failures": 2, "totalFailures": 5}, {"failures": 2, "total": 5, "in_a_row": 2}),
+        "how far the training is": ({"progress": {"step": 40, "checkpointStep": 30}}, {"step": 40, "checkpoint_step": 30}),
+        "how often all workers have been replaced": ({"groupRestarts": 3}, {"group_restarts": 3}),
+        "a group that trains": (
             {"round": 7, "failures": 3, "totalFailures": 3, "conditions": [TRAINS], "rootCause": CAUSE},
             {"failures": 3, "total": 3, "in_a_row": 3},
-            id="a group that trains",
         ),
-        pytest.param(
+        "a pause after three failures": (
             {"round": 7, "failures": 3, "totalFailures": 3, "conditions": [BACKING_OFF]},
-            {
-                "failures": 3,
-                "total": 3,
-                "in_a_row": 3,
-                "counted_round": 7,
-                "backoff_until": NOW + backoff_seconds(3),
-            },
-            id="a pause after three failures",
+            {"failures": 3, "total": 3, "in_a_row": 3, "counted_round": 7, "backoff_until": NOW + backoff_seconds(3)},
         ),
-        pytest.param(
+        "a pause after failures that a rule does not count": (
             {"round": 7, "conditions": [BACKING_OFF]},
             {"in_a_row": 2, "counted_round": 7, "backoff_until": NOW + backoff_seconds(2)},
-            id="a pause after failures that a rule does not count",
         ),
-    ],
+    },
 )
 def test_budget(status: dict[str, Any], known: dict[str, Any]) -> None:
     budget = recall(a_job(status=status), NOW, TIME).budget
@@ -68,26 +56,26 @@ def test_rounds_of_stock_torchrun_are_not_counted() -> None:
     assert recall(job, NOW, TIME).budget.counted_round == 0
 
 
-@pytest.mark.parametrize(
-    ("status", "step"),
-    [
-        pytest.param({"worldSize": 2, "progress": {"step": 40}}, 40, id="a group trained"),
-        pytest.param({"worldSize": 0, "progress": {"step": 40}}, None, id="none did"),
-        pytest.param({"worldSize": 2}, None, id="it reports no steps"),
-    ],
+@situations(
+    "status, step",
+    {
+        "a group trained": ({"worldSize": 2, "progress": {"step": 40}}, 40),
+        "none did": ({"worldSize": 0, "progress": {"step": 40}}, None),
+        "it reports no steps": ({"worldSize": 2}, None),
+    },
 )
 def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
     assert recall(a_job(status=status), NOW, TIME).interruptions.unled_step == step
 
 
-@pytest.mark.parametrize(
-    ("told", "since"),
-    [
-        pytest.param("2025-12-31T23:59:20Z", NOW - 40, id="before this operator"),
-        pytest.param("2026-01-01T01:00:00Z", NOW, id="by a clock that is ahead"),
-        pytest.param("no time", NOW, id="no time"),
-        pytest.param(None, None, id="never"),
-    ],
+@situations(
+    "told, since",
+    {
+        "before this operator": ("2025-12-31T23:59:20Z", NOW - 40),
+        "by a clock that is ahead": ("2026-01-01T01:00:00Z", NOW),
+        "no time": ("no time", NOW),
+        "never": (None, None),
+    },
 )
 def test_moments_of_the_past(told: str | None, since: float | None) -> None:
     job = a_job(status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {})
@@ -99,12 +87,7 @@ WRITTEN = {
     "worldSize": 3,
     "startTime": TIME,
     "state": "Running",
-    "goodput": {
-        "time": TIME,
-        "activity": "Training",
-        "seconds": {"Training": 90},
-        "processSeconds": {"Training": 270},
-    },
+    "goodput": {"time": TIME, "activity": "Training", "seconds": {"Training": 90}, "processSeconds": {"Training": 270}},
     "history": [
         {"time": TIME, "round": 1, "replicas": 3, "cause": "FirstRound", "seconds": "1.00", "phaseSeconds": {"init": "1.00"}},
         {"time": TIME, "loss": "2.5"},

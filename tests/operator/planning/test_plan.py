@@ -6,9 +6,8 @@ import pytest
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
-from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.memory import Memory, Moments, Plan
+from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
@@ -18,7 +17,6 @@ from tests.operator.builders import (
     a_dead_pod,
     a_failure,
     a_job,
-    a_pending_pod,
     a_pod,
     a_round,
     an_agent,
@@ -26,6 +24,7 @@ from tests.operator.builders import (
     observed,
 )
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 
 def status_of(todo: Plan) -> dict[str, object]:
@@ -48,12 +47,6 @@ def test_progress_tells_how_far_commits_are_apart() -> None:
     assert status["progress"] == {"summary": "7", "step": 7}
 
 
-def test_progress_is_summed_up_for_the_column() -> None:
-    agents = [an_agent("w0", progress=Progress(step=501, total=800))]
-    status = status_of(plan(a_job(replicas=1), observed([a_pod(0)], agents, round=a_round(0)), Memory()))
-    assert status["progress"] == {"summary": "501/800", "step": 501, "total": 800}
-
-
 def test_planning_again_changes_nothing() -> None:
     simulation = running()
     silent_at = min(agent.heard_at for agent in simulation.agents.values()) + SILENCE_SECONDS
@@ -63,9 +56,9 @@ def test_planning_again_changes_nothing() -> None:
 def test_first_round_is_one_round() -> None:
     simulation = running()
     assert len(simulation.declared) == 1
-    assert simulation.job.status["state"] == "Running"
-    assert simulation.job.status["worldSize"] == 3
-    [first] = simulation.job.status["history"]
+    assert simulation.status["state"] == "Running"
+    assert simulation.status["worldSize"] == 3
+    [first] = simulation.status["history"]
     assert (first["round"], first["replicas"], first["cause"]) == (1, 3, "FirstRound")
 
 
@@ -77,10 +70,10 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     assert todo.round.size == 2
     assert [a for a in todo.actions if isinstance(a, CreatePod)] == [CreatePod(0)]
     simulation.settle(10)
-    assert [r.size for r in simulation.declared] == [3, 2, 3]
-    assert simulation.job.status["failures"] == 0
-    assert [entry["replicas"] for entry in simulation.job.status["history"]] == [3, 2, 3]
-    assert simulation.job.status["interruptions"] == 2
+    assert simulation.sizes == [3, 2, 3]
+    assert simulation.status["failures"] == 0
+    assert [entry["replicas"] for entry in simulation.status["history"]] == [3, 2, 3]
+    assert simulation.status["interruptions"] == 2
 
 
 def test_resumed_training_is_told_once() -> None:
@@ -93,7 +86,7 @@ def test_resumed_training_is_told_once() -> None:
         told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
     assert len(told) == 1
     assert told[0].note.startswith("Training resumed with 2 workers 0.")
-    assert simulation.job.status["history"][-1]["cause"] == "WorkerLost"
+    assert simulation.status["history"][-1]["cause"] == "WorkerLost"
 
 
 def test_scale_down_forms_the_group_before_pods_go() -> None:
@@ -114,29 +107,19 @@ def test_scale_up_does_not_disturb_before_the_newcomers_are_ready() -> None:
     simulation.settle(1.0)
     assert simulation.declared[-1] is before
     simulation.settle(10)
-    assert [r.size for r in simulation.declared] == [2, 4]
+    assert simulation.sizes == [2, 4]
 
 
 def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
     simulation = Simulation(a_job(replicas=4, minimum=2), pods_per_node=1, nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)})
     simulation.settle(30)
-    assert [r.size for r in simulation.declared] == [2]
+    assert simulation.sizes == [2]
     degraded = simulation.condition("Degraded")
     assert degraded["status"] == "True"
     assert "2 of 4 workers" in degraded["message"]
     simulation.nodes["n2"] = NodeView("n2")
     simulation.settle(30)
     assert simulation.declared[-1].size == 3
-
-
-def test_lost_node_costs_one_round_and_its_pods_are_replaced_elsewhere() -> None:
-    simulation = running()
-    node = "node-0"
-    lost = {pod.name for pod in simulation.pods.values() if pod.node == node}
-    simulation.hung_nodes.add(node)
-    simulation.settle(15)
-    assert [r.size for r in simulation.declared] == [3, 2, 3]
-    assert not lost & set(simulation.declared[-1].workers)
 
 
 @pytest.mark.parametrize("heard_at", [NOW - 9, NOW])
@@ -149,19 +132,12 @@ def test_pod_is_deleted_without_grace_only_if_its_node_is_removed_and_its_agent_
     assert deleted == ([("w1", True)] if heard_at < NOW else [])
 
 
-def test_node_that_has_not_been_heard_of_yet_costs_nothing() -> None:
-    simulation = running()
-    simulation.nodes.clear()
-    simulation.settle(20)
-    assert [r.size for r in simulation.declared] == [3]
-
-
 def test_replacement_fits_although_a_sidecar_outlives_its_worker() -> None:
     simulation = Simulation(a_job(replicas=3, minimum=2, maximum=3), pods_per_node=1, sidecars=True)
     simulation.settle(20)
     simulation.kill_pod(simulation.declared[-1].workers[1])
     simulation.settle(20)
-    assert [r.size for r in simulation.declared] == [3, 2, 3]
+    assert simulation.sizes == [3, 2, 3]
     assert not any(pod.lingers for pod in simulation.pods.values())
 
 
@@ -194,13 +170,13 @@ def test_operator_that_has_just_started_calls_nobody_lost() -> None:
 def test_script_that_keeps_raising_fails_the_job_with_its_words() -> None:
     simulation = running(failurePolicy={"maxFailures": 2})
     for _ in range(3):
-        assert not is_true(simulation.job.status, "Failed")
+        assert not is_true(simulation.status, "Failed")
         simulation.fail_worker(simulation.members[1], "ValueError: boom at step 5")
         simulation.settle(20)
     failed = simulation.condition("Failed")
     assert failed["reason"] == "TooManyFailures"
     assert "boom at step 5" in failed["message"]
-    assert simulation.job.status["rootCause"]["message"] == "ValueError: boom at step 5"
+    assert simulation.status["rootCause"]["message"] == "ValueError: boom at step 5"
 
 
 def test_complete_when_all_of_the_round_have_succeeded() -> None:
@@ -208,12 +184,12 @@ def test_complete_when_all_of_the_round_have_succeeded() -> None:
     first = simulation.members[0]
     simulation.agents[first] = replace(simulation.agents[first], state=simulation.agents[first].state.SUCCEEDED)
     simulation.settle(5)
-    assert not is_true(simulation.job.status, "Complete")
+    assert not is_true(simulation.status, "Complete")
     simulation.succeed()
     todo = simulation.reconcile()
     assert todo.verdict == "complete"
-    assert is_true(simulation.job.status, "Complete")
-    assert simulation.job.status["state"] == "Complete"
+    assert is_true(simulation.status, "Complete")
+    assert simulation.status["state"] == "Complete"
     assert any(isinstance(a, RecordEvent) and a.reason == "JobCompleted" for a in todo.actions)
 
 
@@ -225,50 +201,14 @@ def test_pod_lost_while_the_others_have_finished_is_done_again() -> None:
     simulation.agents[lost] = before
     simulation.kill_pod(lost)
     simulation.settle(1)
-    assert not is_true(simulation.job.status, "Complete")
-    assert [r.size for r in simulation.declared] == [3, 2]
-
-
-@pytest.mark.parametrize(
-    ("policy", "deleted"), [("None", {"pending"}), ("Running", {"pending", "stuck"}), ("All", {"pending", "stuck", "done"})]
-)
-def test_what_is_left_of_an_ended_job_is_cleaned_by_its_policy(policy: str, deleted: set[str]) -> None:
-    status = {"conditions": [{"type": "Complete", "status": "True"}]}
-    pods = [a_dead_pod(0, exit_code=0, name="done"), a_pod(1, name="stuck"), a_pending_pod(2, name="pending")]
-    todo = plan(a_job(cleanPodPolicy=policy, status=status), observed(pods), Memory(moments=Moments(ended_at=NOW - 60)))
-    assert {a.name for a in todo.actions if isinstance(a, DeletePod)} == deleted
-    assert todo.verdict == "complete"
+    assert not is_true(simulation.status, "Complete")
+    assert simulation.sizes == [3, 2]
 
 
 def test_ended_job_gives_its_agents_time_to_exit() -> None:
     status = {"conditions": [{"type": "Failed", "status": "True"}]}
     todo = plan(a_job(status=status), observed([a_pod(0)], [an_agent("w0")]), Memory())
     assert (todo.actions, todo.verdict, todo.recheck_at) == ((), "failed", NOW + 10)
-
-
-def test_template_that_the_api_server_refuses_fails_the_job() -> None:
-    todo = plan(
-        a_job(), observed(), Memory(answers=Answers(invalid='Pod "x" is invalid: spec.containers[0].image: Required value'))
-    )
-    failed = condition(status_of(todo), "Failed")
-    assert failed["reason"] == "InvalidTemplate"
-    assert "spec.containers[0].image" in failed["message"]
-    assert not any(isinstance(a, CreatePod) for a in todo.actions)
-
-
-def test_quota_is_named() -> None:
-    words = 'the API server refuses: pods "x" is forbidden: exceeded quota: pods'
-    todo = plan(a_job(), observed(), Memory(answers=Answers(failed={"pods": FailedWrite(words, NOW + 5, lasting=True)})))
-    waiting = condition(status_of(todo), "Running")
-    assert "exceeded quota" in waiting["message"]
-
-
-def test_image_that_cannot_be_pulled_is_named() -> None:
-    why = "ImagePullBackOff of image nope:1: not found"
-    todo = plan(a_job(), observed([a_pending_pod(i, waiting=why, stuck_since=NOW) for i in range(3)]), Memory())
-    waiting = condition(status_of(todo), "Running")
-    assert waiting["reason"] == "WaitingForWorkers"
-    assert f"3 pods: {why}" in waiting["message"]
 
 
 def test_job_being_deleted_is_left_to_the_garbage_collector() -> None:
@@ -281,8 +221,8 @@ def test_oom_killed_pod_counts() -> None:
     simulation.kill_pod(name)
     simulation.pods[name] = replace(simulation.pods[name], exit_reason="OOMKilled")
     simulation.settle(5)
-    assert simulation.job.status["failures"] == 1
-    assert "memory" in simulation.job.status["rootCause"]["message"]
+    assert simulation.status["failures"] == 1
+    assert "memory" in simulation.status["rootCause"]["message"]
 
 
 def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
@@ -295,7 +235,7 @@ def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
 
 def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_in_its_place() -> None:
     simulation = running(replicas=2)
-    status = simulation.job.status
+    status = simulation.status
     newcomer = an_agent("w2", "ready", round_=0, world_size=0, state_since=NOW - 1)
 
     def decide(status: object, listening_for: float) -> Plan:
@@ -378,22 +318,22 @@ def test_steady_round_makes_up_for_failures_although_the_dead_pods_are_kept_for_
 LISTENING = {"listening_since": NOW - 1, "arrived_at": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("situation", "pods", "fields", "made"),
-    [
-        ("a pod has gone", [a_pod(0), a_pod(2)], {}, [1]),
-        ("a pod has ended", [a_pod(0), a_dead_pod(1), a_pod(2)], {}, []),
-        ("all are there", [a_pod(0), a_pod(1), a_pod(2)], {}, []),
-        ("they are enough, of other indices", [a_pod(0), a_pod(2), a_pod(3)], {}, []),
-        ("a pod goes", [a_pod(0), a_pod(1, deleting=True), a_pod(2)], {}, [1]),
-        ("a pod has ended with exit code 0", [a_pod(0), a_dead_pod(2, exit_code=0)], {}, [1]),
-        ("a loss fails the job", [a_pod(0), a_pod(2)], {"failurePolicy": {"onPodLoss": "FailJob"}}, []),
-        ("the job is suspended", [a_pod(0), a_pod(2)], {"suspend": True}, []),
-    ],
+@situations(
+    "pods, fields, made",
+    {
+        "a pod has gone": ([a_pod(0), a_pod(2)], {}, [1]),
+        "a pod has ended": ([a_pod(0), a_dead_pod(1), a_pod(2)], {}, []),
+        "all are there": ([a_pod(0), a_pod(1), a_pod(2)], {}, []),
+        "they are enough, of other indices": ([a_pod(0), a_pod(2), a_pod(3)], {}, []),
+        "a pod goes": ([a_pod(0), a_pod(1, deleting=True), a_pod(2)], {}, [1]),
+        "a pod has ended with exit code 0": ([a_pod(0), a_dead_pod(2, exit_code=0)], {}, [1]),
+        "a loss fails the job": ([a_pod(0), a_pod(2)], {"failurePolicy": {"onPodLoss": "FailJob"}}, []),
+        "the job is suspended": ([a_pod(0), a_pod(2)], {"suspend": True}, []),
+    },
 )
 def test_new_leader_makes_pods_that_are_missing_while_it_listens(
-    situation: str, pods: list[PodView], fields: dict[str, object], made: list[int]
+    pods: list[PodView], fields: dict[str, object], made: list[int]
 ) -> None:
     todo = plan(a_job(**fields), observed(pods, **LISTENING), Memory())
-    assert [action.index for action in todo.actions if isinstance(action, CreatePod)] == made, situation
+    assert [action.index for action in todo.actions if isinstance(action, CreatePod)] == made
     assert todo.round is None

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.model.observed import AgentState, NodeView
 
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 
 def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
@@ -19,23 +20,34 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
         for worker in others:
             simulation.fail_worker(worker)
         simulation.settle(10)
-    assert simulation.job.status["state"] == "Running"
-    assert simulation.job.status["failures"] == 0
+    assert simulation.status["state"] == "Running"
+    assert simulation.status["failures"] == 0
 
 
 FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
 
 
-@pytest.mark.parametrize(
-    ("end", "progress", "state"),
-    [
-        ({"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"}, 0, "Failed"),
-        ({"exit_reason": "DeadlineExceeded", "exit_message": "Pod was active longer than the deadline"}, 0, "Failed"),
-        ({"exit_reason": "Error", "exit_message": "the end of its log"}, 0, "Failed"),
-        ({"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"}, 100, "Running"),
-        ({"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE}, 0, "Running"),
-    ],
-    ids=["memory volume", "deadline", "probe", "with progress", "for the node"],
+@situations(
+    "end, progress, state",
+    {
+        "memory volume": (
+            {"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"},
+            0,
+            "Failed",
+        ),
+        "deadline": (
+            {"exit_reason": "DeadlineExceeded", "exit_message": "Pod was active longer than the deadline"},
+            0,
+            "Failed",
+        ),
+        "probe": ({"exit_reason": "Error", "exit_message": "the end of its log"}, 0, "Failed"),
+        "with progress": (
+            {"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"},
+            100,
+            "Running",
+        ),
+        "for the node": ({"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE}, 0, "Running"),
+    },
 )
 def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict[str, Any], progress: int, state: str) -> None:
     simulation = running(failurePolicy={"maxFailures": 3})
@@ -43,16 +55,16 @@ def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict
         simulation.make_progress(number * progress)
         simulation.settle(2)
         pod = next((pod for pod in simulation.pods.values() if pod.index == 1 and pod.started), None)
-        if pod is None or simulation.job.status["state"] == "Failed":
+        if pod is None or simulation.status["state"] == "Failed":
             break
         simulation.end_pod(pod.name, exit_code=137)
         disrupted = "conditions" in end
         simulation.pods[pod.name] = replace(simulation.pods[pod.name], **end, disrupted=disrupted)
         simulation.settle(20)
-    assert simulation.job.status["state"] == state
+    assert simulation.status["state"] == state
     told = simulation.condition("Failed")
     assert (end["exit_message"] in told["message"]) == (state == "Failed")
-    assert (end["exit_message"] in str(simulation.job.status.get("rootCause"))) == ("conditions" not in end)
+    assert (end["exit_message"] in str(simulation.status.get("rootCause"))) == ("conditions" not in end)
 
 
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
@@ -74,14 +86,14 @@ NO_MESH = "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection r
 def test_error_of_the_set_up_that_all_ranks_find_at_once_fails_the_job(message: str) -> None:
     simulation = running(replicas=3)
     began = simulation.now
-    while simulation.job.status["state"] != "Failed" and simulation.now < began + 120:
+    while simulation.status["state"] != "Failed" and simulation.now < began + 120:
         for worker in simulation.members:
             simulation.fail_worker(worker, message)
         simulation.settle(0.25)
     told = simulation.condition("Failed")
     assert told["reason"] == "TooManyFailures"
     assert f"rank 0 (w0-1) failed, exit code 1: {message}" in told["message"]
-    assert simulation.job.status["rootCause"]["message"] == message
+    assert simulation.status["rootCause"]["message"] == message
     assert len(simulation.declared) == 4, "one round for each failure that maxFailures allows"
     assert simulation.now - began >= 3, "it waits 1 and 2 seconds between them"
 
@@ -95,7 +107,7 @@ def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written
     for name, agent in simulation.agents.items():
         simulation.agents[name] = replace(agent, heard_at=simulation.now)
     simulation.settle(0.25)
-    cause = simulation.job.status["rootCause"]
+    cause = simulation.status["rootCause"]
     assert {name: cause[name] for name in ("worker", "node", "pid", "time")} == {
         "worker": worker,
         "node": node,
@@ -103,8 +115,8 @@ def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written
         "time": "2025-12-31T23:58:58Z",
     }
     simulation.settle(30)
-    assert simulation.job.status["rootCause"] == cause
-    recorded = recorded_cause(simulation.job.status)
+    assert simulation.status["rootCause"] == cause
+    recorded = recorded_cause(simulation.status)
     assert recorded is not None
     assert recorded.as_status() == cause
 
@@ -117,8 +129,8 @@ def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
     simulation.fail_worker(third, NO_SPACE)
     simulation.fail_worker(second, REMOTE)
     simulation.settle(5)
-    assert simulation.job.status["state"] == "Failed"
-    assert simulation.job.status["rootCause"]["worker"] == third
+    assert simulation.status["state"] == "Failed"
+    assert simulation.status["rootCause"]["worker"] == third
 
 
 def test_group_that_backs_off_is_not_said_to_train() -> None:
@@ -128,12 +140,12 @@ def test_group_that_backs_off_is_not_said_to_train() -> None:
         for worker in simulation.members:
             simulation.fail_worker(worker, "ValueError: boom")
         simulation.reconcile()
-    status = simulation.job.status
+    status = simulation.status
     told = simulation.condition("Running")
     assert (told["status"], told["reason"]) == ("False", "BackingOff")
     assert (status["worldSize"], status["state"]) == (0, "Pending")
     simulation.settle(10)
-    assert simulation.job.status["worldSize"] == 3
+    assert simulation.status["worldSize"] == 3
 
 
 def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() -> None:
@@ -143,13 +155,13 @@ def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() ->
         for worker in simulation.members:
             simulation.fail_worker(worker, "ValueError: boom")
         simulation.settle(0.5)
-    counted, rounds = simulation.job.status["failures"], len(simulation.declared)
+    counted, rounds = simulation.status["failures"], len(simulation.declared)
     simulation.restart_operator()
     simulation.reconcile()
-    assert simulation.job.status["failures"] == counted
+    assert simulation.status["failures"] == counted
     assert len(simulation.declared) == rounds, "the pause goes on"
     simulation.settle(30)
-    assert (simulation.job.status["failures"], simulation.job.status["state"]) == (counted, "Running")
+    assert (simulation.status["failures"], simulation.status["state"]) == (counted, "Running")
 
 
 def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
@@ -161,8 +173,8 @@ def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
         if worker in workers[::50]:
             simulation.reconcile()
     simulation.settle(2)
-    assert simulation.job.status["failures"] == 1
-    assert simulation.job.status["rootCause"]["worker"] == workers[7]
+    assert simulation.status["failures"] == 1
+    assert simulation.status["rootCause"]["worker"] == workers[7]
 
 
 def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
@@ -171,7 +183,7 @@ def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
     simulation.rejecting_nodes.add("node-3")
     simulation.kill_pod(simulation.members[2])
     simulation.settle(30)
-    status = simulation.job.status
+    status = simulation.status
     assert (status["state"], status["worldSize"], status["failures"]) == ("Running", 3, 0)
     assert simulation.made <= 3 + 3
 
@@ -180,7 +192,7 @@ def test_pods_that_are_always_rejected_are_made_at_a_growing_pace() -> None:
     simulation = Simulation(a_job(replicas=1, failurePolicy={"maxFailures": 0}))
     simulation.rejecting_nodes.update(simulation.nodes)
     simulation.settle(300)
-    assert simulation.job.status["state"] == "Pending"
+    assert simulation.status["state"] == "Pending"
     assert 6 <= simulation.made <= 15
     made = simulation.made
     simulation.restart_operator()
@@ -206,26 +218,15 @@ def test_pods_that_end_with_exit_code_0_without_success_fail_the_job(apart_secon
     """As of a shell that hides how torchrun has ended."""
     simulation = running(failurePolicy={"maxFailures": 1})
     began = simulation.now
-    while simulation.job.status["state"] not in ("Failed", "Complete") and simulation.now < began + 120:
+    while simulation.status["state"] not in ("Failed", "Complete") and simulation.now < began + 120:
         for worker in simulation.members:
             if not simulation.pods[worker].ended:
                 simulation.end_pod(worker, exit_code=0, reason="Completed")
             simulation.settle(apart_seconds)
         simulation.settle(0.25)
-    assert simulation.job.status["state"] == "Failed"
-    assert simulation.job.status["failures"] == 2
+    assert simulation.status["state"] == "Failed"
+    assert simulation.status["failures"] == 2
     assert "its agent has not reported success" in simulation.condition("Failed")["message"]
-
-
-def test_gang_fails_if_a_member_is_lost_while_the_leader_changes() -> None:
-    simulation = running(failurePolicy={"onPodLoss": "FailJob"})
-    lost = simulation.members[1]
-    simulation.delete_pod(lost, force=True)
-    simulation.restart_operator()
-    simulation.settle(10)
-    told = simulation.condition("Failed")
-    assert told["reason"] == "PodLost"
-    assert lost in told["message"]
 
 
 def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
@@ -249,6 +250,6 @@ def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:
     assert wedged in simulation.members, "its grace period and a margin"
     simulation.settle(30)
     assert wedged not in simulation.pods
-    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)
+    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 2)
     lost = next(declared for declared in simulation.declared if wedged in declared.cause)
     assert "has not stopped its workers for 60 s: a process outlives SIGKILL" in lost.cause

@@ -5,7 +5,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent
-from elastic_pytorch_operator.planning.failed_writes import Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
 
@@ -16,7 +15,7 @@ from tests.operator.simulation import Simulation
 def respec(simulation: Simulation, **spec: Any) -> None:
     """Changes the job's spec as `kubectl patch` would."""
     job = parse_job(a_manifest(**spec))
-    simulation.job = replace(job, status=simulation.job.status, generation=simulation.job.generation + 1)
+    simulation.job = replace(job, status=simulation.status, generation=simulation.job.generation + 1)
 
 
 def events(simulation: Simulation) -> list[str]:
@@ -31,7 +30,7 @@ def test_suspended_job_stops_its_group_first_and_keeps_nothing() -> None:
     assert simulation.declared[-1].size == 0
     assert events(simulation) == ["JobSuspended"]
     simulation.settle(5)
-    status = simulation.job.status
+    status = simulation.status
     assert not simulation.pods
     assert (status["state"], status["worldSize"], status["replicas"], status["readyReplicas"]) == ("Suspended", 0, 0, 0)
     assert is_true(status, "Suspended")
@@ -49,8 +48,8 @@ def test_resumed_job_goes_on() -> None:
     simulation.reconcile()
     assert events(simulation) == ["JobResumed"]
     simulation.settle(10)
-    status = simulation.job.status
-    assert [round_.size for round_ in simulation.declared] == [3, 0, 3]
+    status = simulation.status
+    assert simulation.sizes == [3, 0, 3]
     assert (status["state"], status["failures"], status["interruptions"]) == ("Running", 0, 0)
     told = [(entry["replicas"], entry["cause"]) for entry in status["history"]]
     assert told == [(3, "FirstRound"), (0, "JobSuspended"), (3, "FirstRound")]
@@ -61,7 +60,7 @@ def test_job_created_suspended_makes_no_pod() -> None:
     simulation = Simulation(a_job(suspend=True))
     simulation.settle(5)
     assert not simulation.pods
-    assert simulation.job.status["state"] == "Suspended"
+    assert simulation.status["state"] == "Suspended"
 
 
 def test_others_jobs_are_left_alone() -> None:
@@ -77,7 +76,7 @@ def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None
     simulation.settle(60)
     respec(simulation, activeDeadlineSeconds=30)
     simulation.settle(25)
-    assert simulation.job.status["state"] == "Running"
+    assert simulation.status["state"] == "Running"
     simulation.settle(10)
     assert simulation.condition("Failed")["reason"] == "DeadlineExceeded"
 
@@ -102,34 +101,4 @@ def test_group_has_only_allowed_sizes() -> None:
     assert simulation.declared[-1].size == 2, "the third waits until it is one of four"
     simulation.nodes = {name: replace(node, unschedulable=False) for name, node in simulation.nodes.items()}
     simulation.settle(10)
-    assert [round_.size for round_ in simulation.declared] == [4, 2, 4]
-
-
-def test_gang_fails_with_its_first_lost_member() -> None:
-    simulation = Simulation(a_job(failurePolicy={"onPodLoss": "FailJob"}))
-    simulation.settle(10)
-    simulation.kill_pod(simulation.declared[-1].workers[1])
-    simulation.settle(5)
-    assert simulation.condition("Failed")["reason"] == "PodLost"
-    assert [round_.size for round_ in simulation.declared] == [3]
-
-
-def test_gang_may_be_scaled_down() -> None:
-    simulation = Simulation(a_job(failurePolicy={"onPodLoss": "FailJob"}))
-    simulation.settle(10)
-    respec(simulation, replicas=2, failurePolicy={"onPodLoss": "FailJob"})
-    simulation.settle(10)
-    assert simulation.job.status["state"] == "Running"
-    assert simulation.declared[-1].size == 2
-
-
-def test_refusal_of_pods_is_told_once() -> None:
-    memory = Memory(
-        answers=Answers(failed={"pods": FailedWrite("the API server refuses: exceeded quota", NOW + 5, lasting=True)})
-    )
-    todo = plan(a_job(), observed(), memory)
-    assert [(a.reason, a.note) for a in todo.actions if isinstance(a, RecordEvent)] == [
-        ("RefusedByApiServer", "The API server refuses: exceeded quota")
-    ]
-    again = plan(a_job(), observed(), todo.memory)
-    assert not [a for a in again.actions if isinstance(a, RecordEvent)]
+    assert simulation.sizes == [4, 2, 4]

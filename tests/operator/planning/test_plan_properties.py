@@ -154,10 +154,10 @@ def test_converges_and_never_breaks_a_rule(
     assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
     live = [pod for pod in simulation.pods.values() if not pod.ended]
     assert len(live) == simulation.job.wanted + simulation.job.spares
-    told = [worker["state"] for worker in simulation.job.status["workers"]]
+    told = [worker["state"] for worker in simulation.status["workers"]]
     assert (told.count("Running"), told.count("Spare")) == (simulation.job.wanted, simulation.job.spares)
     assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
-    assert simulation.job.status["state"] == "Running"
-    restarts = simulation.job.status.get("groupRestarts", 0)
+    assert simulation.status["state"] == "Running"
+    restarts = simulation.status.get("groupRestarts", 0)
     assert all(pod.group_restarts == restarts for pod in live), "a restart of the group leaves no pod behind"
     assert simulation.reconcile().actions == (), "planning again must change nothing"

@@ -8,7 +8,6 @@ import pytest
 from elastic_pytorch_operator.model.actions import DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import AgentState
 
-from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation, running
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 
@@ -54,16 +53,9 @@ def test_exit_code_fails_the_job_at_once_and_names_the_rule_and_the_cause() -> N
     assert message == (
         f"failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, exit code 42: ValueError: boom"
     )
-    cause = simulation.job.status["rootCause"]
+    cause = simulation.status["rootCause"]
     assert (cause["worker"], cause["exitCode"], cause["rank"]) == (worker, 42, 1)
     assert len(simulation.declared) == 1
-
-
-def test_exit_code_of_a_container_fails_the_job() -> None:
-    simulation = with_rules(on_codes("FailJob", 42), maxFailures=9)
-    simulation.end_pod(simulation.members[0], exit_code=42)
-    simulation.settle(0.5)
-    assert failed(simulation)[0] == "FailurePolicyRule"
 
 
 def test_container_that_failed_while_no_operator_led_fails_the_job() -> None:
@@ -87,7 +79,7 @@ def test_eviction_fails_the_job_if_a_rule_says_so_and_a_deletion_does_not() -> N
     simulation = with_rules(on_condition("FailJob"))
     simulation.delete_pod(simulation.members[0])
     simulation.settle(10)
-    assert simulation.job.status["worldSize"] == 3
+    assert simulation.status["worldSize"] == 3
     worker = simulation.members[0]
     evict(simulation, worker)
     assert failed(simulation) == (
@@ -107,7 +99,7 @@ def test_ignored_failure_never_counts() -> None:
     [note] = told(simulation, "FailureIgnored")
     assert note.startswith("failurePolicy.rules[0] (onExitCodes In 42) ignores a failure: rank 1 ")
     simulation.settle(20)
-    status = simulation.job.status
+    status = simulation.status
     assert (status["state"], status["worldSize"], status["failures"], status["totalFailures"]) == ("Running", 3, 0, 0)
     assert status["rootCause"]["exitCode"] == 42
     fail(simulation, 43)
@@ -129,14 +121,14 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     simulation.restart_operator()
     assert simulation.memory.budget.backoff_until > simulation.now, "a new leader begins with a pause"
     simulation.settle(120)
-    assert simulation.job.status["worldSize"] == 3
+    assert simulation.status["worldSize"] == 3
 
 
 def test_ignored_eviction_is_excused_from_on_pod_loss() -> None:
     simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
     evict(simulation, simulation.members[0])
     simulation.settle(10)
-    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 3)
+    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
     simulation.kill_pod(simulation.members[0])
     simulation.settle(10)
     assert failed(simulation)[0] == "PodLost"
@@ -153,7 +145,7 @@ def test_excuse_outlives_the_pod() -> None:
     simulation.reconcile()
     assert len(simulation.declared) == backing_off, "the pod is gone while the round that it belonged to stands"
     simulation.settle(30)
-    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 3)
+    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
 
 
 # Count
@@ -163,10 +155,10 @@ def test_lost_pods_count_if_a_rule_says_so() -> None:
     simulation = with_rules(on_condition("Count"), on_codes("Count", 137), maxFailures=9)
     evict(simulation, simulation.members[0])
     simulation.settle(10)
-    assert (simulation.job.status["failures"], simulation.job.status["totalFailures"]) == (1, 1)
+    assert (simulation.status["failures"], simulation.status["totalFailures"]) == (1, 1)
     simulation.kill_pod(simulation.members[0])
     simulation.settle(10)
-    assert (simulation.job.status["failures"], simulation.job.status["worldSize"]) == (2, 3)
+    assert (simulation.status["failures"], simulation.status["worldSize"]) == (2, 3)
 
 
 # RestartGroup
@@ -177,7 +169,7 @@ def test_all_pods_are_replaced_once() -> None:
     before = set(simulation.pods)
     fail(simulation, 42)
     simulation.reconcile()
-    assert simulation.job.status["groupRestarts"] == 1
+    assert simulation.status["groupRestarts"] == 1
     assert not [a for a in simulation.last.actions if isinstance(a, DeletePod)], "only once it is stored"
     assert len(simulation.declared) == 1
     simulation.reconcile()
@@ -188,7 +180,7 @@ def test_all_pods_are_replaced_once() -> None:
     assert (waits["status"], waits["reason"]) == ("False", "GroupRestarted")
     simulation.settle(20)
     assert before.isdisjoint(simulation.pods)
-    status = simulation.job.status
+    status = simulation.status
     assert (status["worldSize"], status["failures"], status["groupRestarts"], simulation.made) == (3, 0, 1, 6)
     assert simulation.reconcile().actions == ()
 
@@ -203,7 +195,7 @@ def test_restart_of_the_operator_neither_doubles_nor_loses_a_restart_of_the_grou
     simulation.restart_operator()
     simulation.settle(40)
     assert before.isdisjoint(simulation.pods)
-    assert (simulation.job.status["worldSize"], simulation.job.status["groupRestarts"], simulation.made) == (3, 1, 6)
+    assert (simulation.status["worldSize"], simulation.status["groupRestarts"], simulation.made) == (3, 1, 6)
 
 
 @pytest.mark.parametrize("failing_writes", range(1, 12))
@@ -214,7 +206,7 @@ def test_writes_that_fail_neither_double_nor_lose_a_restart_of_the_group(failing
     simulation.failing_writes = failing_writes
     simulation.settle(40)
     assert before.isdisjoint(simulation.pods)
-    assert (simulation.job.status["worldSize"], simulation.job.status["groupRestarts"]) == (3, 1)
+    assert (simulation.status["worldSize"], simulation.status["groupRestarts"]) == (3, 1)
 
 
 def test_container_that_ended_while_no_operator_led_restarts_the_group_once() -> None:
@@ -223,21 +215,12 @@ def test_container_that_ended_while_no_operator_led_restarts_the_group_once() ->
     simulation.end_pod(lost, exit_code=42)
     simulation.restart_operator()
     simulation.settle(40)
-    assert simulation.job.status["groupRestarts"] == 1
+    assert simulation.status["groupRestarts"] == 1
     assert not set(others) & set(simulation.pods)
     assert lost in simulation.pods, "it is kept for its log"
     simulation.restart_operator()
     simulation.settle(40)
-    assert (simulation.job.status["groupRestarts"], simulation.made) == (1, 6)
-
-
-def test_eviction_restarts_the_group() -> None:
-    simulation = with_rules(on_condition("RestartGroup"))
-    before = set(simulation.pods)
-    evict(simulation, simulation.members[2])
-    simulation.settle(20)
-    assert before.isdisjoint(simulation.pods)
-    assert (simulation.job.status["worldSize"], simulation.job.status["groupRestarts"], simulation.made) == (3, 1, 6)
+    assert (simulation.status["groupRestarts"], simulation.made) == (1, 6)
 
 
 @pytest.mark.simulation
@@ -248,8 +231,8 @@ def test_group_that_is_restarted_for_ever_is_replaced_at_a_growing_pace() -> Non
         if simulation.members:
             fail(simulation, 42)
         simulation.settle(0.5)
-    assert 5 <= simulation.job.status["groupRestarts"] <= 16
-    assert simulation.job.status["failures"] == 0
+    assert 5 <= simulation.status["groupRestarts"] <= 16
+    assert simulation.status["failures"] == 0
 
 
 def test_pods_of_a_group_that_waits_for_its_pause_are_made_when_it_is_over() -> None:
@@ -271,10 +254,10 @@ def test_backoff_limit_bounds_the_failures_of_a_jobs_whole_life() -> None:
     for count in (1, 2, 3):
         worker = fail(simulation, 1)
         simulation.settle(10)
-        assert (simulation.job.status["totalFailures"], simulation.job.status["state"]) == (count, "Running")
+        assert (simulation.status["totalFailures"], simulation.status["state"]) == (count, "Running")
         simulation.make_progress(100 * count)
         simulation.settle(1)
-        assert simulation.job.status["failures"] == 0
+        assert simulation.status["failures"] == 0
         simulation.restart_operator()
         simulation.settle(10)
     worker = fail(simulation, 1)
@@ -285,19 +268,6 @@ def test_backoff_limit_bounds_the_failures_of_a_jobs_whole_life() -> None:
         "4 failures since the job began, failurePolicy.backoffLimit allows 3; the last: "
         f"rank 1 ({worker}) failed, exit code 1: ValueError: boom"
     )
-
-
-def test_job_without_a_backoff_limit_counts_all_the_same() -> None:
-    simulation = running()
-    fail(simulation, 1)
-    simulation.settle(10)
-    assert simulation.job.status["totalFailures"] == 1
-
-
-def test_policy_is_read_from_the_spec() -> None:
-    job = a_job(failurePolicy={"backoffLimit": 5}, resizePolicy={"minSecondsBetweenGrowths": 600})
-    assert (job.backoff_limit, job.growth_seconds) == (5, 600.0)
-    assert (a_job().backoff_limit, a_job().growth_seconds, a_job().rules) == (None, 0.0, ())
 
 
 # What is known late: an agent may report SIGTERM before the operator sees the deletion, or the kubelet's last word.
@@ -345,7 +315,7 @@ def test_condition_that_comes_late_still_excuses_from_on_pod_loss(happens: Calla
     simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
     happens(simulation)
     simulation.settle(10)
-    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 3)
+    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
 
 
 @pytest.mark.parametrize("rules", [[], [on_condition("Ignore")]])
@@ -365,4 +335,4 @@ def test_scale_down_is_no_loss_under_rules_either() -> None:
     simulation.pods = {name: replace(pod, conditions=frozenset({("Ready", "False")})) for name, pod in simulation.pods.items()}
     simulation.scale(2)
     simulation.settle(10)
-    assert (simulation.job.status["state"], simulation.job.status["worldSize"]) == ("Running", 2)
+    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 2)

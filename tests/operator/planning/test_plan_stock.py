@@ -245,14 +245,6 @@ def test_worker_that_takes_more_than_its_limits_counts(reason: str, words: str, 
     assert (words or "memory") in simulation.status["conditions"][-1]["message"]
 
 
-def test_gang_fails_with_its_first_lost_pod() -> None:
-    simulation = start(failurePolicy={"onPodLoss": "FailJob"})
-    simulation.delete(simulation.running()[0].name)
-    simulation.settle(1)
-    assert simulation.status["state"] == "Failed"
-    assert simulation.status["conditions"][-1]["reason"] == "PodLost"
-
-
 def test_below_the_minimum_the_job_waits_and_says_for_what() -> None:
     simulation = start(minimum=3)
     simulation.full = True

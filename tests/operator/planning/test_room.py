@@ -41,7 +41,7 @@ def test_no_more_pods_wait_than_the_allowed_sizes_have_use_for(
 ) -> None:
     simulation = on_nodes(room, replicas=replicas, policy={"allowedReplicas": [2, 4, 8]})
     assert pods(simulation) == (placed, pending)
-    assert [round_.size for round_ in simulation.declared] == [size]
+    assert simulation.sizes == [size]
 
 
 def test_group_grows_to_the_next_allowed_size_when_there_is_room_for_it() -> None:
@@ -49,7 +49,7 @@ def test_group_grows_to_the_next_allowed_size_when_there_is_room_for_it() -> Non
     for _ in range(3):
         add_node(simulation)
         simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [4, 8]
+    assert simulation.sizes == [4, 8]
     assert simulation.made == 8, "no pod is created twice"
 
 
@@ -59,7 +59,7 @@ def test_nodes_that_come_soon_one_after_the_other_change_the_group_once() -> Non
         add_node(simulation)
         simulation.settle(10)
     simulation.settle(40)
-    assert [round_.size for round_ in simulation.declared] == [2, 5]
+    assert simulation.sizes == [2, 5]
 
 
 @pytest.mark.simulation
@@ -68,9 +68,9 @@ def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> No
     for _ in range(6):
         add_node(simulation)
         simulation.settle(15)
-    assert [round_.size for round_ in simulation.declared] == [2]
+    assert simulation.sizes == [2]
     simulation.settle(150)
-    assert [round_.size for round_ in simulation.declared] == [2, 8]
+    assert simulation.sizes == [2, 8]
 
 
 def test_job_that_has_lost_nodes_grows_again_when_others_come() -> None:
@@ -83,4 +83,4 @@ def test_job_that_has_lost_nodes_grows_again_when_others_come() -> None:
     add_node(simulation)
     simulation.nodes["node-9"] = NodeView("node-9")
     simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [4, 3, 2, 4]
+    assert simulation.sizes == [4, 3, 2, 4]

@@ -40,6 +40,6 @@ class UnevenSimulation(Simulation):
 def test_slow_worker_is_named_and_keeps_its_place() -> None:
     simulation = UnevenSimulation(a_job(), {f"node-{n}": NodeView(f"node-{n}") for n in range(4)}, 1, slow_node="node-1")
     simulation.settle(300)
-    assert [each["node"] for each in simulation.job.status["stragglers"]] == ["node-1"]
+    assert [each["node"] for each in simulation.status["stragglers"]] == ["node-1"]
     assert [event.reason for event in simulation.told if event.reason.startswith("Straggler")] == ["Straggler"]
     assert (len(simulation.declared), simulation.made) == (1, 3)

@@ -25,18 +25,18 @@ def fixed(spares: int = 1, **fields: Any) -> Simulation:
 
 
 def status_of(simulation: Simulation) -> tuple[Any, ...]:
-    status = simulation.job.status
+    status = simulation.status
     states = [worker["state"] for worker in status["workers"]]
     return status["state"], status["replicas"], status["readyReplicas"], status["readySpares"], states
 
 
 def is_degraded(simulation: Simulation) -> bool:
-    return any(c["type"] == "Degraded" and c["status"] == "True" for c in simulation.job.status["conditions"])
+    return any(c["type"] == "Degraded" and c["status"] == "True" for c in simulation.status["conditions"])
 
 
 def test_spare_waits_beside_a_whole_group_and_is_told_of() -> None:
     simulation = fixed()
-    assert [round_.size for round_ in simulation.declared] == [2]
+    assert simulation.sizes == [2]
     assert status_of(simulation) == ("Running", 2, 2, 1, ["Running", "Running", "Spare"])
     assert not is_degraded(simulation)
     assert simulation.reconcile().actions == ()
@@ -81,7 +81,7 @@ def test_lost_workers_beyond_the_spares_cost_a_wait() -> None:
     for name in simulation.members:
         simulation.kill_pod(name)
     simulation.settle(30)
-    assert [round_.size for round_ in simulation.declared] == [2, 0, 2]
+    assert simulation.sizes == [2, 0, 2]
     assert len(spares_of(simulation)) == 1
 
 
@@ -102,9 +102,9 @@ def test_allowed_sizes_are_filled_by_a_spare() -> None:
     simulation.step_seconds = 0.1
     simulation.settle(1)
     assert simulation.declared[-1].size == 2, "three are left"
-    ready = [worker["state"] for worker in simulation.job.status["workers"]]
+    ready = [worker["state"] for worker in simulation.status["workers"]]
     assert "Spare" not in ready, "the third waits for the fourth: it is wanted"
-    assert simulation.job.status["readySpares"] == 0
+    assert simulation.status["readySpares"] == 0
 
 
 def test_growth_takes_the_spare_at_once() -> None:
@@ -175,7 +175,7 @@ def test_member_on_a_node_that_ends_leaves_at_once_for_the_spare() -> None:
     simulation.announce(simulation.pods[simulation.members[0]].node, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
     simulation.reconcile()
     assert spare in simulation.members
-    assert [round_.size for round_ in simulation.declared] == [2, 2]
+    assert simulation.sizes == [2, 2]
 
 
 def test_restart_of_the_operator_disturbs_neither_the_group_nor_the_spare() -> None:
@@ -200,7 +200,7 @@ def test_first_round_does_not_wait_for_spares() -> None:
     simulation = Simulation(a_job(replicas=2, minimum=None, maximum=None, spares=1), pods_per_node=1)
     simulation.nodes = {f"node-{n}": NodeView(f"node-{n}") for n in range(2)}
     simulation.settle(10)
-    assert [round_.size for round_ in simulation.declared] == [2]
+    assert simulation.sizes == [2]
     assert status_of(simulation) == ("Running", 2, 2, 0, ["Running", "Running", "Starting"])
     assert not is_degraded(simulation)
 
@@ -210,7 +210,7 @@ def test_suspended_job_has_no_spares_and_a_resumed_one_has_them_again() -> None:
     simulation.job = replace(simulation.job, suspend=True, wanted=0, generation=2)
     simulation.settle(10)
     assert not simulation.pods
-    assert simulation.job.status["readySpares"] == 0
+    assert simulation.status["readySpares"] == 0
     simulation.job = replace(simulation.job, suspend=False, wanted=2, generation=3)
     simulation.settle(10)
     assert status_of(simulation)[:4] == ("Running", 2, 2, 1)

@@ -4,13 +4,12 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from elastic_pytorch_operator.model.actions import CreatePod, RecordEvent, TryPod
+from elastic_pytorch_operator.model.actions import CreatePod, TryPod
 from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 
-from tests.operator.builders import NOW, a_job, a_manifest, a_pod, observed
+from tests.operator.builders import NOW, a_job, a_manifest, observed
 from tests.operator.running_controller import Running
 from tests.operator.simulation import Simulation, running
 from tests.operator.stock_simulation import StockSimulation
@@ -25,7 +24,7 @@ def suspend(simulation: Simulation, *, resume: bool = False) -> None:
 
 
 def conditions(simulation: Simulation | StockSimulation) -> dict[str, tuple[str, str]]:
-    found = simulation.job.status["conditions"]
+    found = simulation.status["conditions"]
     return {condition["type"]: (condition["status"], condition["reason"]) for condition in found}
 
 
@@ -45,7 +44,7 @@ def test_all_conditions_are_there_from_the_first_look_to_the_end() -> None:
         else:
             simulation.settle(10)
         assert list(conditions(simulation)) == TYPES
-        seen.append((change, simulation.job.status["state"], *(conditions(simulation)[t] for t in ("Suspended", "Running"))))
+        seen.append((change, simulation.status["state"], *(conditions(simulation)[t] for t in ("Suspended", "Running"))))
     assert seen == [
         ("created", "Pending", ("False", "NotSuspended"), ("False", "WaitingForWorkers")),
         ("running", "Running", ("False", "NotSuspended"), ("True", "RoundRunning")),
@@ -67,17 +66,6 @@ def test_job_that_fails_gives_the_reason_in_all_its_conditions() -> None:
     assert conditions(simulation)["Failed"] == ("True", "PodLost")
 
 
-def test_suspension_is_told_once_although_it_takes_time() -> None:
-    simulation = running()
-    suspend(simulation)
-    told = []
-    for _ in range(40):
-        simulation.reconcile()
-        told += [a.reason for a in simulation.last.actions if isinstance(a, RecordEvent)]
-        simulation.settle(0.25)
-    assert told == ["JobSuspended"]
-
-
 def test_pods_that_have_ended_go_with_the_others() -> None:
     simulation = running()
     simulation.kill_pod(simulation.declared[-1].workers[2])
@@ -85,17 +73,6 @@ def test_pods_that_have_ended_go_with_the_others() -> None:
     assert [pod for pod in simulation.pods.values() if pod.ended], "kept for its log"
     suspend(simulation)
     simulation.settle(10)
-    assert simulation.pods == {}
-    assert conditions(simulation)["Suspended"] == ("True", "JobSuspended")
-
-
-@pytest.mark.parametrize("backend", ["c10d", "etcd-v2"])
-def test_stock_job_is_suspended_once_its_pods_and_its_store_are_gone(backend: str) -> None:
-    rendezvous = {"backend": backend} | ({"endpoint": "etcd:2379"} if backend == "etcd-v2" else {})
-    simulation = StockSimulation(a_job(rendezvous=rendezvous))
-    simulation.settle(20)
-    simulation.job = replace(simulation.job, suspend=True, wanted=0, generation=2)
-    simulation.settle(30)
     assert simulation.pods == {}
     assert conditions(simulation)["Suspended"] == ("True", "JobSuspended")
 
@@ -112,7 +89,7 @@ def test_failed_starts_of_the_old_template_do_not_hold_the_pods_of_the_new_one()
     created = [action for action in simulation.reconcile().actions if isinstance(action, CreatePod)]
     assert created == [CreatePod(0), CreatePod(1), CreatePod(2)]
     simulation.settle(10)
-    assert simulation.job.status["state"] == "Running"
+    assert simulation.status["state"] == "Running"
 
 
 def test_api_server_is_asked_about_the_template_of_a_suspended_job_that_has_trained() -> None:
@@ -133,14 +110,6 @@ def test_refusal_of_pods_of_an_older_spec_does_not_hold_those_of_the_newest() ->
     assert (set(kept.answers.failed), kept.answers.generation) == ({STATUS}, 2)
 
 
-def test_one_pod_that_is_left_is_said_to_be_one() -> None:
-    simulation = Simulation(a_job(suspend=True))
-    simulation.pods["w0"] = a_pod(0, deleting=True)
-    simulation.reconcile()
-    suspended = simulation.condition("Suspended")
-    assert suspended["message"] == "spec.suspend is true: 1 pod is left"
-
-
 async def test_all_pods_after_a_resume_are_made_from_the_changed_template(running: Running) -> None:
     def images() -> set[str]:
         return {pod["spec"]["containers"][0]["image"] for pod in running.cluster.pods()}
@@ -149,7 +118,7 @@ async def test_all_pods_after_a_resume_are_made_from_the_changed_template(runnin
     changed = copy.deepcopy(manifest)
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "torch:new"
     running.cluster.apply_job(manifest)
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     manifest["spec"]["suspend"] = changed["spec"]["suspend"] = True
     running.cluster.apply_job(manifest)
     await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()))
@@ -160,5 +129,5 @@ async def test_all_pods_after_a_resume_are_made_from_the_changed_template(runnin
     assert images() == set()
     running.cluster.apply_job(changed)
     running.cluster.apply_job({**changed, "spec": {**changed["spec"], "suspend": False}})
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert images() == {"torch:new"}

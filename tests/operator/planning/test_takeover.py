@@ -47,7 +47,7 @@ def large_job() -> Simulation:
     )
     assert simulation.round is not None
     assert simulation.round.size == WORKERS
-    assert "unlistedWorkers" in simulation.job.status
+    assert "unlistedWorkers" in simulation.status
     return simulation
 
 
@@ -178,7 +178,7 @@ def test_whole_group_that_is_heard_no_more_is_not_trained_beside() -> None:
     simulation.take_over(silenced(simulation, range(WORKERS)))
     simulation.settle(9)
     assert simulation.declared == []
-    states = {worker["state"] for worker in simulation.job.status["workers"]}
+    states = {worker["state"] for worker in simulation.status["workers"]}
     assert states == {"Running"}, "nothing is said before the group has had its time"
 
 
@@ -186,7 +186,7 @@ def test_worker_that_becomes_silent_is_listed_although_others_train() -> None:
     simulation = large_job()
     simulation.take_over(silenced(simulation, [140]))
     simulation.settle(12)
-    told = {worker["index"]: worker["state"] for worker in simulation.job.status["workers"]}
+    told = {worker["index"]: worker["state"] for worker in simulation.status["workers"]}
     assert told[140] == "Silent"
 
 

@@ -23,7 +23,7 @@ def members(simulation: Simulation) -> list[int]:
 
 
 def message(simulation: Simulation, condition: str) -> str:
-    return next(c["message"] for c in simulation.job.status["conditions"] if c["type"] == condition)
+    return next(c["message"] for c in simulation.status["conditions"] if c["type"] == condition)
 
 
 def pod_of(simulation: Simulation, index: int) -> str:
@@ -37,7 +37,7 @@ def test_lost_worker_takes_its_unit_along_and_the_others_train_on() -> None:
     assert members(simulation) == [4, 5, 2, 3]
     simulation.settle(10)
     assert sorted(members(simulation)) == [0, 1, 2, 3, 4, 5]
-    assert [round_.size for round_ in simulation.declared] == [6, 4, 6], "no round holds a torn unit"
+    assert simulation.sizes == [6, 4, 6], "no round holds a torn unit"
 
 
 def test_rest_of_a_torn_unit_is_told_of() -> None:
@@ -47,9 +47,9 @@ def test_rest_of_a_torn_unit_is_told_of() -> None:
     simulation.settle(5)
     torn = "1 pod: ready, and waits for the other workers of its unit (spec.unitReplicas)"
     assert torn in message(simulation, "Degraded")
-    states = [worker["state"] for worker in simulation.job.status["workers"] if worker["index"] < 2]
+    states = [worker["state"] for worker in simulation.status["workers"] if worker["index"] < 2]
     assert sorted(states) == ["Lost", "Ready", "Starting"]
-    assert simulation.job.status["readyReplicas"] == 4
+    assert simulation.status["readyReplicas"] == 4
 
 
 def test_too_few_whole_units_wait_for_their_workers() -> None:
@@ -76,16 +76,16 @@ def test_two_members_of_different_units_on_a_node_take_only_these_units() -> Non
 
 def test_spare_unit_takes_over_in_the_round_of_the_loss() -> None:
     simulation = three_units(minimum=None, maximum=None, spares=2)
-    states = [worker["state"] for worker in simulation.job.status["workers"]]
+    states = [worker["state"] for worker in simulation.status["workers"]]
     assert states == ["Running"] * 6 + ["Spare"] * 2
     simulation.kill_pod(pod_of(simulation, 2))
     simulation.settle(0.5)
     assert sorted(members(simulation)) == [0, 1, 4, 5, 6, 7]
-    assert [round_.size for round_ in simulation.declared] == [6, 6]
-    assert simulation.job.status["readySpares"] == 0, "a torn unit takes over for none"
+    assert simulation.sizes == [6, 6]
+    assert simulation.status["readySpares"] == 0, "a torn unit takes over for none"
     simulation.settle(10)
-    assert simulation.job.status["readySpares"] == 2
-    assert simulation.job.status["readyReplicas"] == 6
+    assert simulation.status["readySpares"] == 2
+    assert simulation.status["readyReplicas"] == 6
 
 
 def test_scaling_down_removes_whole_units() -> None:
@@ -102,7 +102,7 @@ def test_scaling_up_adds_whole_units() -> None:
     simulation.scale(8)
     simulation.settle(20)
     assert sorted(members(simulation)) == list(range(8))
-    assert [round_.size for round_ in simulation.declared] == [6, 8]
+    assert simulation.sizes == [6, 8]
 
 
 def test_worker_on_a_node_that_ends_leaves_when_its_replacement_makes_its_unit_whole() -> None:
@@ -112,7 +112,7 @@ def test_worker_on_a_node_that_ends_leaves_when_its_replacement_makes_its_unit_w
     simulation.settle(20)
     assert sorted(members(simulation)) == list(range(6))
     assert node not in {simulation.pods[name].node for name in simulation.members}
-    assert [round_.size for round_ in simulation.declared] == [6, 6]
+    assert simulation.sizes == [6, 6]
 
 
 def test_new_leader_completes_units_before_it_has_heard_of_any() -> None:

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
 from tests.operator.builders import NOW
 from tests.operator.spec.test_failure_rules import on_codes, on_condition
+from tests.situations import situations
 
 BOOM = FailureRecord("w0", 0, 1, "", "ValueError: boom", NOW)
 DEAD_POD = replace(BOOM, pod_uid="1")
@@ -198,19 +199,18 @@ def ended(budget: Budget, *records: FailureRecord) -> Budget:
     return budget
 
 
-@pytest.mark.parametrize(
-    ("ends", "failures", "in_a_row"),
-    [
-        ([KILLED], 0, 0),
-        ([KILLED, KILLED], 1, 1),
-        ([KILLED, KILLED, KILLED], 2, 2),
-        ([KILLED, replace(KILLED, end="1 Evicted 137")], 0, 0),
-        ([KILLED, replace(KILLED, end="1 Evicted 137"), KILLED], 1, 1),
-        ([KILLED, replace(KILLED, end="0 Error 137")], 0, 0),
-        ([replace(KILLED, round=3), replace(KILLED, round=4)], 1, 1),
-        ([replace(KILLED, fault=Fault.PLACE, end="")] * 3, 0, 0),
-    ],
-    ids=["once", "twice", "thrice", "another worker", "one of two again", "in another way", "in two rounds", "for its node"],
+@situations(
+    "ends, failures, in_a_row",
+    {
+        "once": ([KILLED], 0, 0),
+        "twice": ([KILLED, KILLED], 1, 1),
+        "thrice": ([KILLED, KILLED, KILLED], 2, 2),
+        "another worker": ([KILLED, replace(KILLED, end="1 Evicted 137")], 0, 0),
+        "one of two again": ([KILLED, replace(KILLED, end="1 Evicted 137"), KILLED], 1, 1),
+        "in another way": ([KILLED, replace(KILLED, end="0 Error 137")], 0, 0),
+        "in two rounds": ([replace(KILLED, round=3), replace(KILLED, round=4)], 1, 1),
+        "for its node": ([replace(KILLED, fault=Fault.PLACE, end="")] * 3, 0, 0),
+    },
 )
 def test_end_that_repeats_is_a_failure(ends: list[FailureRecord], failures: int, in_a_row: int) -> None:
     budget = ended(Budget(), *ends)

@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.failures.progress_deadline import ANSWERS
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
+from tests.situations import situations
 
 JOB = a_job(progressDeadlineSeconds=60)
 
@@ -23,19 +24,19 @@ def saving(seen: Observed) -> Observed:
     return replace(seen, agents={**seen.agents, "w0": replace(seen.agents["w0"], saving_since=NOW - 80)})
 
 
-@pytest.mark.parametrize(
-    ("situation", "seen", "stalls"),
-    [
-        ("no step for longer than allowed", group(5, 5), True),
-        ("a step a moment ago", group(5, 5, stepped_at=NOW - 59), False),
-        ("a young round", group(5, 5, round_=replace(a_round(0, 1), declared_at=NOW - 30)), False),
-        ("nobody has ever reported", group(None, None, stepped_at=0.0), True),
-        ("a last checkpoint that is being written", saving(group(5, 5)), False),
-        ("no group", observed([a_pod(0)], [an_agent("w0")], round=a_round()), False),
-    ],
+@situations(
+    "seen, stalls",
+    {
+        "no step for longer than allowed": (group(5, 5), True),
+        "a step a moment ago": (group(5, 5, stepped_at=NOW - 59), False),
+        "a young round": (group(5, 5, round_=replace(a_round(0, 1), declared_at=NOW - 30)), False),
+        "nobody has ever reported": (group(None, None, stepped_at=0.0), True),
+        "a last checkpoint that is being written": (saving(group(5, 5)), False),
+        "no group": (observed([a_pod(0)], [an_agent("w0")], round=a_round()), False),
+    },
 )
-def test_stalls(situation: str, seen: Observed, stalls: bool) -> None:
-    assert (find_stall(JOB, seen, None)[0] is not None) == stalls, situation
+def test_stalls(seen: Observed, stalls: bool) -> None:
+    assert (find_stall(JOB, seen, None)[0] is not None) == stalls
     assert find_stall(a_job(), seen, None) == (None, None), "no deadline, no stall"
 
 
@@ -133,8 +134,8 @@ def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
             asked.append(len(simulation.declared))
     assert asked == [1, 2], "the stacks of each round, before it is restarted"
     assert [round_.reason for round_ in simulation.declared] == ["FirstRound", "ProgressStalled"]
-    assert simulation.job.status["state"] == "Failed"
-    assert simulation.job.status["rootCause"]["message"].startswith("no step was finished within")
+    assert simulation.status["state"] == "Failed"
+    assert simulation.status["rootCause"]["message"].startswith("no step was finished within")
 
 
 def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
@@ -153,7 +154,7 @@ def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
     again = simulation.declared[-1]
     assert (again.reason, sorted(simulation.members), simulation.made) == ("ProgressStalled", members, 3)
     assert "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce" in again.cause
-    cause, node = simulation.job.status["rootCause"], simulation.pods[members[2]].node
+    cause, node = simulation.status["rootCause"], simulation.pods[members[2]].node
     assert (cause["worker"], cause["rank"], cause["node"]) == (members[2], 2, node)
 
 

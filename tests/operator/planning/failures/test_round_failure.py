@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.failures.round_failure import RoundFailur
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 ECHO = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 5)
 LATER_ECHO = a_failure("torch.distributed.DistBackendError: NCCL error", failed_at=NOW - 4)
@@ -30,26 +31,25 @@ def judge(agents: Sequence[AgentView], pods: Sequence[PodView] | None = None, si
 ALL_ECHO = [failed("w0", ECHO), failed("w1", LATER_ECHO), failed("w2", LATER_ECHO)]
 
 
-@pytest.mark.parametrize(
-    ("situation", "agents", "worker", "fault"),
-    [
-        ("all train", [an_agent(f"w{i}") for i in range(3)], None, None),
-        (
-            "one raises, the others report echoes",
+@situations(
+    "agents, worker, fault",
+    {
+        "all train": ([an_agent(f"w{i}") for i in range(3)], None, None),
+        "one raises, the others report echoes": (
             [failed("w0", ECHO), failed("w1", BOOM), failed("w2", ECHO)],
             "w1",
             Fault.CODE,
         ),
-        ("one raises, the others wait in C++", [an_agent("w0"), failed("w1", BOOM), an_agent("w2")], "w1", Fault.CODE),
-        ("one was killed from outside", [failed("w0", ECHO), failed("w1", KILLED), failed("w2", ECHO)], "w1", Fault.OUTSIDE),
-        ("nothing but echoes", ALL_ECHO, "w0", Fault.CODE),
-        ("torchrun of the user's tells nothing", [an_agent("w0"), failed("w1", None), an_agent("w2")], "w1", Fault.CODE),
-    ],
+        "one raises, the others wait in C++": ([an_agent("w0"), failed("w1", BOOM), an_agent("w2")], "w1", Fault.CODE),
+        "one was killed from outside": ([failed("w0", ECHO), failed("w1", KILLED), failed("w2", ECHO)], "w1", Fault.OUTSIDE),
+        "nothing but echoes": (ALL_ECHO, "w0", Fault.CODE),
+        "torchrun of the user's tells nothing": ([an_agent("w0"), failed("w1", None), an_agent("w2")], "w1", Fault.CODE),
+    },
 )
-def test_with_every_member_there(situation: str, agents: list[AgentView], worker: str | None, fault: Fault | None) -> None:
+def test_with_every_member_there(agents: list[AgentView], worker: str | None, fault: Fault | None) -> None:
     found = judge(agents)
-    assert not found.open, situation
-    assert (found.cause and found.cause.worker, found.cause and found.cause.fault) == (worker, fault), situation
+    assert not found.open
+    assert (found.cause and found.cause.worker, found.cause and found.cause.fault) == (worker, fault)
 
 
 ENDED = [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=1), a_dead_pod(2, exit_code=0)]
@@ -59,31 +59,29 @@ def gave_up(worker: str, failure: Failure) -> AgentView:
     return replace(failed(worker, failure), gives_up=True)
 
 
-@pytest.mark.parametrize(
-    ("situation", "agents", "pods", "worker"),
-    [
-        ("all", [gave_up("w0", ECHO), gave_up("w1", BOOM), gave_up("w2", ECHO)], ENDED, "w1"),
-        (
-            "the one that raised",
+@situations(
+    "agents, pods, worker",
+    {
+        "all": ([gave_up("w0", ECHO), gave_up("w1", BOOM), gave_up("w2", ECHO)], ENDED, "w1"),
+        "the one that raised": (
             [failed("w0", ECHO), gave_up("w1", BOOM), an_agent("w2")],
             [a_pod(0), ENDED[1], a_pod(2)],
             "w1",
         ),
-        ("all, and each saw but echoes", [gave_up("w0", ECHO), gave_up("w1", ECHO), gave_up("w2", LATER_ECHO)], ENDED, "w0"),
-        (
-            "one, as another was killed",
+        "all, and each saw but echoes": ([gave_up("w0", ECHO), gave_up("w1", ECHO), gave_up("w2", LATER_ECHO)], ENDED, "w0"),
+        "one, as another was killed": (
             [gave_up("w0", ECHO), an_agent("w1"), an_agent("w2")],
             [ENDED[0], ENDED[1], a_pod(2)],
             None,
         ),
-    ],
+    },
 )
 def test_torchruns_that_gave_up_are_heard_although_their_pods_have_ended(
-    situation: str, agents: list[AgentView], pods: list[PodView], worker: str | None
+    agents: list[AgentView], pods: list[PodView], worker: str | None
 ) -> None:
     found = judge(agents, pods)
-    assert not found.open, situation
-    assert (found.cause and found.cause.worker) == worker, situation
+    assert not found.open
+    assert (found.cause and found.cause.worker) == worker
 
 
 def test_peer_that_has_returned_is_the_cause_of_echoes() -> None:
@@ -94,25 +92,22 @@ def test_peer_that_has_returned_is_the_cause_of_echoes() -> None:
 
 
 @pytest.mark.parametrize("echo", [ECHO, ABORTED, BOOM])
-@pytest.mark.parametrize(
-    ("situation", "pods", "third"),
-    [
-        ("its pod has gone", [a_pod(0), a_pod(1)], None),
-        ("its pod has ended", [a_pod(0), a_pod(1), a_pod(2, phase="Failed", exit_code=137)], None),
-        ("its pod is being deleted", [a_pod(0), a_pod(1), a_pod(2, deleting=True)], an_agent("w2")),
-        ("its agent leaves", [a_pod(0), a_pod(1), a_pod(2)], an_agent("w2", "leaving")),
-        (
-            "its connection has closed",
+@situations(
+    "pods, third",
+    {
+        "its pod has gone": ([a_pod(0), a_pod(1)], None),
+        "its pod has ended": ([a_pod(0), a_pod(1), a_pod(2, phase="Failed", exit_code=137)], None),
+        "its pod is being deleted": ([a_pod(0), a_pod(1), a_pod(2, deleting=True)], an_agent("w2")),
+        "its agent leaves": ([a_pod(0), a_pod(1), a_pod(2)], an_agent("w2", "leaving")),
+        "its connection has closed": (
             [a_pod(0), a_pod(1), a_pod(2)],
             an_agent("w2", heard_at=NOW - 3, disconnected_since=NOW - 2),
         ),
-    ],
+    },
 )
-def test_lost_member_explains_what_the_others_report(
-    echo: Failure, situation: str, pods: list[PodView], third: AgentView | None
-) -> None:
+def test_lost_member_explains_what_the_others_report(echo: Failure, pods: list[PodView], third: AgentView | None) -> None:
     agents = [failed("w0", echo), failed("w1", echo), *([third] if third else [])]
-    assert judge(agents, pods) == RoundFailure(), situation
+    assert judge(agents, pods) == RoundFailure()
 
 
 def test_echo_of_a_member_that_is_still_in_the_round_before_counts_nothing() -> None:

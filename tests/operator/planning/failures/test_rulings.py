@@ -12,6 +12,7 @@ from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, an_agent, observed
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
+from tests.situations import situations
 
 GOING: dict[str, Any] = {"deleting": True, "conditions": frozenset({DISRUPTED})}
 
@@ -50,59 +51,58 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
     assert judge(seen) == [("w0", None)]
 
 
-@pytest.mark.parametrize(
-    ("situation", "seen", "decides"),
-    [
-        ("its container has failed", observed([a_dead_pod(0, exit_code=42)]), [("w0", 1)]),
-        ("it was killed from outside", observed([a_dead_pod(0, exit_code=137)]), [("w0", 2)]),
-        ("the kubelet has evicted it", observed([a_dead_pod(0, exit_code=137, conditions=frozenset({DISRUPTED}))]), [("w0", 0)]),
-        (
-            "the kubelet has never started it",
+@situations(
+    "seen, decides",
+    {
+        "its container has failed": (observed([a_dead_pod(0, exit_code=42)]), [("w0", 1)]),
+        "it was killed from outside": (observed([a_dead_pod(0, exit_code=137)]), [("w0", 2)]),
+        "the kubelet has evicted it": (
+            observed([a_dead_pod(0, exit_code=137, conditions=frozenset({DISRUPTED}))]),
+            [("w0", 0)],
+        ),
+        "the kubelet has never started it": (
             observed([a_dead_pod(0, exit_code=None, conditions=frozenset({DISRUPTED}))]),
             [("w0", 0)],
         ),
-        (
-            "it ended with success",
+        "it ended with success": (
             observed(
                 [a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))], [an_agent("w0", "succeeded")], round=a_round(0)
             ),
             [],
         ),
-        (
-            "the kubelet has evicted it, and a shell has hidden torchrun's exit code",
+        "the kubelet has evicted it, and a shell has hidden torchrun's exit code": (
             observed([a_dead_pod(0, exit_code=0, disrupted=True, conditions=frozenset({DISRUPTED}))], [an_agent("w0")]),
             [("w0", 0)],
         ),
-        ("it ended since it was deleted", observed([a_dead_pod(0, exit_code=42, deleting=True)]), []),
-        (
-            "it was deleted since it had ended",
+        "it ended since it was deleted": (observed([a_dead_pod(0, exit_code=42, deleting=True)]), []),
+        "it was deleted since it had ended": (
             observed([a_dead_pod(0, exit_code=42, deleting=True, ended_before_deletion=True)]),
             [("w0", 1)],
         ),
-        (
-            "it had ended before this operator led: counting and ignoring were up to the one before",
+        "it had ended before this operator led": (
             observed([a_dead_pod(0, exit_code=137, ended_before_takeover=True)]),
             [],
         ),
-        (
-            "the same, but to fail the job once more is to fail it once",
+        "it had, and fails the job once more": (
             observed([a_dead_pod(0, exit_code=42, ended_before_takeover=True)]),
             [("w0", 1)],
         ),
-        ("a member is evicted", observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)), [("w0", 0)]),
-        ("a member is deleted", observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)), []),
-        ("a member will be evicted", observed([a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)), []),
-        (
-            "a member that is done is evicted",
+        "a member is evicted": (observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)), [("w0", 0)]),
+        "a member is deleted": (observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)), []),
+        "a member will be evicted": (
+            observed([a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)),
+            [],
+        ),
+        "a member that is done is evicted": (
             observed([a_pod(0, **GOING)], [an_agent("w0", AgentState.SUCCEEDED)], round=a_round(0)),
             [],
         ),
-        ("a pod outside the group is evicted", observed([a_pod(0, **GOING)], round=a_round(1)), []),
-    ],
-)  # fmt: skip
-def test_rule_that_decides_on_a_pod(situation: str, seen: Observed, decides: list[tuple[str, int | None]]) -> None:
+        "a pod outside the group is evicted": (observed([a_pod(0, **GOING)], round=a_round(1)), []),
+    },
+)
+def test_rule_that_decides_on_a_pod(seen: Observed, decides: list[tuple[str, int | None]]) -> None:
     rules = parse_rules([on_condition("Ignore"), on_codes("FailJob", 42), on_codes("Count", 137)])
-    assert judge(seen, rules) == decides, situation
+    assert judge(seen, rules) == decides
 
 
 def test_what_the_operator_deletes_is_not_lost() -> None:
@@ -133,27 +133,25 @@ def gave_up(worker: str, failure: Failure | None, **fields: Any) -> AgentView:
     return an_agent(worker, "failed", failure=failure, gives_up=True, **fields)
 
 
-@pytest.mark.parametrize(
-    ("situation", "agents", "others", "fault", "words", "round_"),
-    [
-        ("the shell hides the code of a torchrun that gave up", [gave_up("w0", BOOM)], [a_pod(1)], "code", "in step 10", 1),
-        ("torchrun was killed alone", [an_agent("w0")], [a_pod(1)], "code", "has not reported success", 1),
-        ("the agent has failed, but its torchrun would go on", [an_agent("w0", "failed", failure=BOOM)], [], "code", "hide", 1),
-        ("it was not in a round", [an_agent("w0", "ready")], [a_pod(1)], "code", "has not reported success", 0),
-        ("its agent has never spoken", [], [a_pod(1)], "code", "has not reported success", 0),
-        ("it gave up as a peer was lost", [gave_up("w0", ECHO)], [a_dead_pod(1, exit_code=137)], "echo", "closed by peer", 1),
-        ("it gave up as a peer has gone", [gave_up("w0", ECHO)], [], "echo", "closed by peer", 1),
-        ("a peer that is there is no excuse", [gave_up("w0", ECHO)], [a_pod(1)], "code", "closed by peer", 1),
-        ("its peer gave up, too", [gave_up("w0", ECHO), gave_up("w1", ECHO)], [a_dead_pod(1)], "code", "closed by peer", 1),
-        ("the group is another by now", [gave_up("w0", ECHO, round_=0)], [a_pod(1)], "echo", "closed by peer", 0),
-    ],
+@situations(
+    "agents, others, fault, words, round_",
+    {
+        "the shell hides the code of a torchrun that gave up": ([gave_up("w0", BOOM)], [a_pod(1)], "code", "in step 10", 1),
+        "torchrun was killed alone": ([an_agent("w0")], [a_pod(1)], "code", "has not reported success", 1),
+        "the agent has failed, but its torchrun would go on": ([an_agent("w0", "failed", failure=BOOM)], [], "code", "hide", 1),
+        "it was not in a round": ([an_agent("w0", "ready")], [a_pod(1)], "code", "has not reported success", 0),
+        "its agent has never spoken": ([], [a_pod(1)], "code", "has not reported success", 0),
+        "it gave up as a peer was lost": ([gave_up("w0", ECHO)], [a_dead_pod(1, exit_code=137)], "echo", "closed by peer", 1),
+        "it gave up as a peer has gone": ([gave_up("w0", ECHO)], [], "echo", "closed by peer", 1),
+        "a peer that is there is no excuse": ([gave_up("w0", ECHO)], [a_pod(1)], "code", "closed by peer", 1),
+        "its peer gave up, too": ([gave_up("w0", ECHO), gave_up("w1", ECHO)], [a_dead_pod(1)], "code", "closed by peer", 1),
+        "the group is another by now": ([gave_up("w0", ECHO, round_=0)], [a_pod(1)], "echo", "closed by peer", 0),
+    },
 )
-def test_end_with_exit_code_0(
-    situation: str, agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int
-) -> None:
+def test_end_with_exit_code_0(agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int) -> None:
     found = ended_pods(observed([ENDED, *others], agents, round=a_round(0, 1)))[0]
-    assert (found.pod_uid, found.fault, found.round) == ("uid-w0", fault, round_), situation
-    assert words in found.message, situation
+    assert (found.pod_uid, found.fault, found.round) == ("uid-w0", fault, round_)
+    assert words in found.message
 
 
 def test_container_that_ran_out_of_memory_is_told_before_the_end_of_its_log() -> None:

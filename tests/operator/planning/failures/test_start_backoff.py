@@ -5,6 +5,7 @@ from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts, why_given_up
 
 from tests.operator.builders import NOW, a_dead_pod, a_pod, an_agent, observed
+from tests.situations import situations
 
 
 def failed(index: int = 0, **fields: object) -> PodView:
@@ -15,37 +16,33 @@ def failed(index: int = 0, **fields: object) -> PodView:
 START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
 
 
-@pytest.mark.parametrize(
-    ("situation", "seen", "nodes"),
-    [
-        ("rejected by its kubelet", observed([failed()]), ("node-0",)),
-        ("its container could not be started", observed([failed(**START_ERROR)]), ("node-0",)),
-        ("ended before its agent spoke", observed([failed(exit_code=1, exit_reason="Error")]), ("node-0",)),
-        ("not the first in a row", observed([failed(failed_starts=("node-2", "node-1"))]), ("node-2", "node-1", "node-0")),
-        ("its agent has spoken", observed([failed(exit_code=1)], [an_agent("w0", "failed")]), None),
-        ("its set-up has failed", observed([failed(exit_code=1)], [an_agent("w0", "failed", 0)]), ("node-0",)),
-        ("it was killed in its set-up", observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]), ("node-0",)),
-        ("its torchrun has given up", observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
-        ("an earlier leader has heard it", observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
-        ("being deleted", observed([failed(deleting=True)]), None),
-        ("runs", observed([a_pod(0)]), None),
-        (
-            "a newer one of its index was well",
+@situations(
+    "seen, nodes",
+    {
+        "rejected by its kubelet": (observed([failed()]), ("node-0",)),
+        "its container could not be started": (observed([failed(**START_ERROR)]), ("node-0",)),
+        "ended before its agent spoke": (observed([failed(exit_code=1, exit_reason="Error")]), ("node-0",)),
+        "not the first in a row": (observed([failed(failed_starts=("node-2", "node-1"))]), ("node-2", "node-1", "node-0")),
+        "its agent has spoken": (observed([failed(exit_code=1)], [an_agent("w0", "failed")]), None),
+        "its set-up has failed": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0)]), ("node-0",)),
+        "it was killed in its set-up": (observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]), ("node-0",)),
+        "its torchrun has given up": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
+        "an earlier leader has heard it": (observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
+        "being deleted": (observed([failed(deleting=True)]), None),
+        "runs": (observed([a_pod(0)]), None),
+        "a newer one of its index was well": (
             observed([failed(name="old"), failed(name="new", created_at=2.0)], [an_agent("new", "failed")]),
             None,
         ),
-        ("dead before this leader, the first", observed([failed(ended_before_takeover=True)]), None),
-        (
-            "dead before this leader, in a row",
+        "dead before this leader, the first": (observed([failed(ended_before_takeover=True)]), None),
+        "dead before this leader, in a row": (
             observed([failed(ended_before_takeover=True, failed_starts=("a", "b"))]),
             ("a", "b"),
         ),
-    ],
+    },
 )
-def test_failed_starts_are_read_from_the_newest_pod_of_an_index(
-    situation: str, seen: Observed, nodes: tuple[str, ...] | None
-) -> None:
-    assert find_failed_starts(seen).nodes.get(0) == nodes, situation
+def test_failed_starts_are_read_from_the_newest_pod_of_an_index(seen: Observed, nodes: tuple[str, ...] | None) -> None:
+    assert find_failed_starts(seen).nodes.get(0) == nodes
 
 
 @pytest.mark.parametrize(("before", "pause_seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (7, 60), (20, 60)])
@@ -63,18 +60,18 @@ def test_stock_worker_has_failed_to_start_if_the_kubelet_says_so() -> None:
 SIX = ("node-0",) * 5  # and this one
 
 
-@pytest.mark.parametrize(
-    ("situation", "pods", "given_up"),
-    [
-        ("no command of any index can be started", [failed(i, **START_ERROR, failed_starts=SIX) for i in range(2)], True),
-        ("one index has a try left", [failed(0, **START_ERROR, failed_starts=SIX), failed(1, **START_ERROR)], False),
-        ("one index runs", [failed(0, **START_ERROR, failed_starts=SIX), a_pod(1)], False),
-        ("kubelets reject them", [failed(i, failed_starts=SIX) for i in range(2)], False),
-    ],
+@situations(
+    "pods, given_up",
+    {
+        "no command of any index can be started": ([failed(i, **START_ERROR, failed_starts=SIX) for i in range(2)], True),
+        "one index has a try left": ([failed(0, **START_ERROR, failed_starts=SIX), failed(1, **START_ERROR)], False),
+        "one index runs": ([failed(0, **START_ERROR, failed_starts=SIX), a_pod(1)], False),
+        "kubelets reject them": ([failed(i, failed_starts=SIX) for i in range(2)], False),
+    },
 )
-def test_job_is_given_up_only_if_no_container_of_it_can_be_started(situation: str, pods: list[PodView], given_up: bool) -> None:
+def test_job_is_given_up_only_if_no_container_of_it_can_be_started(pods: list[PodView], given_up: bool) -> None:
     why = why_given_up(find_failed_starts(observed(pods)), 2, 3)
-    assert bool(why) == given_up, situation
+    assert bool(why) == given_up
 
 
 def test_giving_up_says_why() -> None:

@@ -126,11 +126,11 @@ def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     assert (resizing["status"], resizing["reason"]) == ("True", "NodeEnding")
     assert f"{leaving} leaves node {node}, which announces its end by taint {SPOT.key}" in resizing["message"]
     simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert simulation.sizes == [3, 3]
     assert simulation.declared[-1].reason == "WorkerLeaving"
     assert leaving not in simulation.pods
     assert all(pod.node != node for pod in simulation.pods.values())
-    assert simulation.job.status["failures"] == 0
+    assert simulation.status["failures"] == 0
     assert simulation.condition("Resizing")["reason"] == "AtWantedSize"
     assert simulation.reconcile().actions == ()
 
@@ -141,9 +141,9 @@ def test_job_leaves_in_time_where_there_is_no_room_for_a_replacement() -> None:
     node = node_of(simulation, 1)
     simulation.announce(node, SPOT)
     simulation.settle(85)
-    assert [round_.size for round_ in simulation.declared] == [3]
+    assert simulation.sizes == [3]
     simulation.settle(10)
-    assert [round_.size for round_ in simulation.declared] == [3, 2]
+    assert simulation.sizes == [3, 2]
     assert simulation.declared[-1].orderly_since == 1, "the group stops at a step boundary"
     simulation.settle(60)
     assert len(simulation.pods) == 3, "one waits for a place"
@@ -155,13 +155,13 @@ def test_job_stays_on_a_faulty_node_while_there_is_no_room_elsewhere() -> None:
     node = node_of(simulation, 1)
     simulation.announce(node, condition="GpuMemWatch")
     simulation.settle(600)
-    assert [round_.size for round_ in simulation.declared] == [3]
+    assert simulation.sizes == [3]
     made = simulation.made
     simulation.settle(120)
     assert simulation.made == made, "no pod is created again and again"
     simulation.pods_per_node = 2
     simulation.settle(30)
-    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert simulation.sizes == [3, 3]
     assert all(pod.node != node for pod in simulation.pods.values())
 
 
@@ -214,7 +214,7 @@ def test_drain_before_the_replacement_is_ready_takes_no_second_replacement() -> 
     simulation.settle(0.5)
     simulation.delete_pod(leaving)
     simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [3, 2, 3]
+    assert simulation.sizes == [3, 2, 3]
     assert simulation.made == 4
 
 
@@ -234,7 +234,7 @@ def test_new_leader_gives_the_worker_no_second_replacement() -> None:
     simulation.restart_operator()
     simulation.settle(30)
     assert simulation.made == 4
-    assert [round_.size for round_ in simulation.declared][-1] == 3
+    assert simulation.sizes[-1] == 3
 
 
 def test_change_waits_for_a_checkpoint_no_longer_than_the_node_is_there() -> None:
@@ -261,11 +261,11 @@ def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_
     assert len(simulation.declared) == 1
     save(simulation, 3)
     simulation.settle(1)
-    assert [round_.size for round_ in simulation.declared] == [3, 2]
+    assert simulation.sizes == [3, 2]
 
 
 def test_worker_that_leaves_its_node_is_no_lost_pod() -> None:
     simulation = running(replicas=3, failurePolicy={"onPodLoss": "FailJob"})
     simulation.announce(node_of(simulation, 1), SPOT)
     simulation.settle(30)
-    assert (simulation.job.status["state"], len(simulation.declared)) == ("Running", 2)
+    assert (simulation.status["state"], len(simulation.declared)) == ("Running", 2)

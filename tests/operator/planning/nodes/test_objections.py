@@ -30,6 +30,7 @@ from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, a_dead_pod, a_failure, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 SILENT = NOW - 10
 ECC = "a device has failed (an uncorrectable ECC error): AcceleratorError: CUDA error: uncorrectable ECC error encountered"
@@ -78,80 +79,64 @@ DIED = a_dead_pod(1, node="node-1")
 UNHEALTHY = {"unhealthy": "nvidia.com/gpu"}
 
 
-@pytest.mark.parametrize(
-    ("seen", "known", "says"),
-    [
-        pytest.param(group(), [], [since(SUSPECTED, 0)], id="a worker is lost while its pod claims to run"),
-        pytest.param(group(NOW), [], [], id="it speaks"),
-        pytest.param(group(nodes={}), [], [since(SUSPECTED, 0)], id="its node has not been seen yet"),
-        pytest.param(group(SILENT, a_pod(0), DIED), [], [], id="its kubelet tells of the end"),
-        pytest.param(group(nodes=NOT_READY), [since(SUSPECTED, 1)], [], id="its node is known to be lost"),
-        pytest.param(group(), [since(SUSPECTED, 5)], [since(SUSPECTED, 5)], id="the suspicion lasts"),
-        pytest.param(group(NOW - 1), [since(SUSPECTED, 5)], [], id="until somebody speaks there"),
-        pytest.param(group(NOW - 101), [since(SUSPECTED, 91)], [], id="or for 90 s"),
-        pytest.param(
+@situations(
+    "seen, known, says",
+    {
+        "a worker is lost while its pod claims to run": (group(), [], [since(SUSPECTED, 0)]),
+        "it speaks": (group(NOW), [], []),
+        "its node has not been seen yet": (group(nodes={}), [], [since(SUSPECTED, 0)]),
+        "its kubelet tells of the end": (group(SILENT, a_pod(0), DIED), [], []),
+        "its node is known to be lost": (group(nodes=NOT_READY), [since(SUSPECTED, 1)], []),
+        "the suspicion lasts": (group(), [since(SUSPECTED, 5)], [since(SUSPECTED, 5)]),
+        "until somebody speaks there": (group(NOW - 1), [since(SUSPECTED, 5)], []),
+        "or for 90 s": (group(NOW - 101), [since(SUSPECTED, 91)], []),
+        "it outlasts the deletion of the lost pod": (
             group(SILENT, a_pod(0), a_pod(1, node="node-1", deleting=True), round=a_round(0)),
             [since(SUSPECTED, 5)],
             [since(SUSPECTED, 5)],
-            id="it outlasts the deletion of the lost pod",
         ),
-        pytest.param(unstarted(failed_on(0)), [], [], id="one pod has failed to start"),
-        pytest.param(
-            unstarted(failed_on(0, ago=9), failed_on(1, ago=5)), [], [since(STARTS_FAILED, 5, "node-0")], id="two have"
-        ),
-        pytest.param(
-            unstarted(failed_on(0, before=("node-0",))), [], [since(STARTS_FAILED, 0, "node-0")], id="two of one index have"
-        ),
-        pytest.param(unstarted(failed_on(0), failed_on(1, "node-1")), [], [], id="two have, on a node each"),
-        pytest.param(unstarted(failed_on(0, ago=601), failed_on(1, ago=601)), [], [], id="two have, long ago"),
-        pytest.param(
-            observed(TWO, broken("w1")), [], [since(DEVICE_FAILED, 0, worker="w1")], id="a device has failed a worker"
-        ),
-        pytest.param(
-            observed(TWO, broken("w0", exception="RuntimeError")), [], [], id="a worker has failed without its device"
-        ),
-        pytest.param(
+        "one pod has failed to start": (unstarted(failed_on(0)), [], []),
+        "two have": (unstarted(failed_on(0, ago=9), failed_on(1, ago=5)), [], [since(STARTS_FAILED, 5, "node-0")]),
+        "two of one index have": (unstarted(failed_on(0, before=("node-0",))), [], [since(STARTS_FAILED, 0, "node-0")]),
+        "two have, on a node each": (unstarted(failed_on(0), failed_on(1, "node-1")), [], []),
+        "two have, long ago": (unstarted(failed_on(0, ago=601), failed_on(1, ago=601)), [], []),
+        "a device has failed a worker": (observed(TWO, broken("w1")), [], [since(DEVICE_FAILED, 0, worker="w1")]),
+        "a worker has failed without its device": (observed(TWO, broken("w0", exception="RuntimeError")), [], []),
+        "its failure is one failure": (
             observed(TWO, broken("w1")),
             [since(DEVICE_FAILED, 60, worker="w1")],
             [since(DEVICE_FAILED, 60, worker="w1")],
-            id="its failure is one failure",
         ),
-        pytest.param(
+        "it holds for half an hour": (
             observed(TWO),
             [since(DEVICE_FAILED, 1800, worker="w1"), since(DEVICE_FAILED, 1801, worker="w2")],
             [since(DEVICE_FAILED, 1800, worker="w1")],
-            id="it holds for half an hour",
         ),
-        pytest.param(
+        "a device is unhealthy": (
             observed([a_pod(1, node="node-1", **UNHEALTHY), a_dead_pod(0, **UNHEALTHY)]),
             [since(DEVICE_UNHEALTHY, 5, worker="w1")],
             [since(DEVICE_UNHEALTHY, 0, worker="w1")],
-            id="a device is unhealthy",
         ),
-        pytest.param(ending(replace(SURE, certainty=Certainty.SOFT)), [], [since(MAY_END, 0)], id="the node may end"),
-        pytest.param(ending(SURE), [], [Objection("node-1", ENDS, NOW, NOW + 90)], id="it ends: 30 s are for the pod"),
-        pytest.param(
+        "the node may end": (ending(replace(SURE, certainty=Certainty.SOFT)), [], [since(MAY_END, 0)]),
+        "it ends: 30 s are for the pod": (ending(SURE), [], [Objection("node-1", ENDS, NOW, NOW + 90)]),
+        "its end comes nearer": (
             ending(SURE),
             [Objection("node-1", ENDS, NOW - 80, NOW + 10)],
             [Objection("node-1", ENDS, NOW - 80, NOW + 10)],
-            id="its end comes nearer",
         ),
-        pytest.param(
+        "a sooner end is announced: half of the notice is for the pod": (
             ending(replace(SURE, notice_seconds=30)),
             [Objection("node-1", ENDS, NOW - 80, NOW + 100)],
             [Objection("node-1", ENDS, NOW - 80, NOW + 15)],
-            id="a sooner end is announced: half of the notice is for the pod",
         ),
-        pytest.param(ending(replace(SURE, notice_seconds=0)), [], [Objection("node-1", ENDS, NOW, NOW)], id="it ends now"),
-        pytest.param(ending(replace(SURE, notice_seconds=math.inf, fault=True)), [], [since(ENDS, 0)], id="it reports a fault"),
-        pytest.param(ending(dated(3600)), [], [Objection("node-1", ENDS_LATER, NOW, NOW + 3000)], id="it ends in an hour"),
-        pytest.param(ending(dated(600)), [], [Objection("node-1", ENDS, NOW, NOW + 570)], id="it ends in ten minutes"),
-        pytest.param(ending(dated(-60)), [], [Objection("node-1", ENDS, NOW, NOW)], id="its time is just over"),
-        pytest.param(ending(dated(-7200)), [], [], id="its time is long over"),
-        pytest.param(
-            observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)}), [], [], id="it ends, and no pod is left there"
-        ),
-    ],
+        "it ends now": (ending(replace(SURE, notice_seconds=0)), [], [Objection("node-1", ENDS, NOW, NOW)]),
+        "it reports a fault": (ending(replace(SURE, notice_seconds=math.inf, fault=True)), [], [since(ENDS, 0)]),
+        "it ends in an hour": (ending(dated(3600)), [], [Objection("node-1", ENDS_LATER, NOW, NOW + 3000)]),
+        "it ends in ten minutes": (ending(dated(600)), [], [Objection("node-1", ENDS, NOW, NOW + 570)]),
+        "its time is just over": (ending(dated(-60)), [], [Objection("node-1", ENDS, NOW, NOW)]),
+        "its time is long over": (ending(dated(-7200)), [], []),
+        "it ends, and no pod is left there": (observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)}), [], []),
+    },
 )
 def test_what_speaks_against_nodes(seen: Observed, known: list[Objection], says: list[Objection]) -> None:
     assert list(found(seen, known)) == says
@@ -183,7 +168,7 @@ def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> 
     simulation.settle(20)
     simulation.hung_nodes.add("node-1")
     simulation.settle(15)
-    assert [round_.size for round_ in simulation.declared] == [3, 2, 3]
+    assert simulation.sizes == [3, 2, 3]
     assert all(simulation.pods[worker].node != "node-1" for worker in simulation.declared[-1].workers)
 
 
@@ -233,10 +218,10 @@ def test_worker_whose_device_fails_moves_and_nothing_counts() -> None:
     assert simulation.declared[-1].reason == "WorkerFailed"
     assert "a device has failed (an uncorrectable ECC error)" in simulation.declared[-1].cause
     simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [3, 2, 3]
+    assert simulation.sizes == [3, 2, 3]
     assert all(simulation.pods[name].node != node for name in simulation.members)
     assert worker not in simulation.pods
-    assert (simulation.job.status["state"], simulation.job.status["failures"]) == ("Running", 0)
+    assert (simulation.status["state"], simulation.status["failures"]) == ("Running", 0)
 
 
 def test_device_that_fails_again_on_the_same_node_counts() -> None:
@@ -246,9 +231,9 @@ def test_device_that_fails_again_on_the_same_node_counts() -> None:
     for failures in (0, 1, 2):
         break_device(simulation, simulation.members[0])
         simulation.settle(30)
-        assert simulation.job.status["failures"] == failures
-    assert simulation.job.status["state"] == "Failed"
-    assert "a device has failed" in simulation.job.status["rootCause"]["message"]
+        assert simulation.status["failures"] == failures
+    assert simulation.status["state"] == "Failed"
+    assert "a device has failed" in simulation.status["rootCause"]["message"]
 
 
 def test_worker_with_an_unhealthy_device_leaves_when_its_replacement_is_ready() -> None:
@@ -256,11 +241,11 @@ def test_worker_with_an_unhealthy_device_leaves_when_its_replacement_is_ready() 
     worker = simulation.members[1]
     simulation.pods[worker] = replace(simulation.pods[worker], **UNHEALTHY)
     simulation.settle(0.25)
-    told = next(c["message"] for c in simulation.job.status["conditions"] if c["type"] == "Resizing")
+    told = next(c["message"] for c in simulation.status["conditions"] if c["type"] == "Resizing")
     assert "where a device of its own is unhealthy (nvidia.com/gpu), as soon as its replacement is ready" in told
     node = simulation.pods[worker].node
     simulation.settle(20)
-    assert [round_.size for round_ in simulation.declared] == [3, 3]
+    assert simulation.sizes == [3, 3]
     assert worker not in simulation.pods
     assert all(simulation.pods[name].node != node for name in simulation.members)
 

@@ -28,6 +28,7 @@ from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.reconcile.execute import Executor
 
 from tests.operator.builders import NOW, a_job, a_pending_pod, a_pod, a_worker_pod, observed
+from tests.situations import situations
 
 MAX_POD_BYTES = 40_000
 CANDIDATE = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1700000000", "effect": "PreferNoSchedule"}
@@ -57,24 +58,22 @@ SOFT, SURE, IDLE = a_node("soft", **MAY_END), a_node("sure", **ENDS), a_node("id
 FAR, PAST = (a_node(name, labels={MAINTENANCE_TIME: at}) for name, at in (("far", "4000000000"), ("past", "1700000000")))
 
 
-@pytest.mark.parametrize(
-    ("nodes", "doubtful", "never", "unwanted"),
-    [
-        pytest.param([FREE, FAR, PAST], [], [], [], id="nothing ends soon"),
-        pytest.param([FREE, SOFT], [], [], ["soft"], id="one may end"),
-        pytest.param([SOFT], [], [], ["soft"], id="the only one may end"),
-        pytest.param([FREE, SURE], [], ["sure"], [], id="one ends"),
-        pytest.param([SURE], [], ["sure"], [], id="the only one ends"),
-        pytest.param([FREE, IDLE], [], [], [], id="the scheduler itself prefers others"),
-        pytest.param([FREE, SOFT, SURE, a_node("dead")], ["dead"], ["dead", "sure"], ["soft"], id="one is doubtful"),
-        pytest.param([SOFT, a_node("dead")], ["dead"], ["dead"], ["soft"], id="one that may end is better than a dead one"),
-        pytest.param([SURE, a_node("dead")], ["dead"], ["sure"], ["dead"], id="a doubtful one is better than none"),
-        pytest.param([a_node("dead")], ["dead"], [], ["dead"], id="the only one is doubtful"),
-        pytest.param([FREE, SOFT], ["soft"], ["soft"], [], id="doubtful, and may end"),
-        pytest.param(
-            [FREE, a_node("full", {**CANDIDATE, "key": "any", "effect": "NoSchedule"}, **MAY_END)], [], [], [], id="takes none"
-        ),
-    ],
+@situations(
+    "nodes, doubtful, never, unwanted",
+    {
+        "nothing ends soon": ([FREE, FAR, PAST], [], [], []),
+        "one may end": ([FREE, SOFT], [], [], ["soft"]),
+        "the only one may end": ([SOFT], [], [], ["soft"]),
+        "one ends": ([FREE, SURE], [], ["sure"], []),
+        "the only one ends": ([SURE], [], ["sure"], []),
+        "the scheduler itself prefers others": ([FREE, IDLE], [], [], []),
+        "one is doubtful": ([FREE, SOFT, SURE, a_node("dead")], ["dead"], ["dead", "sure"], ["soft"]),
+        "one that may end is better than a dead one": ([SOFT, a_node("dead")], ["dead"], ["dead"], ["soft"]),
+        "a doubtful one is better than none": ([SURE, a_node("dead")], ["dead"], ["sure"], ["dead"]),
+        "the only one is doubtful": ([a_node("dead")], ["dead"], [], ["dead"]),
+        "doubtful, and may end": ([FREE, SOFT], ["soft"], ["soft"], []),
+        "takes none": ([FREE, a_node("full", {**CANDIDATE, "key": "any", "effect": "NoSchedule"}, **MAY_END)], [], [], []),
+    },
 )
 def test_nodes_are_avoided_as_far_as_they_are_worse(
     nodes: list[NodeView], doubtful: list[str], never: list[str], unwanted: list[str]
@@ -94,17 +93,17 @@ GPU_TEMPLATE = {"spec": {"nodeSelector": {"gpu": "yes"}, "containers": [{"name":
 DEAD, ALIVE = NodeView("dead", **GPU), NodeView("alive", **GPU)
 
 
-@pytest.mark.parametrize(
-    ("alive", "pod", "room"),
-    [
-        pytest.param(ALIVE, {}, True, id="another fits"),
-        pytest.param(replace(ALIVE, unschedulable=True), {}, False, id="that is cordoned"),
-        pytest.param(replace(ALIVE, ready=False), {}, False, id="that is not ready"),
-        pytest.param(replace(ALIVE, labels={}), {}, False, id="that does not fit"),
-        pytest.param(ALIVE, {"avoids": frozenset({"dead"})}, True, id="a pod that avoids some is on its way"),
-        pytest.param(ALIVE, {"unschedulable": True}, True, id="a pod that avoids none has found no node"),
-        pytest.param(ALIVE, {"unschedulable": True, "avoids": frozenset({"dead"})}, False, id="one that avoids some has not"),
-    ],
+@situations(
+    "alive, pod, room",
+    {
+        "another fits": (ALIVE, {}, True),
+        "that is cordoned": (replace(ALIVE, unschedulable=True), {}, False),
+        "that is not ready": (replace(ALIVE, ready=False), {}, False),
+        "that does not fit": (replace(ALIVE, labels={}), {}, False),
+        "a pod that avoids some is on its way": (ALIVE, {"avoids": frozenset({"dead"})}, True),
+        "a pod that avoids none has found no node": (ALIVE, {"unschedulable": True}, True),
+        "one that avoids some has not": (ALIVE, {"unschedulable": True, "avoids": frozenset({"dead"})}, False),
+    },
 )
 def test_doubtful_node_is_the_last_resort_where_no_other_takes_a_pod(alive: NodeView, pod: dict[str, Any], room: bool) -> None:
     pods = [a_pending_pod(0, **pod)] if pod else []
@@ -112,19 +111,19 @@ def test_doubtful_node_is_the_last_resort_where_no_other_takes_a_pod(alive: Node
     assert found == (AvoidedNodes(("dead",), ()) if room else AvoidedNodes((), ("dead",)))
 
 
-@pytest.mark.parametrize(
-    ("node", "suspected", "misled", "misled_without_room"),
-    [
-        pytest.param(ALIVE, False, True, True, id="the node lives"),
-        pytest.param(ALIVE, True, False, True, id="it is suspected"),
-        pytest.param(SOFT, False, False, True, id="it may end"),
-        pytest.param(FAR, False, True, True, id="it ends in years"),
-        pytest.param(PAST, False, True, True, id="the time of its end is long over"),
-        pytest.param(SURE, False, False, False, id="it ends"),
-        pytest.param(SURE, True, False, False, id="it ends, and is suspected"),
-        pytest.param(replace(ALIVE, ready=False), False, False, False, id="it is not ready"),
-        pytest.param(replace(ALIVE, unschedulable=True), False, False, False, id="it is cordoned"),
-    ],
+@situations(
+    "node, suspected, misled, misled_without_room",
+    {
+        "the node lives": (ALIVE, False, True, True),
+        "it is suspected": (ALIVE, True, False, True),
+        "it may end": (SOFT, False, False, True),
+        "it ends in years": (FAR, False, True, True),
+        "the time of its end is long over": (PAST, False, True, True),
+        "it ends": (SURE, False, False, False),
+        "it ends, and is suspected": (SURE, True, False, False),
+        "it is not ready": (replace(ALIVE, ready=False), False, False, False),
+        "it is cordoned": (replace(ALIVE, unschedulable=True), False, False, False),
+    },
 )
 def test_pod_waits_in_vain_once_the_node_that_it_avoids_would_take_it(
     node: NodeView, suspected: bool, misled: bool, misled_without_room: bool
@@ -183,10 +182,14 @@ def test_each_kind_of_worker_keeps_away_from_nodes_of_its_own() -> None:
     assert [(pod.index, pod.avoid) for pod in created] == [(0, ("on-demand",)), (1, ("spot",)), (2, ("spot",))]
 
 
-@pytest.mark.parametrize(
+@situations(
     "nodes",
-    [many(5000, CANDIDATE), many(5000, **MAY_END), many(5000, **ENDS), {**many(5000, **ENDS), "soft": SOFT}],
-    ids=["idle", "may end", "end", "both"],
+    {
+        "idle": many(5000, CANDIDATE),
+        "may end": many(5000, **MAY_END),
+        "end": many(5000, **ENDS),
+        "both": {**many(5000, **ENDS), "soft": SOFT},
+    },
 )
 def test_size_of_a_pod_does_not_grow_with_the_cluster(nodes: dict[str, NodeView]) -> None:
     def created(nodes: Collection[NodeView]) -> CreatePod:
@@ -204,7 +207,7 @@ def test_requests_of_a_large_template_are_counted_once_for_all_nodes(doubtful: l
     limits = {f"acme.io/device-{n}": "1" for n in range(10_000)}
     template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
     began = time.thread_time()
-    nodes_to_avoid(replace(observed([]), nodes=nodes), template, suspicions(*doubtful))
+    nodes_to_avoid(observed([], nodes=nodes), template, suspicions(*doubtful))
     assert time.thread_time() - began < 2.0, "five hundred times take ten"
 
 

@@ -17,15 +17,16 @@ from elastic_pytorch_operator.planning.queueing.quota import (
 from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, an_extra, observed
+from tests.situations import situations
 
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
     queued = replace(a_queued_job(), **job)
-    return find_quota(queued, queued.wanted, replace(observed(), workloads=workloads))
+    return find_quota(queued, queued.wanted, observed(workloads=workloads))
 
 
 def test_job_without_a_queue_is_not_limited() -> None:
-    assert find_quota(a_job(), 3, replace(observed(), workloads=())) is NO_LIMIT
+    assert find_quota(a_job(), 3, observed(workloads=())) is NO_LIMIT
 
 
 def by_quota(index: int) -> PodView:
@@ -50,7 +51,7 @@ def by_quota(index: int) -> PodView:
 def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
     workloads: tuple[WorkloadView, ...], pods: list[PodView], held: bool
 ) -> None:
-    there = replace(observed(pods), workloads=workloads)
+    there = observed(pods, workloads=workloads)
     found = find_quota(replace(a_queued_job(), queue=None), 4, there)
     assert (found.queue, found.lack) == (("team", QuotaLack.NO_QUEUE) if held else ("", None))
     assert (found is NO_LIMIT) == (not held)
@@ -108,7 +109,7 @@ def test_size_is_one_of_those_that_are_allowed() -> None:
 
 def test_extras_of_other_flavors_are_used_and_do_not_take_the_place_of_the_base() -> None:
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
-    there = replace(observed(), workloads=(a_workload(count=3), an_extra(job, 1), an_extra(job, 2)))
+    there = observed(workloads=(a_workload(count=3), an_extra(job, 1), an_extra(job, 2)))
     found = find_quota(job, 4, there)
     assert (found.size, found.counts, [extra.number for extra in found.extras]) == (4, (1,), [1])
 
@@ -127,7 +128,7 @@ def test_suspended_job_waits_for_no_quota() -> None:
 
 def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
     workloads = (a_workload(), a_workload(1, "evicted", evicted_since=NOW), a_workload(2, "evicted", evicted_since=NOW + 0.1))
-    facts = replace(observed(), workloads=workloads)
+    facts = observed(workloads=workloads)
     at_once = find_quota(a_queued_job(), 4, facts)
     assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
     later = find_quota(a_queued_job(), 4, replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
@@ -167,22 +168,22 @@ def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:
     assert [pod.index for pod in holding_pods(there)] == [0, 1, 2, 4, 6]
 
 
-@pytest.mark.parametrize(
-    ("minimum", "workloads", "size", "pods"),
-    [
-        pytest.param(2, (a_workload(),), 2, 2, id="the minimum comes first"),
-        pytest.param(2, (a_workload(), a_workload(1), a_workload(3)), 4, 4, id="what is granted is for workers first"),
-        pytest.param(2, (a_workload(), *map(a_workload, (1, 2, 3))), 4, 5, id="then for spares"),
-        pytest.param(2, (a_workload(), *map(a_workload, (1, 2, 3)), a_workload(4, "evicted")), 4, 5, id="a spare is preempted"),
-        pytest.param(None, (a_workload(count=4), a_workload(1)), 4, 5, id="a fixed size has extras for spares alone"),
-        pytest.param(2, (a_workload(state="evicted"), *map(a_workload, (1, 2, 3))), 0, 0, id="none without the base"),
-    ],
+@situations(
+    "minimum, workloads, size, pods",
+    {
+        "the minimum comes first": (2, (a_workload(),), 2, 2),
+        "what is granted is for workers first": (2, (a_workload(), a_workload(1), a_workload(3)), 4, 4),
+        "then for spares": (2, (a_workload(), *map(a_workload, (1, 2, 3))), 4, 5),
+        "a spare is preempted": (2, (a_workload(), *map(a_workload, (1, 2, 3)), a_workload(4, "evicted")), 4, 5),
+        "a fixed size has extras for spares alone": (None, (a_workload(count=4), a_workload(1)), 4, 5),
+        "none without the base": (2, (a_workload(state="evicted"), *map(a_workload, (1, 2, 3))), 0, 0),
+    },
 )
 def test_spares_run_by_extras_that_come_last(
     minimum: int | None, workloads: tuple[WorkloadView, ...], size: int, pods: int
 ) -> None:
     job = a_queued_job(minimum, spares=2)
-    found = find_quota(job, job.wanted, replace(observed(), workloads=workloads))
+    found = find_quota(job, job.wanted, observed(workloads=workloads))
     target = Target(job.wanted, found, job.spares)
     assert (target.size, target.pods) == (size, pods)
     assert (found.lack is None) == (size == 4)
@@ -190,7 +191,7 @@ def test_spares_run_by_extras_that_come_last(
 
 def test_extras_of_spares_follow_the_steps_between_allowed_sizes() -> None:
     job = replace(a_queued_job(spares=1), allowed=(2, 4), wanted=4)
-    found = find_quota(job, 4, replace(observed(), workloads=(a_workload(), a_workload(2))))
+    found = find_quota(job, 4, observed(workloads=(a_workload(), a_workload(2))))
     assert (found.counts, found.size, found.pods) == ((2, 1), 2, 3)
     assert Target(4, found, 1).pods == 3
 
@@ -201,7 +202,7 @@ def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None
         a_pod(1, topology=True, workload="lm-extra-1"),
         a_pod(2, workload="lm-extra-1"),
     )
-    there = replace(observed(pods), workloads=(a_workload(), a_workload(1, "evicted")))
+    there = observed(pods, workloads=(a_workload(), a_workload(1, "evicted")))
     assert displaced_pods(a_queued_job(), there, find_quota(a_queued_job(), 4, there)) == {"w1"}
     assert displaced_pods(a_queued_job(), there, NO_LIMIT) == frozenset()
 
@@ -210,5 +211,5 @@ def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> 
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"), a_pod(2, workload="lm-extra-2"))
     extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
-    there = replace(observed(pods), workloads=(a_workload(), *extras))
+    there = observed(pods, workloads=(a_workload(), *extras))
     assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}

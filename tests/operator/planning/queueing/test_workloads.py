@@ -29,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.builders import a_pod, a_queued_job, a_workload, an_extra, observed
+from tests.situations import situations
 
 READY = {"PodsReady": ("True", "Started")}
 TIMEOUT = {"Evicted": ("True", "PodsReadyTimeout")}
@@ -37,7 +38,7 @@ TIMEOUT = {"Evicted": ("True", "PodsReadyTimeout")}
 def actions(
     job: Job, *workloads: WorkloadView, pods: int = 0, there: Sequence[PodView] = (), **facts: Any
 ) -> list[WorkloadAction]:
-    seen = replace(observed(there or [a_pod(index) for index in range(pods)], **facts), workloads=workloads)
+    seen = observed(there or [a_pod(index) for index in range(pods)], **facts, workloads=workloads)
     return plan_workloads(job, seen, find_quota(job, job.wanted, seen))
 
 
@@ -135,11 +136,6 @@ def test_extra_for_a_spare_is_asked_for_last_and_is_ready_with_it() -> None:
         assert [c["status"] for c in patch.status["conditions"] if c["type"] == "PodsReady"] == [status]
 
 
-def test_extras_are_of_the_flavors_of_the_base() -> None:
-    created = actions(a_queued_job(2, 3, status={"readyReplicas": 2}), BASE, pods=2)
-    assert created == [CreateWorkload(1, 1, ("flavor",))]
-
-
 def test_suspended_job_gives_all_back_as_its_pods_go() -> None:
     job = replace(a_queued_job(), wanted=0, suspend=True)
     assert told(job, a_workload(), a_workload(1), a_workload(2, "pending"), pods=3) == ["delete lm-extra-2"]
@@ -180,7 +176,7 @@ def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
 def test_quota_that_a_job_leaves_never_falls_below_its_pods(states: list[str], pods: int, queue: Queue | None) -> None:
     workloads = tuple(a_workload(number, state) for number, state in enumerate(states))
     holding = [a_pod(index, workload="lm-base") for index in range(min(pods, sum(w.count for w in workloads if w.reserves)))]
-    there = replace(observed(holding), workloads=workloads)
+    there = observed(holding, workloads=workloads)
     planned = plan(replace(a_queued_job(), queue=queue), there, Memory()).actions
     given_back = {action.name for action in planned if isinstance(action, DeleteWorkload)}
     left = [workload for workload in workloads if workload.reserves and workload.name not in given_back]
@@ -198,7 +194,7 @@ def test_suspended_job_without_its_label_gives_all_back_as_its_pods_go() -> None
 def test_pod_on_a_lost_node_holds_up_no_release() -> None:
     stuck: PodView = a_pod(0, deleting=True)
     job, workloads = a_queued_job(), (a_workload(state="evicted"),)
-    there = replace(observed([stuck]), workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)})
+    there = observed([stuck], workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)})
     assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [PatchWorkload]
 
 
@@ -206,9 +202,9 @@ def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
     pods = [a_pod(index, topology=True, workload=f"lm-{name}") for index, name in enumerate(("base", "base", "extra-1"))]
     job = a_queued_job(status={"readyReplicas": 2})
     workloads = (BASE, a_workload(1, "evicted"), a_workload(2, "pending"))
-    there = replace(observed(pods), workloads=workloads)
+    there = observed(pods, workloads=workloads)
     assert plan_workloads(job, there, find_quota(job, job.wanted, there)) == []
-    there = replace(observed(pods[:2]), workloads=workloads)
+    there = observed(pods[:2], workloads=workloads)
     assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [DeleteWorkload]
 
 
@@ -216,14 +212,14 @@ def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
 def test_ended_job_finishes_its_base_once_no_pod_is_left(complete: bool, reason: str) -> None:
     status = {"conditions": [{"type": "Complete" if complete else "Failed", "status": "True"}]}
     job = a_queued_job(status=status)
-    there = replace(observed([a_pod(0)]), workloads=(a_workload(), a_workload(1)))
+    there = observed([a_pod(0)], workloads=(a_workload(), a_workload(1)))
     assert finish_workloads(job, there) == []
-    patch, delete = finish_workloads(job, replace(observed(), workloads=there.workloads))
+    patch, delete = finish_workloads(job, observed(workloads=there.workloads))
     assert isinstance(patch, PatchWorkload)
     assert patch.status["conditions"][-1]["reason"] == reason
     assert delete == DeleteWorkload("lm-extra-1", "uid-lm-extra-1", "the job has ended")
     done = a_workload(conditions={"Finished": ("True", reason)})
-    assert finish_workloads(job, replace(observed(), workloads=(done,))) == []
+    assert finish_workloads(job, observed(workloads=(done,))) == []
 
 
 SPOT = a_queued_job(status={"readyReplicas": 4}, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
@@ -231,31 +227,28 @@ OLDER = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "
 EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READY))
 
 
-@pytest.mark.parametrize(
-    ("job", "workloads", "pods", "expected"),
-    [
-        pytest.param(SPOT, (BASE,), "bb", ["create 1 of 1", "create 2 of 1"], id="as without other flavors"),
-        pytest.param(SPOT, (BASE, *EXTRAS), "bb12", [], id="a flavor of their own"),
-        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", [], id="its own pod is there"),
-        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "b12", [], id="and the base's does not count"),
-        pytest.param(SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="its own is gone"),
-        pytest.param(
-            SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb12", [], id="of an older spec, as long as its pod is there"
-        ),
-        pytest.param(SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="of an older spec"),
-        pytest.param(SPOT, (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="and pending"),
-        pytest.param(SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", ["delete lm-extra-1"], id="of a spec without"),
-        pytest.param(
+@situations(
+    "job, workloads, pods, expected",
+    {
+        "as without other flavors": (SPOT, (BASE,), "bb", ["create 1 of 1", "create 2 of 1"]),
+        "a flavor of their own": (SPOT, (BASE, *EXTRAS), "bb12", []),
+        "its own pod is there": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", []),
+        "and the base's does not count": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "b12", []),
+        "its own is gone": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "of an older spec, as long as its pod is there": (SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb12", []),
+        "of an older spec": (SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "and pending": (SPOT, (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "of a spec without": (SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "taken out of the spec": (
             replace(SPOT, scheduling=a_queued_job().scheduling),
             (BASE, *EXTRAS),
             "bb",
             ["delete lm-extra-2", "delete lm-extra-1"],
-            id="taken out of the spec",
         ),
-        pytest.param(SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", [], id="a lowered minimum"),
-        pytest.param(SPOT, (a_workload(state="evicted"), *EXTRAS), "12", [], id="as the whole job leaves"),
-        pytest.param(SPOT, (a_workload(state="evicted"), *EXTRAS), "2", ["delete lm-extra-1"], id="extra by extra"),
-    ],
+        "a lowered minimum": (SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", []),
+        "as the whole job leaves": (SPOT, (a_workload(state="evicted"), *EXTRAS), "12", []),
+        "extra by extra": (SPOT, (a_workload(state="evicted"), *EXTRAS), "2", ["delete lm-extra-1"]),
+    },
 )
 def test_extras_of_other_flavors_come_and_go_with_their_own_pods(
     job: Job, workloads: tuple[WorkloadView, ...], pods: str, expected: list[str]
@@ -296,7 +289,7 @@ def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_c
 
 
 def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -> None:
-    there = replace(observed([a_pod(0, workload="lm-base")]), workloads=(a_workload(), a_workload(1)))
+    there = observed([a_pod(0, workload="lm-base")], workloads=(a_workload(), a_workload(1)))
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
     service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
     assert service == CreateService()
@@ -310,7 +303,7 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
 
 def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"))
-    there = replace(observed(pods), workloads=(a_workload(), a_workload(1), a_workload(2)), being_created={2: "lm-extra-2"})
+    there = observed(pods, workloads=(a_workload(), a_workload(1), a_workload(2)), being_created={2: "lm-extra-2"})
     (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)])
     assert isinstance(created, CreatePod) and created.grant is not None
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
@@ -318,7 +311,7 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
 
 def test_replacement_takes_the_place_of_a_pod_that_is_being_deleted() -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True))
-    there = replace(observed(pods), workloads=(a_workload(),))
+    there = observed(pods, workloads=(a_workload(),))
     (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])
     assert isinstance(created, CreatePod)
     assert created.grant is not None

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.reporting.events import News, record_events, record_refusals
@@ -13,6 +12,7 @@ from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
 from tests.operator.builders import NOW, a_job, a_round, a_target, observed
 from tests.operator.spec.test_failure_rules import on_codes
+from tests.situations import situations
 
 ROUND = a_round(0, 1, number=2)
 IGNORED = find_rule(parse_rules([on_codes("Ignore", 1)]), 1, frozenset())
@@ -24,49 +24,38 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
     return {"observedGeneration": 1, "conditions": [{"type": "Suspended", "status": status, "reason": reason}]}
 
 
-@pytest.mark.parametrize(
-    ("job", "said", "events"),
-    [
-        pytest.param({}, {}, [], id="nothing"),
-        pytest.param({"suspend": True}, {}, [("JobSuspended", False, True)], id="suspended"),
-        pytest.param({"suspend": True, "status": suspended("False", "Suspending")}, {}, [], id="told, pods are left"),
-        pytest.param({"suspend": True, "status": suspended("True", "JobSuspended")}, {}, [], id="told, no pod is left"),
-        pytest.param({"status": suspended("True", "JobSuspended")}, {}, [("JobResumed", False, True)], id="resumed"),
-        pytest.param({"status": suspended("False", "Suspending")}, {}, [("JobResumed", False, True)], id="resumed early"),
-        pytest.param({"status": suspended("False", "JobResumed")}, {}, [], id="resumed before"),
-        pytest.param(
+@situations(
+    "job, said, events",
+    {
+        "nothing": ({}, {}, []),
+        "suspended": ({"suspend": True}, {}, [("JobSuspended", False, True)]),
+        "told, pods are left": ({"suspend": True, "status": suspended("False", "Suspending")}, {}, []),
+        "told, no pod is left": ({"suspend": True, "status": suspended("True", "JobSuspended")}, {}, []),
+        "resumed": ({"status": suspended("True", "JobSuspended")}, {}, [("JobResumed", False, True)]),
+        "resumed early": ({"status": suspended("False", "Suspending")}, {}, [("JobResumed", False, True)]),
+        "resumed before": ({"status": suspended("False", "JobResumed")}, {}, []),
+        "a size that is not allowed": (
             {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
             {},
             [("ScaleRefused", False, True)],
-            id="a size that is not allowed",
         ),
-        pytest.param(
+        "a size that is not allowed, told": (
             {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}, "status": {"observedGeneration": 1}},
             {},
             [],
-            id="a size that is not allowed, told",
         ),
-        pytest.param(
-            {"replicas": 3, "minimum": 2, "unitReplicas": 2}, {}, [("ScaleRefused", False, True)], id="a torn unit is asked for"
-        ),
-        pytest.param({}, {"refusals": ["no", "never"]}, [("RefusedByApiServer", True, False)] * 2, id="refused writes"),
-        pytest.param(
-            {}, {"waited": WaitEnd(WaitEndReason.TOO_LONG, 60.0)}, [("CheckpointWaitEnded", False, False)], id="a wait is over"
-        ),
-        pytest.param({}, {"failed": replace(BOOM, rule=IGNORED)}, [("FailureIgnored", False, False)], id="an ignored failure"),
-        pytest.param({}, {"failed": replace(BOOM, rule=COUNTED)}, [], id="a failure that counts"),
-        pytest.param({}, {"declared": replace(ROUND, reason="WorkerJoined")}, [("WorkerJoined", False, False)], id="a round"),
-        pytest.param({}, {"declared": replace(ROUND, reason="WorkerLost")}, [("WorkerLost", True, False)], id="a loss"),
-        pytest.param({}, {"declared": replace(ROUND, reason="JobSuspended")}, [], id="the round of a suspension"),
-        pytest.param(
-            {},
-            {"resumed": Interruption(2, "WorkerLost", NOW, seconds=1.0)},
-            [("TrainingResumed", False, False)],
-            id="trains again",
-        ),
-        pytest.param({}, {"ending": Ending(True, "WorkersSucceeded", "m")}, [("JobCompleted", False, True)], id="complete"),
-        pytest.param({}, {"ending": Ending(False, "TooManyFailures", "m")}, [("JobFailed", True, True)], id="failed"),
-    ],
+        "a torn unit is asked for": ({"replicas": 3, "minimum": 2, "unitReplicas": 2}, {}, [("ScaleRefused", False, True)]),
+        "refused writes": ({}, {"refusals": ["no", "never"]}, [("RefusedByApiServer", True, False)] * 2),
+        "a wait is over": ({}, {"waited": WaitEnd(WaitEndReason.TOO_LONG, 60.0)}, [("CheckpointWaitEnded", False, False)]),
+        "an ignored failure": ({}, {"failed": replace(BOOM, rule=IGNORED)}, [("FailureIgnored", False, False)]),
+        "a failure that counts": ({}, {"failed": replace(BOOM, rule=COUNTED)}, []),
+        "a round": ({}, {"declared": replace(ROUND, reason="WorkerJoined")}, [("WorkerJoined", False, False)]),
+        "a loss": ({}, {"declared": replace(ROUND, reason="WorkerLost")}, [("WorkerLost", True, False)]),
+        "the round of a suspension": ({}, {"declared": replace(ROUND, reason="JobSuspended")}, []),
+        "trains again": ({}, {"resumed": Interruption(2, "WorkerLost", NOW, seconds=1.0)}, [("TrainingResumed", False, False)]),
+        "complete": ({}, {"ending": Ending(True, "WorkersSucceeded", "m")}, [("JobCompleted", False, True)]),
+        "failed": ({}, {"ending": Ending(False, "TooManyFailures", "m")}, [("JobFailed", True, True)]),
+    },
 )
 def test_events(job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]) -> None:
     told = record_events(a_job(**job), a_target(a_job(**job)), observed(round=a_round(0)), News(**said))

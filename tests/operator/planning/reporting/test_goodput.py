@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 LOST = Interruption(1, "WorkerLost", NOW - 3, step_before=40)
 LOSING = Interruptions(LOST)
@@ -40,49 +41,41 @@ def group(**fields: Any) -> list[Any]:
 STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1, steps_per_second=4.0)
 
 
-@pytest.mark.parametrize(
-    ("status", "agents", "pods", "interruptions", "activity", "since"),
-    [
-        pytest.param(running(), STEPPING, [], NO_INTERRUPTIONS, "Training", NOW - 1, id="first steps"),
-        pytest.param(running(), group(), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100, id="no steps are reported"),
-        pytest.param(running(), group(state="ready"), [], NO_INTERRUPTIONS, "Starting", None, id="processes start"),
-        pytest.param(
-            running(), group(round_=0), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100, id="stock torchrun has no agents"
-        ),
-        pytest.param(running(), STEPPING, [], LOSING, "Recovering", NOW - 3, id="a loss"),
-        pytest.param(running(), STEPPING, [], GROWING, "Resizing", NOW - 3, id="a resize"),
-        pytest.param(
-            running(), STEPPING, [], Interruptions(last=replace(LOST, seconds=2.0)), "Training", NOW - 1, id="after a loss"
-        ),
-        pytest.param(
+@situations(
+    "status, agents, pods, interruptions, activity, since",
+    {
+        "first steps": (running(), STEPPING, [], NO_INTERRUPTIONS, "Training", NOW - 1),
+        "no steps are reported": (running(), group(), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100),
+        "processes start": (running(), group(state="ready"), [], NO_INTERRUPTIONS, "Starting", None),
+        "stock torchrun has no agents": (running(), group(round_=0), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100),
+        "a loss": (running(), STEPPING, [], LOSING, "Recovering", NOW - 3),
+        "a resize": (running(), STEPPING, [], GROWING, "Resizing", NOW - 3),
+        "after a loss": (running(), STEPPING, [], Interruptions(last=replace(LOST, seconds=2.0)), "Training", NOW - 1),
+        "no steps, after": (
             running(),
             group(),
             [],
             Interruptions(last=replace(LOST, step_before=None, seconds=2.0)),
             "StepsUnreported",
             NOW - 100,
-            id="no steps, after",
         ),
-        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], NO_INTERRUPTIONS, "Starting", None, id="pods start"),
-        pytest.param(
-            running("WaitingForWorkers"), [], [a_pending_pod(0)], NO_INTERRUPTIONS, "WaitingForNodes", None, id="no node"
-        ),
-        pytest.param(running("WaitingForWorkers"), [], [a_pending_pod(0)], LOSING, "WaitingForNodes", None, id="lost, no node"),
-        pytest.param(running("WaitingForWorkers"), [], [a_pod(0)], LOSING, "Recovering", None, id="below the minimum"),
-        pytest.param(
+        "pods start": (running("WaitingForWorkers"), [], [a_pod(0)], NO_INTERRUPTIONS, "Starting", None),
+        "no node": (running("WaitingForWorkers"), [], [a_pending_pod(0)], NO_INTERRUPTIONS, "WaitingForNodes", None),
+        "lost, no node": (running("WaitingForWorkers"), [], [a_pending_pod(0)], LOSING, "WaitingForNodes", None),
+        "below the minimum": (running("WaitingForWorkers"), [], [a_pod(0)], LOSING, "Recovering", None),
+        "a set-up goes on": (
             running("WaitingForWorkers"),
             group(state="preparing"),
             [a_pod(0)],
             NO_INTERRUPTIONS,
             "Preparing",
             None,
-            id="a set-up goes on",
         ),
-        pytest.param(running("ScheduleTimeout"), [], [], NO_INTERRUPTIONS, "WaitingForNodes", None, id="gives its places back"),
-        pytest.param(running("WaitingForQuota"), [], [], NO_INTERRUPTIONS, "WaitingForQuota", None, id="waits for quota"),
-        pytest.param(running("BackingOff"), [], [], NO_INTERRUPTIONS, "Recovering", None, id="backs off"),
-        pytest.param(running("JobSuspended"), [], [], NO_INTERRUPTIONS, "Suspended", None, id="suspended"),
-    ],
+        "gives its places back": (running("ScheduleTimeout"), [], [], NO_INTERRUPTIONS, "WaitingForNodes", None),
+        "waits for quota": (running("WaitingForQuota"), [], [], NO_INTERRUPTIONS, "WaitingForQuota", None),
+        "backs off": (running("BackingOff"), [], [], NO_INTERRUPTIONS, "Recovering", None),
+        "suspended": (running("JobSuspended"), [], [], NO_INTERRUPTIONS, "Suspended", None),
+    },
 )
 def test_activity(
     status: dict[str, Any], agents: list[Any], pods: list[Any], interruptions: Interruptions, activity: str, since: float | None

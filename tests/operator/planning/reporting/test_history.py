@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from tests.operator.builders import NOW, TIME, a_round
 from tests.operator.simulation import running
+from tests.situations import situations
 
 Entries = list[Any]
 BUSY = dict.fromkeys(PHASES, 12.34)
@@ -60,35 +61,26 @@ LOST = {"time": moment(2), "round": 2, "replicas": 2, "cause": "WorkerLost", "se
 LOST |= {"phaseSeconds": {"stop": "0.50", "init": "1.50"}}
 
 
-@pytest.mark.parametrize(
-    ("interruptions", "round_", "added"),
-    [
-        pytest.param(NO_INTERRUPTIONS, a_round(0, 1, 2, number=1), [], id="the round is in it"),
-        pytest.param(NO_INTERRUPTIONS, None, [], id="there is no round"),
-        pytest.param(
+@situations(
+    "interruptions, round_, added",
+    {
+        "the round is in it": (NO_INTERRUPTIONS, a_round(0, 1, 2, number=1), []),
+        "there is no round": (NO_INTERRUPTIONS, None, []),
+        "a round that interrupts no training": (
             NO_INTERRUPTIONS,
             a_round(number=2),
             [{"time": moment(9), "round": 2, "replicas": 0, "cause": "FirstRound"}],
-            id="a round that interrupts no training",
         ),
-        pytest.param(Interruptions(Interruption(2, "WorkerLost", NOW)), a_round(0, 1, number=2), [], id="one goes on"),
-        pytest.param(Interruptions(last=over(2)), a_round(0, 1, number=2), [LOST], id="one is over"),
-        pytest.param(
-            Interruptions(Interruption(3, "WorkerLost", NOW), over(2)), a_round(0, number=3), [LOST], id="the next one goes on"
-        ),
-        pytest.param(
+        "one goes on": (Interruptions(Interruption(2, "WorkerLost", NOW)), a_round(0, 1, number=2), []),
+        "one is over": (Interruptions(last=over(2)), a_round(0, 1, number=2), [LOST]),
+        "the next one goes on": (Interruptions(Interruption(3, "WorkerLost", NOW), over(2)), a_round(0, number=3), [LOST]),
+        "of a script that reports no steps": (
             Interruptions(last=over(2, steps_lost=None, phases={})),
             a_round(0, 1, number=2),
             [{name: LOST[name] for name in ("time", "round", "replicas", "cause", "seconds")}],
-            id="of a script that reports no steps",
         ),
-        pytest.param(
-            Interruptions(last=over(2, "x" * 99)),
-            None,
-            [{**LOST, "cause": "x" * 32}],
-            id="with a cause that another operator left",
-        ),
-    ],
+        "with a cause that another operator left": (Interruptions(last=over(2, "x" * 99)), None, [{**LOST, "cause": "x" * 32}]),
+    },
 )
 def test_change_of_the_group(interruptions: Interruptions, round_: Any, added: Entries) -> None:
     history = add_changes([FIRST], interruptions, round_, {}, moment(9))
@@ -213,8 +205,8 @@ def test_next_leader_goes_on_with_the_history() -> None:
     world = running()
     world.make_progress(100)
     world.settle(30)
-    before = world.job.status["history"]
+    before = world.status["history"]
     assert [(entry["round"], entry["replicas"], entry["cause"]) for entry in changes_of(before)] == [(1, 3, "FirstRound")]
     world.take_over({})
     world.settle(30)
-    assert changes_of(world.job.status["history"]) == changes_of(before)
+    assert changes_of(world.status["history"]) == changes_of(before)

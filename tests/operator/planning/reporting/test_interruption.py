@@ -22,6 +22,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
 
 from tests.operator.builders import NOW, TIME, Progress, a_failure, a_round, an_agent, observed
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)
 
@@ -75,18 +76,16 @@ def test_second_round_before_the_end_is_the_same_interruption() -> None:
     assert again == Interruption(3, "WorkerLost", NOW - 1.0, step_before=96)
 
 
-@pytest.mark.parametrize(
-    ("reason", "member", "since"),
-    [
-        pytest.param("WorkerFailed", {"failure": a_failure(failed_at=NOW - 0.4)}, NOW - 0.4, id="when the process ended"),
-        pytest.param("WorkerFailed", {"failure": a_failure(failed_at=NOW - 1e9)}, NOW - 100, id="not before the round"),
-        pytest.param("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0, id="its last word"),
-        pytest.param("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW, id="no loss"),
-        pytest.param("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW, id="no silence"),
-        pytest.param(
-            "WorkerLost", {"state": "running", "heard_at": NOW - 9.0, "progressed_at": NOW - 3.0}, NOW - 3.0, id="steps"
-        ),
-    ],
+@situations(
+    "reason, member, since",
+    {
+        "when the process ended": ("WorkerFailed", {"failure": a_failure(failed_at=NOW - 0.4)}, NOW - 0.4),
+        "not before the round": ("WorkerFailed", {"failure": a_failure(failed_at=NOW - 1e9)}, NOW - 100),
+        "its last word": ("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0),
+        "no loss": ("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW),
+        "no silence": ("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW),
+        "steps": ("WorkerLost", {"state": "running", "heard_at": NOW - 9.0, "progressed_at": NOW - 3.0}, NOW - 3.0),
+    },
 )
 def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since: float) -> None:
     agents = [an_agent("w0"), an_agent("w1"), an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member})]
@@ -165,15 +164,15 @@ SOONER = {"set_up_since": NOW + 5, "set_up_until": NOW + 30}
 BEFOREHAND = {"set_up_since": NOW - 50, "set_up_until": NOW - 40}
 
 
-@pytest.mark.parametrize(
-    ("emptied", "set_ups", "phases"),
-    [
-        pytest.param(True, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 9.0, "prepare": 30.0}, id="the job waited for it"),
-        pytest.param(True, [BEFOREHAND, SOONER, SET_UP], {"wait": 9.0, "prepare": 30.0}, id="it waited for two"),
-        pytest.param(True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], {"wait": 39.0}, id="all had been ready"),
-        pytest.param(True, [{}, {}, {}], {"wait": 39.0}, id="no set-up is known"),
-        pytest.param(False, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 39.0}, id="others were to train"),
-    ],
+@situations(
+    "emptied, set_ups, phases",
+    {
+        "the job waited for it": (True, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 9.0, "prepare": 30.0}),
+        "it waited for two": (True, [BEFOREHAND, SOONER, SET_UP], {"wait": 9.0, "prepare": 30.0}),
+        "all had been ready": (True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], {"wait": 39.0}),
+        "no set-up is known": (True, [{}, {}, {}], {"wait": 39.0}),
+        "others were to train": (False, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 39.0}),
+    },
 )
 def test_wait_for_a_set_up_is_a_phase(emptied: bool, set_ups: list[dict[str, float]], phases: dict[str, float]) -> None:
     first = a_round(*([] if emptied else [0, 1]), number=2)
@@ -188,10 +187,13 @@ def test_wait_for_a_set_up_is_a_phase(emptied: bool, set_ups: list[dict[str, flo
     assert ended.phases == pytest.approx({"detection": 0.0, "stop": 1.0, "start": 1.0, **phases})
 
 
-@pytest.mark.parametrize(
-    ("before", "seconds"),
-    [(None, 29.0), (replace(a_round(number=2), declared_at=NOW), 29.0), (a_round(0, 1, number=2), None)],
-    ids=["a first start", "nothing trains", "others train"],
+@situations(
+    "before, seconds",
+    {
+        "a first start": (None, 29.0),
+        "nothing trains": (replace(a_round(number=2), declared_at=NOW), 29.0),
+        "others train": (a_round(0, 1, number=2), None),
+    },
 )
 def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | None, seconds: float | None) -> None:
     agents = [an_agent("w0", "ready", 0, **SOONER), an_agent("w1", "ready", 0, **SET_UP), an_agent("w2", "ready", 0)]
@@ -234,20 +236,20 @@ def begin_from(world: Simulation, step: int) -> None:
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("noticed", [True, False], ids=["the leader before has seen the loss", "no leader has"])
+@situations("noticed", {"the leader before has seen the loss": True, "no leader has": False})
 def test_steps_done_again_count_although_the_leader_goes_with_the_group(noticed: bool) -> None:
     world = running()
     world.make_progress(100)
     world.settle(30)
-    assert world.job.status["progress"]["step"] == 100
+    assert world.status["progress"]["step"] == 100
     lose_all(world)
     if noticed:
         world.reconcile()
-        assert world.job.status["operatorState"]["interruption"]["step"] == 100
+        assert world.status["operatorState"]["interruption"]["step"] == 100
     world.take_over({})
     begin_from(world, 41)
-    assert [entry["stepsLost"] for entry in world.job.status["history"] if "seconds" in entry] == [60]
-    assert "interruption" not in world.job.status.get("operatorState", {})
+    assert [entry["stepsLost"] for entry in world.status["history"] if "seconds" in entry] == [60]
+    assert "interruption" not in world.status.get("operatorState", {})
 
 
 @pytest.mark.simulation
@@ -257,11 +259,11 @@ def test_group_that_trains_through_a_change_of_the_leader_has_no_interruption() 
     world.settle(30)
     world.take_over({})
     world.settle(30)
-    assert not [entry for entry in world.job.status["history"] if "seconds" in entry]
+    assert not [entry for entry in world.status["history"] if "seconds" in entry]
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("suspended", [False, True], ids=["another worker is lost", "the job is suspended"])
+@situations("suspended", {"another worker is lost": False, "the job is suspended": True})
 def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended: bool) -> None:
     world, metrics = running(), Metrics()
     world.agents = {name: replace(agent, steps_per_second=4.0) for name, agent in world.agents.items()}
@@ -281,7 +283,7 @@ def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended
     assert plan.round is not None
     assert plan.round.number == 3
     assert [event.reason for event in plan.actions if isinstance(event, RecordEvent)].count("TrainingResumed") == 1
-    assert [entry["round"] for entry in world.job.status["history"] if "seconds" in entry] == [2]
+    assert [entry["round"] for entry in world.status["history"] if "seconds" in entry] == [2]
     assert world.memory.account is not None
     assert world.memory.account.spent[Activity.REPEATING].seconds > 0
     assert 'elastic_pytorch_steps_lost_total{namespace="team"} 100.0' in metrics.render(GaugeValues()).decode()
@@ -291,60 +293,47 @@ SINCE = 10.0
 ENDS = {"detection": 10.1, "stop": 10.5, "wait": 10.5, "start": 10.8, "init": 12.0, "firstStep": 12.2}
 
 
-@pytest.mark.parametrize(
-    ("changes", "phases"),
-    [
-        pytest.param(
-            {},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "init": 1.2, "firstStep": 0.2},
-            id="all is known",
-        ),
-        pytest.param(
+@situations(
+    "changes, phases",
+    {
+        "all is known": ({}, {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "init": 1.2, "firstStep": 0.2}),
+        "a job below its minimum waits for a pod": (
             {"wait": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
             {"detection": 0.1, "stop": 0.4, "wait": 49.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
-            id="a job below its minimum waits for a pod",
         ),
-        pytest.param(
+        "a job below its minimum waits for a pod, and then for its set-up": (
             {"wait": 40.0, "prepare": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
             {"detection": 0.1, "stop": 0.4, "wait": 29.5, "prepare": 20.0, "start": 0.2, "init": 0.8, "firstStep": 1.0},
-            id="a job below its minimum waits for a pod, and then for its set-up",
         ),
-        pytest.param(
+        "a set-up has begun before the others had stopped": (
             {"wait": 10.2, "prepare": 30.0, "start": 30.2, "init": 31.0, "firstStep": 32.0},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "prepare": 19.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
-            id="a set-up has begun before the others had stopped",
         ),
-        pytest.param(
+        "an agent that is the user's own torchrun": (
             {"start": None, "init": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "firstStep": 1.7},
-            id="an agent that is the user's own torchrun",
         ),
-        pytest.param(
+        "a script that starts cold": (
             {"init": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "firstStep": 1.4},
-            id="a script that starts cold",
         ),
-        pytest.param(
+        "a script that reports no steps": (
             {"start": 11.0, "init": None, "firstStep": None},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.5},
-            id="a script that reports no steps",
         ),
-        pytest.param(
+        "it is not known when they stopped": (
             {"stop": None},
             {"detection": 0.1, "wait": 0.4, "start": 0.3, "init": 1.2, "firstStep": 0.2},
-            id="it is not known when they stopped",
         ),
-        pytest.param(
+        "no phase is negative": (
             {"detection": 10.0, "stop": 9.0, "wait": 9.0},
             {"detection": 0.0, "stop": 0.0, "wait": 0.0, "start": 0.8, "init": 1.2, "firstStep": 0.2},
-            id="no phase is negative",
         ),
-        pytest.param(
+        "a pod starts after the others have stepped": (
             {"start": 13.0, "init": 12.5},
             {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 1.7, "init": 0.0, "firstStep": 0.0},
-            id="a pod starts after the others have stepped",
         ),
-    ],
+    },
 )
 def test_phases(changes: dict[str, float | None], phases: dict[str, float]) -> None:
     found = split_interruption(SINCE, ENDS | changes)
@@ -359,11 +348,7 @@ def test_together_they_are_the_interruption(missing: str) -> None:
 
 @pytest.mark.parametrize(
     ("phases", "slowest"),
-    [
-        ({}, ""),
-        ({"detection": 0.1, "stop": 20.0, "init": 3.0}, "stop"),
-        ({"stop": 1.0, "init": 1.0}, "stop"),
-    ],
+    [({}, ""), ({"detection": 0.1, "stop": 20.0, "init": 3.0}, "stop"), ({"stop": 1.0, "init": 1.0}, "stop")],
 )
 def test_slowest(phases: dict[str, float], slowest: str) -> None:
     assert slowest_phase(phases) == slowest

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
@@ -22,33 +21,32 @@ from tests.operator.builders import (
     condition,
     observed,
 )
+from tests.situations import situations
 
 IMAGE = "ErrImagePull: no such image"
 
 
-@pytest.mark.parametrize(
-    ("pods", "told"),
-    [
-        pytest.param([], "", id="no pod"),
-        pytest.param([a_pod(0, name="speaks")], "", id="its agent speaks"),
-        pytest.param([a_dead_pod(0), a_pod(1, deleting=True)], "", id="ended, being deleted"),
-        pytest.param([a_pod(0)], "1 pod: its agent has not reported yet", id="its agent is silent"),
-        pytest.param([a_pending_pod(0), a_pending_pod(1)], "2 pods: waiting to be scheduled", id="no node"),
-        pytest.param([a_pod(0, started=False)], "1 pod: starting", id="its container does not run yet"),
-        pytest.param([a_pod(0, started=False, waiting=IMAGE)], f"1 pod: {IMAGE}", id="the kubelet says why"),
-        pytest.param(
+@situations(
+    "pods, told",
+    {
+        "no pod": ([], ""),
+        "its agent speaks": ([a_pod(0, name="speaks")], ""),
+        "ended, being deleted": ([a_dead_pod(0), a_pod(1, deleting=True)], ""),
+        "its agent is silent": ([a_pod(0)], "1 pod: its agent has not reported yet"),
+        "no node": ([a_pending_pod(0), a_pending_pod(1)], "2 pods: waiting to be scheduled"),
+        "its container does not run yet": ([a_pod(0, started=False)], "1 pod: starting"),
+        "the kubelet says why": ([a_pod(0, started=False, waiting=IMAGE)], f"1 pod: {IMAGE}"),
+        "the most frequent first": (
             [a_pod(0), a_pending_pod(1), a_pending_pod(2), a_pod(3, started=False)],
             "2 pods: waiting to be scheduled; 1 pod: its agent has not reported yet; 1 pod: starting",
-            id="the most frequent first",
         ),
-        pytest.param(
+        "no more than a few": (
             [*(a_pending_pod(i) for i in range(3)), *(a_pod(i, started=False, waiting=f"Error {i:02d}") for i in range(20))],
             "; ".join(
                 ["3 pods: waiting to be scheduled", *(f"1 pod: Error {i:02d}" for i in range(7)), "13 pods: other reasons"]
             ),
-            id="no more than a few",
         ),
-    ],
+    },
 )
 def test_causes(pods: list[Any], told: str) -> None:
     assert explain_shortage(pods, {"speaks"}) == told
@@ -81,17 +79,16 @@ TRAINED = {"state": "Running", "worldSize": 2}
 BOTH = frozenset({"w0", "w1"})
 
 
-@pytest.mark.parametrize(
-    ("state", "candidates", "size", "trains"),
-    [
-        ("Running", [UNHEARD], 0, True),
-        ("Resizing", [UNHEARD, STARTING], 0, True),
-        ("Running", [UNHEARD], 2, False),
-        ("Running", [STARTING], 0, False),
-        ("Pending", [UNHEARD], 0, False),
-        ("Suspended", [UNHEARD], 0, False),
-    ],
-    ids=["all unheard", "and a newcomer", "others are heard", "only a newcomer", "it did not train", "it was suspended"],
+@situations(
+    "state, candidates, size, trains",
+    {
+        "all unheard": ("Running", [UNHEARD], 0, True),
+        "and a newcomer": ("Resizing", [UNHEARD, STARTING], 0, True),
+        "others are heard": ("Running", [UNHEARD], 2, False),
+        "only a newcomer": ("Running", [STARTING], 0, False),
+        "it did not train": ("Pending", [UNHEARD], 0, False),
+        "it was suspended": ("Suspended", [UNHEARD], 0, False),
+    },
 )
 def test_group_that_trained_may_train_still(state: str, candidates: list[Candidate], size: int, *, trains: bool) -> None:
     assert may_train({"state": state}, candidates, size) is trains

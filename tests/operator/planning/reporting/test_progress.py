@@ -2,35 +2,27 @@
 
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 
 from tests.operator.builders import Progress, an_agent
+from tests.situations import situations
 
 OLD = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics": {"f1": "0.5"}}
 
 
-@pytest.mark.parametrize(
-    ("agents", "progress"),
-    [
-        pytest.param([an_agent("w0")], {}, id="no report"),
-        pytest.param([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}, id="a step"),
-        pytest.param(
+@situations(
+    "agents, progress",
+    {
+        "no report": ([an_agent("w0")], {}),
+        "a step": ([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}),
+        "the newest step, the newest checkpoint, the highest speed": (
             [
                 an_agent("w0", progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5), steps_per_second=1.57),
                 an_agent("w1", progress=Progress(step=6, checkpoint_step=6), steps_per_second=1.4),
             ],
-            {
-                "summary": "7/80",
-                "step": 7,
-                "total": 80,
-                "loss": "1.235",
-                "stepsPerSecond": "1.57",
-                "checkpointStep": 6,
-            },
-            id="the newest step, the newest checkpoint, the highest speed",
+            {"summary": "7/80", "step": 7, "total": 80, "loss": "1.235", "stepsPerSecond": "1.57", "checkpointStep": 6},
         ),
-    ],
+    },
 )
 def test_progress(agents: list[Any], progress: dict[str, Any]) -> None:
     assert describe_progress(agents, {}) == progress

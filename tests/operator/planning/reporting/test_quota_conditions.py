@@ -30,7 +30,7 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, condition, 
     ],
 )
 def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
-    assert reason_of(find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))) == reason
+    assert reason_of(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == reason
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] |
     ],
 )
 def test_a_job_says_what_it_waits_for_in_kueues_words(workloads: tuple[WorkloadView, ...], text: str) -> None:
-    assert explain_lack(find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))) == text
+    assert explain_lack(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == text
 
 
 def test_eviction_is_told_with_the_number_of_workers() -> None:
     workloads = (a_workload(), a_workload(1, "evicted"), a_workload(2, "evicted"))
-    found = find_quota(a_queued_job(), 4, replace(observed(), workloads=workloads))
+    found = find_quota(a_queued_job(), 4, observed(workloads=workloads))
     assert explain_eviction(found) == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
 
 
 def test_group_trains_on_until_it_has_saved() -> None:
-    there = replace(observed([a_pod(0), a_pod(1)]), workloads=(a_workload(state="evicted"),))
+    there = observed([a_pod(0), a_pod(1)], workloads=(a_workload(state="evicted"),))
     quota = find_quota(a_queued_job(), 4, there)
     running, resizing, degraded = held(reason_of(quota), explain_lack(quota), there, 2, "", "")
     assert (running.true, running.reason) == (True, "RoundRunning")
@@ -81,7 +81,7 @@ def test_group_trains_on_until_it_has_saved() -> None:
 
 def test_job_without_its_label_says_that_it_leaves() -> None:
     job = replace(a_queued_job(), queue=None)
-    there = replace(observed([a_pod(0)]), workloads=(a_workload(),))
+    there = observed([a_pod(0)], workloads=(a_workload(),))
     assert reason_of(find_quota(job, 4, there)) == "LeavingQueue"
     told = [action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)]
     assert [event.reason for event in told] == ["LeavingQueue"]
@@ -91,7 +91,7 @@ def test_job_without_its_label_says_that_it_leaves() -> None:
 def test_wait_is_told_once_and_its_end_too() -> None:
     job, told = a_queued_job(), []
     for state in ("unseen", "pending", "pending", "admitted", "admitted"):
-        todo = plan(job, replace(observed(), workloads=(a_workload(state=state),)), Memory())
+        todo = plan(job, observed(workloads=(a_workload(state=state),)), Memory())
         told += [action.reason for action in todo.actions if isinstance(action, RecordEvent)]
         for action in todo.actions:
             if isinstance(action, PatchStatus):

@@ -9,24 +9,12 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
-from elastic_pytorch_operator.planning.reporting.status import (
-    Findings,
-    describe_job,
-)
+from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import (
-    NOW,
-    TIME,
-    a_job,
-    a_pending_pod,
-    a_pod,
-    a_round,
-    a_target,
-    an_agent,
-    observed,
-)
+from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.situations import situations
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 LATER = "2026-01-01T00:05:00Z"
@@ -66,174 +54,151 @@ WAITS = {"resizePolicy": {"checkpointWaitSeconds": 30, "checkpointPath": "/c"}}
 COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorState": {"lastGrowthTime": TIME}}}
 
 
-@pytest.mark.parametrize(
-    ("seen", "job", "said", "state", "counts", "conditions"),
-    [
-        pytest.param(NONE, {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}, id="new"),
-        pytest.param(
+@situations(
+    "seen, job, said, state, counts, conditions",
+    {
+        "new": (NONE, {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}),
+        "its pods wait for nodes": (
             observed([a_pending_pod(0), a_pending_pod(1)]),
             {},
             {},
             "Pending",
             (2, 0, 0),
             {"not Running": "WaitingForWorkers"},
-            id="its pods wait for nodes",
         ),
-        pytest.param(
+        "fewer ready than the minimum": (
             observed([a_pod(0)], [an_agent("w0", "ready", 0)]),
             {"minimum": 2},
             {},
             "Pending",
             (1, 1, 0),
             {"not Running": "WaitingForWorkers"},
-            id="fewer ready than the minimum",
         ),
-        pytest.param(ALL, {}, {}, "Running", (3, 3, 3), {"Running": "RoundRunning"}, id="all train"),
-        pytest.param(
+        "all train": (ALL, {}, {}, "Running", (3, 3, 3), {"Running": "RoundRunning"}),
+        "its last checkpoint is being written": (
             observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 5)], round=a_round(0)),
             {"replicas": 1},
             {},
             "Running",
             (1, 1, 1),
             {"Running": "Saving"},
-            id="its last checkpoint is being written",
         ),
-        pytest.param(
+        "eight processes a worker, says the agent": (
             observed([a_pod(0)], [an_agent("w0", local_world_size=8)], round=a_round(0)),
             {"replicas": 1},
             {},
             "Running",
             (1, 1, 8),
             {"Running": "RoundRunning"},
-            id="eight processes a worker, says the agent",
         ),
-        pytest.param(
+        "four processes a worker, says the spec, as no agent has spoken": (
             observed([a_pod(0)], round=a_round(0)),
             {"replicas": 1, "nprocPerNode": 4},
             {},
             "Running",
             (1, 0, 4),
             {"Running": "RoundRunning"},
-            id="four processes a worker, says the spec, as no agent has spoken",
         ),
-        pytest.param(
+        "one is missing": (
             TWO,
             {},
             {},
             "Resizing",
             (2, 2, 2),
             {"Running": "RoundRunning", "Resizing": "SizeChanging", "Degraded": "WorkersMissing"},
-            id="one is missing",
         ),
-        pytest.param(
+        "one is too many": (
             ALL,
             {"replicas": 2},
             {},
             "Resizing",
             (3, 3, 3),
             {"Running": "RoundRunning", "Resizing": "SizeChanging"},
-            id="one is too many",
         ),
-        pytest.param(
+        "a change waits for a checkpoint": (
             ALL,
             {},
             {"deferral": DEFERRED},
             "Resizing",
             (3, 3, 3),
             {"Running": "RoundRunning", "Resizing": "WaitingForCheckpoint"},
-            id="a change waits for a checkpoint",
         ),
-        pytest.param(
+        "growth waits for its pause": (
             TWO,
             COOLS,
             {"cooling": ["w2"]},
             "Resizing",
             (2, 2, 2),
             {"Running": "RoundRunning", "Resizing": "CoolingDown", "Degraded": "WorkersMissing"},
-            id="growth waits for its pause",
         ),
-        pytest.param(
-            observed(round=a_round()), {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}, id="an empty round"
-        ),
-        pytest.param(
-            FAILED, {"replicas": 1}, {"budget": CRASHED}, "Pending", (1, 1, 0), {"not Running": "BackingOff"}, id="crash loop"
-        ),
-        pytest.param(
-            ALL, {}, {"budget": CRASHED}, "Running", (3, 3, 3), {"Running": "RoundRunning"}, id="trains within the pause"
-        ),
-        pytest.param(
+        "an empty round": (observed(round=a_round()), {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}),
+        "crash loop": (FAILED, {"replicas": 1}, {"budget": CRASHED}, "Pending", (1, 1, 0), {"not Running": "BackingOff"}),
+        "trains within the pause": (ALL, {}, {"budget": CRASHED}, "Running", (3, 3, 3), {"Running": "RoundRunning"}),
+        "all workers are to be replaced": (
             ALL,
             {},
             {"restarting": RESTART},
             "Pending",
             (3, 3, 0),
             {"not Running": "GroupRestarted"},
-            id="all workers are to be replaced",
         ),
-        pytest.param(
+        "suspended, a pod is left": (
             observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round()),
             SUSPENDED,
             {},
             "Suspending",
             (0, 0, 0),
             {"not Running": "Suspending"},
-            id="suspended, a pod is left",
         ),
-        pytest.param(
+        "suspended, trains until its checkpoint": (
             ALL,
             SUSPENDED,
             {"deferral": DEFERRED},
             "Suspending",
             (3, 3, 3),
             {"Running": "RoundRunning"},
-            id="suspended, trains until its checkpoint",
         ),
-        pytest.param(
+        "suspended, no pod is left": (
             NONE,
             SUSPENDED,
             {},
             "Suspended",
             (0, 0, 0),
             {"not Running": "JobSuspended", "Suspended": "JobSuspended"},
-            id="suspended, no pod is left",
         ),
-        pytest.param(
+        "suspended, its pods would be refused": (
             NONE,
             SUSPENDED,
             {"refusals": ["the API server refuses: no"]},
             "Suspended",
             (0, 0, 0),
             {"not Running": "JobSuspended", "Suspended": "RefusedByApiServer"},
-            id="suspended, its pods would be refused",
         ),
-        pytest.param(
+        "complete": (
             ALL,
             {},
             {"ending": Ending(True, "WorkersSucceeded", "all 3 workers have succeeded")},
             "Complete",
             (3, 3, 0),
             {"not Running": "WorkersSucceeded", "Complete": "WorkersSucceeded"},
-            id="complete",
         ),
-        pytest.param(
+        "failed": (
             TWO,
             {},
             {"ending": Ending(False, "TooManyFailures", "4 failures", BOOM)},
             "Failed",
             (2, 2, 0),
             {"not Running": "TooManyFailures", "Failed": "TooManyFailures"},
-            id="failed",
         ),
-        pytest.param(
+        "failed while it is suspended": (
             TWO,
             SUSPENDED,
             {"ending": Ending(False, "InvalidTemplate", "no")},
             "Failed",
             (2, 2, 0),
             {"not Running": "InvalidTemplate", "Failed": "InvalidTemplate"},
-            id="failed while it is suspended",
         ),
-    ],
+    },
 )
 def test_situation(
     seen: Observed,
@@ -250,97 +215,84 @@ def test_situation(
     assert [condition["type"] for condition in status["conditions"]] == TYPES
 
 
-@pytest.mark.parametrize(
-    ("seen", "job", "said", "type_", "message"),
-    [
-        pytest.param(ALL, {}, {}, "Running", "3 of 3 workers train", id="all train"),
-        pytest.param(ALL, {}, {"refusals": ["no"]}, "Running", "3 of 3 workers train; no", id="all train, a write is refused"),
-        pytest.param(ALL, {}, {}, "Resizing", "all 3 wanted workers train", id="wanted size"),
-        pytest.param(
+@situations(
+    "seen, job, said, type_, message",
+    {
+        "all train": (ALL, {}, {}, "Running", "3 of 3 workers train"),
+        "all train, a write is refused": (ALL, {}, {"refusals": ["no"]}, "Running", "3 of 3 workers train; no"),
+        "wanted size": (ALL, {}, {}, "Resizing", "all 3 wanted workers train"),
+        "allowed size": (
             ALL,
             {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
             {},
             "Resizing",
             "all 3 wanted workers train; 4 were requested, which resizePolicy.allowedReplicas rounds down",
-            id="allowed size",
         ),
-        pytest.param(
+        "whole units": (
             TWO,
             {"replicas": 3, "minimum": 2, "unitReplicas": 2},
             {},
             "Resizing",
             "all 2 wanted workers train; 3 were requested, which unitReplicas rounds down",
-            id="whole units",
         ),
-        pytest.param(TWO, {}, {}, "Resizing", "growing from 2 to 3 workers", id="grows"),
-        pytest.param(TWO, {"replicas": 1}, {}, "Resizing", "shrinking from 2 to 1 workers", id="shrinks"),
-        pytest.param(
+        "grows": (TWO, {}, {}, "Resizing", "growing from 2 to 3 workers"),
+        "shrinks": (TWO, {"replicas": 1}, {}, "Resizing", "shrinking from 2 to 1 workers"),
+        "grows after a checkpoint": (
             TWO,
             WAITS,
             {"deferral": DEFERRED},
             "Resizing",
             "growing from 2 to 3 workers: w2 is ready; waits up to 30 s for the next checkpoint in /c",
-            id="grows after a checkpoint",
         ),
-        pytest.param(
+        "grows after a pause": (
             TWO,
             COOLS,
             {"cooling": ["w2"]},
             "Degraded",
             "trains with 2 of 3 workers; w2 is ready; the group may grow at 2026-01-01T00:01:00Z, as "
             "resizePolicy.minSecondsBetweenGrowths is 60",
-            id="grows after a pause",
         ),
-        pytest.param(
+        "why one is missing": (
             replace(TWO, pods=(*TWO.pods, a_pending_pod(2))),
             {},
             {"refusals": ["no"]},
             "Degraded",
             "trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
-            id="why one is missing",
         ),
-        pytest.param(NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready; training needs 2", id="nothing there yet"),
-        pytest.param(NONE, {}, {}, "Resizing", "no group is training yet; see condition Running", id="nothing to resize"),
-        pytest.param(
+        "nothing there yet": (NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready; training needs 2"),
+        "nothing to resize": (NONE, {}, {}, "Resizing", "no group is training yet; see condition Running"),
+        "crash loop": (
             FAILED,
             {},
             {"budget": CRASHED},
             "Running",
             "restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: ValueError: boom",
-            id="crash loop",
         ),
-        pytest.param(
+        "group restart": (
             ALL,
             {},
             {"restarting": RESTART},
             "Running",
             "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: ValueError: boom",
-            id="group restart",
         ),
-        pytest.param(
-            observed([a_pod(0)]), SUSPENDED, {}, "Suspended", "spec.suspend is true: 1 pod is left", id="one pod is left"
-        ),
-        pytest.param(
+        "one pod is left": (observed([a_pod(0)]), SUSPENDED, {}, "Suspended", "spec.suspend is true: 1 pod is left"),
+        "two pods are left, a write is refused": (
             observed([a_pod(0), a_pod(1)]),
             SUSPENDED,
             {"refusals": ["no"]},
             "Suspended",
             "spec.suspend is true: 2 pods are left; no",
-            id="two pods are left, a write is refused",
         ),
-        pytest.param(NONE, SUSPENDED, {}, "Suspended", "spec.suspend is true: nothing runs", id="suspended"),
-        pytest.param(
+        "suspended": (NONE, SUSPENDED, {}, "Suspended", "spec.suspend is true: nothing runs"),
+        "trains until it is suspended": (
             ALL,
             SUSPENDED,
             {"deferral": DEFERRED},
             "Running",
             "3 workers train until the job is suspended",
-            id="trains until it is suspended",
         ),
-        pytest.param(
-            ALL, {}, {"ending": Ending(True, "WorkersSucceeded", "all done")}, "Failed", "the job is complete", id="complete"
-        ),
-    ],
+        "complete": (ALL, {}, {"ending": Ending(True, "WorkersSucceeded", "all done")}, "Failed", "the job is complete"),
+    },
 )
 def test_message(seen: Observed, job: dict[str, Any], said: dict[str, Any], type_: str, message: str) -> None:
     assert message_of(status_of(seen, job, **said), type_) == message

@@ -3,45 +3,39 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 
 from tests.operator.builders import NOW, TIME, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
 from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
+from tests.situations import situations
 
 
-@pytest.mark.parametrize(
-    ("pod", "agent", "member", "worker"),
-    [
-        pytest.param(a_pod(0), an_agent("w0"), True, {"rank": 0, "node": "node-0", "state": "Running"}, id="trains"),
-        pytest.param(
-            a_pod(0), an_agent("w0", "failed"), True, {"rank": 0, "node": "node-0", "state": "Running"}, id="restarts"
-        ),
-        pytest.param(
-            a_pod(0), an_agent("w0", "succeeded"), True, {"rank": 0, "node": "node-0", "state": "Succeeded"}, id="done"
-        ),
-        pytest.param(a_pod(0), an_agent("w0", "ready", 0), False, {"node": "node-0", "state": "Ready"}, id="ready"),
-        pytest.param(a_pod(0), an_agent("w0", "leaving"), True, {"rank": 0, "node": "node-0", "state": "Leaving"}, id="leaves"),
-        pytest.param(a_pending_pod(0), None, False, {"state": "Starting"}, id="has no node"),
-        pytest.param(a_pod(0), None, False, {"node": "node-0", "state": "Starting"}, id="its agent has not spoken"),
-        pytest.param(a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}, id="lost"),
-        pytest.param(
+@situations(
+    "pod, agent, member, worker",
+    {
+        "trains": (a_pod(0), an_agent("w0"), True, {"rank": 0, "node": "node-0", "state": "Running"}),
+        "restarts": (a_pod(0), an_agent("w0", "failed"), True, {"rank": 0, "node": "node-0", "state": "Running"}),
+        "done": (a_pod(0), an_agent("w0", "succeeded"), True, {"rank": 0, "node": "node-0", "state": "Succeeded"}),
+        "ready": (a_pod(0), an_agent("w0", "ready", 0), False, {"node": "node-0", "state": "Ready"}),
+        "leaves": (a_pod(0), an_agent("w0", "leaving"), True, {"rank": 0, "node": "node-0", "state": "Leaving"}),
+        "has no node": (a_pending_pod(0), None, False, {"state": "Starting"}),
+        "its agent has not spoken": (a_pod(0), None, False, {"node": "node-0", "state": "Starting"}),
+        "lost": (a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}),
+        "has exited with 0": (
             a_dead_pod(0, exit_code=0),
             an_agent("w0", "succeeded"),
             True,
             {"rank": 0, "node": "node-0", "state": "Succeeded"},
-            id="has exited with 0",
         ),
-        pytest.param(
+        "has exited with 0, which its agent did not call success": (
             a_dead_pod(0, exit_code=0),
             an_agent("w0"),
             True,
             {"rank": 0, "node": "node-0", "state": "Lost"},
-            id="has exited with 0, which its agent did not call success",
         ),
-    ],
+    },
 )
 def test_worker(pod: Any, agent: Any, member: bool, worker: dict[str, Any]) -> None:
     seen = observed([pod], [agent] if agent else [], round=a_round(0) if member else None)
@@ -79,35 +73,31 @@ def test_what_is_known_from_before_stays() -> None:
     assert {name: status[name] for name in OLD} == OLD
 
 
-@pytest.mark.parametrize(
-    ("said", "field", "value"),
-    [
-        pytest.param({"grown": True}, "operatorState", {"lastGrowthTime": TIME}, id="the group grows"),
-        pytest.param({"budget": Budget(group_restarts=2)}, "groupRestarts", 2, id="all workers are replaced"),
-        pytest.param({"budget": Budget(failures=2, total=5)}, "failures", 2, id="failures since the last progress"),
-        pytest.param({"budget": Budget(failures=2, total=5)}, "totalFailures", 5, id="failures since the job began"),
-        pytest.param(
+@situations(
+    "said, field, value",
+    {
+        "the group grows": ({"grown": True}, "operatorState", {"lastGrowthTime": TIME}),
+        "all workers are replaced": ({"budget": Budget(group_restarts=2)}, "groupRestarts", 2),
+        "failures since the last progress": ({"budget": Budget(failures=2, total=5)}, "failures", 2),
+        "failures since the job began": ({"budget": Budget(failures=2, total=5)}, "totalFailures", 5),
+        "an interruption is over": (
             {"interruptions": Interruptions(last=ENDED)},
             "history",
             [
                 LOST,
                 {"time": TIME, "round": 5, "replicas": 1, "cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
             ],
-            id="an interruption is over",
         ),
-        pytest.param(
-            {"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))}, "history", [LOST], id="it goes on"
-        ),
-        pytest.param(
+        "it goes on": ({"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))}, "history", [LOST]),
+        "it is in it, and an older resource definition has dropped fields": (
             {"interruptions": Interruptions(last=replace(ENDED, round=4))},
             "history",
             [LOST],
-            id="it is in it, and an older resource definition has dropped fields",
         ),
-        pytest.param({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status(), id="the last failure"),
-        pytest.param({"ending": Ending(False, "R", "m")}, "completionTime", TIME, id="the end"),
-        pytest.param({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status(), id="the cause of the end"),
-    ],
+        "the last failure": ({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status()),
+        "the end": ({"ending": Ending(False, "R", "m")}, "completionTime", TIME),
+        "the cause of the end": ({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status()),
+    },
 )
 def test_field(said: dict[str, Any], field: str, value: object) -> None:
     assert status_of(ALL, {"status": OLD}, **said)[field] == value

@@ -23,6 +23,7 @@ from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
+from tests.situations import situations
 
 pytestmark = pytest.mark.simulation
 
@@ -54,13 +55,13 @@ def a_group(every: int) -> Observed:
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 64])
-@pytest.mark.parametrize(
+@situations(
     "said",
-    [
-        pytest.param({"refusals": [LONG] * 3, "deferral": DEFERRED, "cooling": [LONG]}, id="trains with few"),
-        pytest.param({"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)}, id="backs off"),
-        pytest.param({"ending": Ending(False, "PodLost", LONG, BOOM)}, id="fails"),
-    ],
+    {
+        "trains with few": {"refusals": [LONG] * 3, "deferral": DEFERRED, "cooling": [LONG]},
+        "backs off": {"budget": Budget(failures=3, total=3, last=BOOM, backoff_until=NOW + 60)},
+        "fails": {"ending": Ending(False, "PodLost", LONG, BOOM)},
+    },
 )
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.planning.memory import Memory, recall
@@ -22,6 +21,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
 )
 
 from tests.operator.builders import NOW, TIME, a_job, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 Work = Mapping[int, Sequence[float | None]]  # seconds by worker and local rank
 
@@ -56,35 +56,33 @@ def ranks(known: Stragglers) -> list[int]:
     return [straggler.rank for straggler in known.slow]
 
 
-@pytest.mark.parametrize(
-    ("course", "found"),
-    [
-        pytest.param([EVEN] * 9, [], id="all are equal"),
-        pytest.param([SLOW] * WINDOWS, [], id="the first window of a round counts for nothing"),
-        pytest.param([SLOW] * (WINDOWS + 1), [1], id="slow in enough windows in a row"),
-        pytest.param([SLOW, SLOW, SLOW, EVEN, SLOW, SLOW], [], id="not in a row"),
-        pytest.param([SLOW, SLOW, SLOW, BETWEEN, SLOW], [], id="a window between the bounds breaks the row"),
-        pytest.param([BETWEEN] * 9, [], id="a little slower"),
-        pytest.param([*[SLOW] * 4, *[EVEN] * (WINDOWS - 1)], [1], id="not slow for too few windows"),
-        pytest.param([*[SLOW] * 4, *[EVEN] * WINDOWS], [], id="recovered"),
-        pytest.param([*[SLOW] * 4, EVEN, EVEN, SLOW, EVEN, EVEN], [1], id="slow again before it has recovered"),
-        pytest.param([*[SLOW] * 4, *[BETWEEN] * 9], [1], id="a little slower is no recovery"),
-        pytest.param([{0: [0.1], 1: [0.2]}] * 9, [], id="of two ranks, neither can be called slow"),
-        pytest.param([{0: [0.1, 0.3], 1: [0.1, 0.1]}] * 9, [1], id="ranks count, not pods"),
-        pytest.param([{0: [0.1, 0.1], 1: [0.1, 0.4], 2: [0.2, 0.1]}] * 9, [3, 4], id="the slowest first"),
-        pytest.param([{0: [0.1], 1: [0.2], 2: [0.1], 3: []}] * 9, [1], id="an older agent among others"),
-        pytest.param([{0: [0.1], 1: [0.2], 2: []}] * 9, [], id="too few ranks report"),
-        pytest.param([{0: [0.1, None], 1: [0.2, None], 2: [0.1, None]}] * 9, [2], id="some local ranks do not report"),
-        pytest.param([{0: [0.0], 1: [0.0], 2: [0.1]}] * 9, [2], id="work that takes no time"),
-    ],
+@situations(
+    "course, found",
+    {
+        "all are equal": ([EVEN] * 9, []),
+        "the first window of a round counts for nothing": ([SLOW] * WINDOWS, []),
+        "slow in enough windows in a row": ([SLOW] * (WINDOWS + 1), [1]),
+        "not in a row": ([SLOW, SLOW, SLOW, EVEN, SLOW, SLOW], []),
+        "a window between the bounds breaks the row": ([SLOW, SLOW, SLOW, BETWEEN, SLOW], []),
+        "a little slower": ([BETWEEN] * 9, []),
+        "not slow for too few windows": ([*[SLOW] * 4, *[EVEN] * (WINDOWS - 1)], [1]),
+        "recovered": ([*[SLOW] * 4, *[EVEN] * WINDOWS], []),
+        "slow again before it has recovered": ([*[SLOW] * 4, EVEN, EVEN, SLOW, EVEN, EVEN], [1]),
+        "a little slower is no recovery": ([*[SLOW] * 4, *[BETWEEN] * 9], [1]),
+        "of two ranks, neither can be called slow": ([{0: [0.1], 1: [0.2]}] * 9, []),
+        "ranks count, not pods": ([{0: [0.1, 0.3], 1: [0.1, 0.1]}] * 9, [1]),
+        "the slowest first": ([{0: [0.1, 0.1], 1: [0.1, 0.4], 2: [0.2, 0.1]}] * 9, [3, 4]),
+        "an older agent among others": ([{0: [0.1], 1: [0.2], 2: [0.1], 3: []}] * 9, [1]),
+        "too few ranks report": ([{0: [0.1], 1: [0.2], 2: []}] * 9, []),
+        "some local ranks do not report": ([{0: [0.1, None], 1: [0.2, None], 2: [0.1, None]}] * 9, [2]),
+        "work that takes no time": ([{0: [0.0], 1: [0.0], 2: [0.1]}] * 9, [2]),
+    },
 )
 def test_course(course: list[Work], found: list[int]) -> None:
     assert ranks(after(course)) == found
 
 
-@pytest.mark.parametrize(
-    ("step", "found"), [(0.2, [1]), (2.0, [1]), (2.1, []), (20.0, [])], ids=["all", "a 20th", "less", "nearly nothing"]
-)
+@situations("step, found", {"all": (0.2, [1]), "a 20th": (2.0, [1]), "less": (2.1, []), "nearly nothing": (20.0, [])})
 def test_slow_work_that_is_a_small_part_of_a_step_is_no_matter(step: float, found: list[int]) -> None:
     assert ranks(after([SLOW] * 9, step=step)) == found
 
@@ -99,7 +97,7 @@ def test_windows_count_only_once_and_when_all_have_reported_them() -> None:
     assert advance_stragglers(known, behind.round, behind) is known
 
 
-@pytest.mark.parametrize("fields", [{"state": "stopping"}, {"round_": 1}], ids=["a stopping agent", "an older round"])
+@situations("fields", {"a stopping agent": {"state": "stopping"}, "an older round": {"round_": 1}})
 def test_only_the_running_members_of_the_round_are_measured(fields: dict[str, Any]) -> None:
     assert ranks(after([SLOW] * 9, number=2, **fields)) == []
 
@@ -127,7 +125,7 @@ def test_a_straggler_stays_one_with_its_worker_in_the_next_round() -> None:
     assert not record_stragglers(known, gone), "it has left, and whether it is better is not known"
 
 
-@pytest.mark.parametrize("work", [{}, {0: [], 1: []}], ids=["nothing trains", "two ranks"])
+@situations("work", {"nothing trains": {}, "two ranks": {0: [], 1: []}})
 def test_group_that_cannot_be_measured_has_none(work: Work) -> None:
     known, small = after([SLOW] * 4), seen(work, None, number=2)
     assert advance_stragglers(known, small.round, small) == NO_STRAGGLERS
@@ -146,47 +144,33 @@ def test_a_new_leader_knows_them_from_the_status_and_says_nothing_twice() -> Non
 
 def test_status() -> None:
     [entry] = after([SLOW] * 4).as_status()
-    assert entry == {
-        "rank": 1,
-        "worker": "w1",
-        "localRank": 0,
-        "node": "node-1",
-        "slowdown": "2.0",
-        "medianSeconds": "0.1",
-    }
+    assert entry == {"rank": 1, "worker": "w1", "localRank": 0, "node": "node-1", "slowdown": "2.0", "medianSeconds": "0.1"}
     many = Stragglers(tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(1000)))
     assert len(many.as_status()) == MAX_LISTED
 
 
-@pytest.mark.parametrize(
-    ("before", "work", "events"),
-    [
-        pytest.param(
+@situations(
+    "before, work, events",
+    {
+        "one is slow": (
             EVEN,
             SLOW,
             [
                 "Straggler: Rank 1 (w1 on node-1) works 2.0 times as long in a step as the group's median rank: "
                 "0.2 s instead of 0.1 s. The others wait"
             ],
-            id="one is slow",
         ),
-        pytest.param(
+        "one event for a worker": (
             {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.1, 0.1, 0.1]},
             {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.15, 0.25, 0.2]},
             [
                 "Straggler: Ranks 5, 6 and 7 (w1 on node-1) work 2.5 times as long in a step as the group's median rank: "
                 "0.25 s instead of 0.1 s. The others wait"
             ],
-            id="one event for a worker",
         ),
-        pytest.param(
-            SLOW,
-            EVEN,
-            ["StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"],
-            id="over",
-        ),
-        pytest.param(SLOW, SLOW, [], id="nothing is new"),
-    ],
+        "over": (SLOW, EVEN, ["StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"]),
+        "nothing is new": (SLOW, SLOW, []),
+    },
 )
 def test_events(before: Work, work: Work, events: list[str]) -> None:
     course = [before] * 4

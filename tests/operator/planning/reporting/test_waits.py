@@ -16,6 +16,7 @@ from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
 from tests.operator.builders import NOW, TIME, a_job
 from tests.operator.spec.test_failure_rules import on_codes
+from tests.situations import situations
 
 WATCHES = a_job(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"})
 RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
@@ -63,20 +64,19 @@ def test_job_without_places() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("cause", "text"),
-    [
-        (
+@situations(
+    "cause, text",
+    {
+        "ruled": (
             FailureRecord("w1", 1, 42, "", "boom", NOW, rule=RULE),
             f"{RULE} replaces all workers: rank 1 (w1) failed, exit code 42: boom",
         ),
-        (
+        "read from the status": (
             FailureRecord("w1", 1, 42, "", "boom", NOW),
             "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 42: boom",
         ),
-        (None, "failurePolicy.rules replaces all workers: see status.rootCause"),
-    ],
-    ids=["ruled", "read from the status", "unknown"],
+        "unknown": (None, "failurePolicy.rules replaces all workers: see status.rootCause"),
+    },
 )
 def test_restart_of_the_group(cause: FailureRecord | None, text: str) -> None:
     assert explain_restart(GroupRestart(under_way=True, cause=cause)) == text

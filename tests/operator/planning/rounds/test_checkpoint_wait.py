@@ -22,6 +22,7 @@ from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
+from tests.situations import situations
 
 POLICY = {"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}
 HERE = a_round(0, 1, number=7)
@@ -52,53 +53,51 @@ def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> Ch
     return CheckpointWait(7, NOW - seconds_ago, counts, None if leaving is None else NOW - leaving)
 
 
-@pytest.mark.parametrize(
-    ("situation", "job_", "now", "wanted", "known", "until"),
-    [
-        ("nothing is to change", job(), seen(w0=3), None, None, None),
-        ("a change is wanted: it waits", job(), seen(w0=3), ORDERLY, None, NOW + 30),
-        (
-            "it still waits, also though other agents' counts differ",
+@situations(
+    "job_, now, wanted, known, until",
+    {
+        "nothing is to change": (job(), seen(w0=3), None, None, None),
+        "a change is wanted: it waits": (job(), seen(w0=3), ORDERLY, None, NOW + 30),
+        "it still waits, also though other agents' counts differ": (
             job(),
             seen(w0=3, w1=1),
             ORDERLY,
             since(10, w0=3),
             NOW + 20,
         ),
-        ("a checkpoint has been written", job(), seen(w0=4), ORDERLY, since(10, w0=3), None),
-        ("by any member", job(), seen(w0=3, w1=2), ORDERLY, since(10, w0=3, w1=1), None),
-        ("by somebody who is no member", job(), seen(w2=2, w0=3), ORDERLY, since(10, w0=3, w2=1), NOW + 20),
-        ("one that is heard for the first time has seen old ones", job(), seen(w1=9), ORDERLY, since(10, w0=3), NOW + 20),
-        ("it has waited long enough", job(), seen(w0=3), ORDERLY, since(30, w0=3), None),
-        ("another round has come", job(), seen(w0=3), ORDERLY, CheckpointWait(6, NOW - 90, {"w0": 0}), NOW + 30),
-        ("somebody is lost", job(), seen(w0=3), LOSS, None, None),
-        ("somebody is lost while it waits", job(), seen(w0=3), LOSS, since(10, w0=3), None),
-        ("a newcomer has failed before its group has formed", job(), seen(w0=3), NEWCOMER_FAILED, None, None),
-        ("nobody watches", job(), seen(), ORDERLY, None, None),
-        ("the folder has become unreadable", job(), seen(), ORDERLY, since(10, w0=3), None),
-        ("waiting is off", job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),
-        ("it has been turned off meanwhile", job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, since(10, w0=3), None),
-        ("nobody trains", job(), seen(round_=a_round(number=7), w0=3), ORDERLY, None, None),
-        ("no round yet", job(), seen(round_=None, w0=3), a_round(0, 1), None, None),
-        ("a pod is deleted: half its grace period", job(), seen(deleting=True, w0=3), ORDERLY, None, NOW + 13),
-        ("an agent got SIGTERM", job(), seen(w0=3, w1="leaving"), ORDERLY, None, NOW + 13),
-        ("a long grace period", job(grace=600), seen(deleting=True, w0=3), ORDERLY, None, NOW + 30),
-        ("a short one", job(grace=4), seen(deleting=True, w0=3), ORDERLY, None, None),
-        ("a pod is deleted while it waits", job(), seen(deleting=True, w0=3), ORDERLY, since(10, w0=3), NOW + 13),
-        ("shortly before its end", job(), seen(deleting=True, w0=3), ORDERLY, since(25, w0=3), NOW + 5),
-        ("the leaving one cannot wait longer", job(), seen(deleting=True, w0=3), ORDERLY, since(13, 13, w0=3), None),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+        "a checkpoint has been written": (job(), seen(w0=4), ORDERLY, since(10, w0=3), None),
+        "by any member": (job(), seen(w0=3, w1=2), ORDERLY, since(10, w0=3, w1=1), None),
+        "by somebody who is no member": (job(), seen(w2=2, w0=3), ORDERLY, since(10, w0=3, w2=1), NOW + 20),
+        "one that is heard for the first time has seen old ones": (job(), seen(w1=9), ORDERLY, since(10, w0=3), NOW + 20),
+        "it has waited long enough": (job(), seen(w0=3), ORDERLY, since(30, w0=3), None),
+        "another round has come": (job(), seen(w0=3), ORDERLY, CheckpointWait(6, NOW - 90, {"w0": 0}), NOW + 30),
+        "somebody is lost": (job(), seen(w0=3), LOSS, None, None),
+        "somebody is lost while it waits": (job(), seen(w0=3), LOSS, since(10, w0=3), None),
+        "a newcomer has failed before its group has formed": (job(), seen(w0=3), NEWCOMER_FAILED, None, None),
+        "nobody watches": (job(), seen(), ORDERLY, None, None),
+        "the folder has become unreadable": (job(), seen(), ORDERLY, since(10, w0=3), None),
+        "waiting is off": (job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),
+        "it has been turned off meanwhile": (job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, since(10, w0=3), None),
+        "nobody trains": (job(), seen(round_=a_round(number=7), w0=3), ORDERLY, None, None),
+        "no round yet": (job(), seen(round_=None, w0=3), a_round(0, 1), None, None),
+        "a pod is deleted: half its grace period": (job(), seen(deleting=True, w0=3), ORDERLY, None, NOW + 13),
+        "an agent got SIGTERM": (job(), seen(w0=3, w1="leaving"), ORDERLY, None, NOW + 13),
+        "a long grace period": (job(grace=600), seen(deleting=True, w0=3), ORDERLY, None, NOW + 30),
+        "a short one": (job(grace=4), seen(deleting=True, w0=3), ORDERLY, None, None),
+        "a pod is deleted while it waits": (job(), seen(deleting=True, w0=3), ORDERLY, since(10, w0=3), NOW + 13),
+        "shortly before its end": (job(), seen(deleting=True, w0=3), ORDERLY, since(25, w0=3), NOW + 5),
+        "the leaving one cannot wait longer": (job(), seen(deleting=True, w0=3), ORDERLY, since(13, 13, w0=3), None),
+    },
 )
 def test_change_is_held_or_goes(
-    situation: str, job_: Job, now: Observed, wanted: Round | None, known: CheckpointWait | None, until: float | None
+    job_: Job, now: Observed, wanted: Round | None, known: CheckpointWait | None, until: float | None
 ) -> None:
     hold = defer_for_checkpoint(job_, now, wanted, known)
-    assert hold.until == until, situation
+    assert hold.until == until
     assert (hold.wait is None) is (until is None)
     assert hold.change is (None if until is None else wanted)
     ended = known is not None and known.round == 7 and until is None
-    assert (hold.over is not None) is ended, situation
+    assert (hold.over is not None) is ended
 
 
 @pytest.mark.parametrize(
@@ -123,17 +122,16 @@ def test_wait_says_what_it_waits_for() -> None:
     assert explain_deferral(job(), hold) == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
 
 
-@pytest.mark.parametrize(
-    ("job_", "seconds"),
-    [
-        (a_job(), 2),
-        (job(), 15),
-        (job(grace=600), 32),
-        (job(grace=4), 2),
-        (job(grace=0), 2),
-        (job(checkpointWaitSeconds=5), 7),
-    ],
-    ids=["no-wait", "half-the-grace-period", "the-whole-wait", "short-grace-period", "none", "short-wait"],
+@situations(
+    "job_, seconds",
+    {
+        "no-wait": (a_job(), 2),
+        "half-the-grace-period": (job(), 15),
+        "the-whole-wait": (job(grace=600), 32),
+        "short-grace-period": (job(grace=4), 2),
+        "none": (job(grace=0), 2),
+        "short-wait": (job(checkpointWaitSeconds=5), 7),
+    },
 )
 def test_leaving_pods_train_on_as_long_as_the_change_may_wait(job_: Job, seconds: float) -> None:
     assert leave_seconds(job_) == seconds
@@ -143,7 +141,7 @@ def trained(**fields: Any) -> Simulation:
     """A group of two whose agents watch the folder."""
     simulation = Simulation(a_job(replicas=2, resizePolicy=POLICY, **fields))
     simulation.settle(10)
-    assert [r.size for r in simulation.declared] == [2]
+    assert simulation.sizes == [2]
     write_checkpoint(simulation)
     simulation.settle(1)
     return simulation
@@ -173,7 +171,7 @@ def test_newcomer_waits_for_the_checkpoint_and_joins_after_it() -> None:
     assert (status, reason) == ("True", "WaitingForCheckpoint")
     assert message.startswith("growing from 2 to 3 workers: ")
     assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
-    assert simulation.job.status["state"] == "Resizing"
+    assert simulation.status["state"] == "Resizing"
     assert simulation.reconcile().recheck_at is not None
     write_checkpoint(simulation)
     todo = simulation.reconcile()
@@ -194,7 +192,7 @@ def test_wait_ends_in_time_without_a_checkpoint() -> None:
     assert len(simulation.declared) == 1
     assert len(simulation.pods) == 2, "the victim trains on"
     simulation.settle(2)
-    assert [r.size for r in simulation.declared] == [2, 1]
+    assert simulation.sizes == [2, 1]
     simulation.settle(1)
     assert len(simulation.pods) == 1
 
@@ -205,7 +203,7 @@ def test_second_newcomer_joins_in_the_same_round_and_does_not_prolong_the_wait()
     simulation.settle(10)
     simulation.scale(5)
     simulation.settle(26)
-    assert [r.size for r in simulation.declared] == [2, 5]
+    assert simulation.sizes == [2, 5]
 
 
 def test_loss_ends_the_wait_at_once() -> None:
@@ -259,10 +257,10 @@ def test_suspended_job_trains_on_to_its_checkpoint() -> None:
     assert len(simulation.pods) == 2
     message = simulation.condition("Suspended")["message"]
     assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
-    assert (simulation.job.status["state"], is_true(simulation.job.status, "Running")) == ("Suspending", True)
+    assert (simulation.status["state"], is_true(simulation.status, "Running")) == ("Suspending", True)
     write_checkpoint(simulation)
     simulation.settle(3)
-    assert [r.size for r in simulation.declared] == [2, 0]
+    assert simulation.sizes == [2, 0]
     assert not simulation.pods
 
 
@@ -274,13 +272,4 @@ def test_restarted_operator_waits_anew() -> None:
     simulation.settle(25)
     assert len(simulation.declared) == 1
     simulation.settle(10)
-    assert [r.size for r in simulation.declared] == [2, 1]
-
-
-def test_without_the_wait_nothing_is_held() -> None:
-    simulation = Simulation(a_job(replicas=2))
-    simulation.settle(10)
-    write_checkpoint(simulation)
-    simulation.scale(1)
-    simulation.reconcile()
-    assert [r.size for r in simulation.declared] == [2, 1]
+    assert simulation.sizes == [2, 1]

@@ -5,8 +5,8 @@ from dataclasses import replace
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.rounds.next_round import grows
 
-from tests.operator.builders import NOW, a_round
-from tests.operator.simulation import Simulation, running
+from tests.operator.builders import a_round
+from tests.operator.simulation import running
 
 PAUSE = {"resizePolicy": {"minSecondsBetweenGrowths": 60}}
 
@@ -17,15 +17,6 @@ def test_what_growth_is() -> None:
     assert grows(a_round(number=1), a_round(0, number=2))
     assert not grows(a_round(0, 1), a_round(0, 2, number=2)), "a lost worker is replaced"
     assert not grows(a_round(0), None)
-
-
-def sizes(simulation: Simulation) -> list[int]:
-    return [round_.size for round_ in simulation.declared]
-
-
-def rest(simulation: Simulation) -> None:
-    """Lets the pause after the first group pass."""
-    simulation.settle(70)
 
 
 def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
@@ -41,92 +32,59 @@ def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
     assert simulation.reconcile().recheck_at is not None
     assert simulation.reconcile().actions == ()
     simulation.settle(60)
-    assert sizes(simulation) == [2, 3]
+    assert simulation.sizes == [2, 3]
     assert 60 <= simulation.declared[1].declared_at - formed_at <= 61
     simulation.scale(4)
     simulation.settle(30)
-    assert sizes(simulation) == [2, 3]
+    assert simulation.sizes == [2, 3]
     simulation.settle(40)
-    assert sizes(simulation) == [2, 3, 4]
-
-
-def test_plan_is_made_again_when_the_pause_is_over() -> None:
-    simulation = running(replicas=2, **PAUSE)
-    simulation.scale(3)
-    simulation.settle(10)
-    simulation.agents = {name: replace(agent, heard_at=NOW + 1000) for name, agent in simulation.agents.items()}
-    assert simulation.reconcile().recheck_at == simulation.declared[0].declared_at + 60
-
-
-def test_newcomers_that_come_late_do_not_wait() -> None:
-    simulation = running(replicas=2, **PAUSE)
-    rest(simulation)
-    simulation.scale(3)
-    simulation.settle(10)
-    assert sizes(simulation) == [2, 3]
+    assert simulation.sizes == [2, 3, 4]
 
 
 def test_losses_failures_and_scale_downs_never_wait() -> None:
     simulation = running(replicas=3, **PAUSE)
     simulation.kill_pod(simulation.members[2])
     simulation.settle(1)
-    assert sizes(simulation) == [3, 2]
+    assert simulation.sizes == [3, 2]
     simulation.fail_worker(simulation.members[0], "ValueError: boom")
     simulation.settle(1)
-    assert sizes(simulation) == [3, 2, 2]
+    assert simulation.sizes == [3, 2, 2]
     simulation.scale(1)
     simulation.settle(1)
-    assert sizes(simulation) == [3, 2, 2, 1]
-
-
-def test_round_that_forms_anyway_takes_newcomers_along() -> None:
-    simulation = running(replicas=3, **PAUSE)
-    simulation.scale(4)
-    simulation.settle(10)
-    assert sizes(simulation) == [3]
-    simulation.fail_worker(simulation.members[0], "ValueError: boom")
-    simulation.settle(1)
-    assert sizes(simulation) == [3, 4]
+    assert simulation.sizes == [3, 2, 2, 1]
 
 
 def test_replacement_of_a_lost_worker_waits_as_any_newcomer() -> None:
     simulation = running(replicas=3, **PAUSE)
     simulation.kill_pod(simulation.members[2])
     simulation.settle(20)
-    assert sizes(simulation) == [3, 2]
+    assert simulation.sizes == [3, 2]
     simulation.settle(50)
-    assert sizes(simulation) == [3, 2, 3]
-
-
-def test_group_that_had_to_stop_forms_again_at_once() -> None:
-    simulation = running(replicas=2, minimum=2, maximum=2, **PAUSE)
-    simulation.kill_pod(simulation.members[1])
-    simulation.settle(20)
-    assert sizes(simulation) == [2, 0, 2]
+    assert simulation.sizes == [3, 2, 3]
 
 
 def test_pause_outlives_the_operator() -> None:
     simulation = running(replicas=2, **PAUSE)
-    assert simulation.job.status["operatorState"]["lastGrowthTime"]
+    assert simulation.status["operatorState"]["lastGrowthTime"]
     simulation.scale(3)
     simulation.settle(5)
     simulation.restart_operator()
     simulation.settle(30)
-    assert sizes(simulation) == [2]
+    assert simulation.sizes == [2]
     simulation.settle(60)
-    assert sizes(simulation) == [2, 3]
+    assert simulation.sizes == [2, 3]
 
 
 def test_time_of_growth_changes_with_growth_only() -> None:
     simulation = running(replicas=3)
     simulation.job = replace(
-        simulation.job, status={**simulation.job.status, "operatorState": {"lastGrowthTime": "2025-01-01T00:00:00Z"}}
+        simulation.job, status={**simulation.status, "operatorState": {"lastGrowthTime": "2025-01-01T00:00:00Z"}}
     )
     simulation.nodes = {name: NodeView(name, unschedulable=True) for name in simulation.nodes}
     simulation.kill_pod(simulation.members[2])
     simulation.settle(5)
-    assert simulation.job.status["operatorState"]["lastGrowthTime"] == "2025-01-01T00:00:00Z"
+    assert simulation.status["operatorState"]["lastGrowthTime"] == "2025-01-01T00:00:00Z"
     simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
     simulation.settle(5)
-    assert sizes(simulation) == [3, 2, 3]
-    assert simulation.job.status["operatorState"]["lastGrowthTime"] == "2026-01-01T00:00:00Z"
+    assert simulation.sizes == [3, 2, 3]
+    assert simulation.status["operatorState"]["lastGrowthTime"] == "2026-01-01T00:00:00Z"

@@ -3,37 +3,36 @@
 import random
 from collections.abc import Sequence
 
-import pytest
 from elastic_pytorch_operator.planning.rounds.membership import choose_group, torn_workers
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.planning.rounds.test_next_round import candidate, ready
+from tests.situations import situations
 
 
 def indices(candidates: Sequence[Candidate]) -> list[int]:
     return [candidate.index for candidate in candidates]
 
 
-@pytest.mark.parametrize(
-    ("situation", "stay", "joiners", "wanted", "expected"),
-    [
-        ("the first group, in order", [], [0, 1, 2, 3], 4, [0, 1, 2, 3]),
-        ("a unit that lacks a worker waits", [], [0, 2, 3], 4, [2, 3]),
-        ("no unit is whole", [], [0, 3, 4], 4, []),
-        ("a member is lost: its unit leaves", [0, 2, 3, 4, 5], [], 6, [2, 3, 4, 5]),
-        ("a replacement is ready in the same round", [0, 2, 3, 4, 5], [1], 6, [2, 3, 4, 5, 0, 1]),
-        ("a spare unit takes over", [0, 2, 3, 4, 5], [6, 7], 6, [2, 3, 4, 5, 6, 7]),
-        ("a replacement goes before a spare unit", [0, 2, 3, 4, 5], [1, 6, 7], 6, [2, 3, 4, 5, 0, 1]),
-        ("units that stay whole go before those with newcomers", [0, 2, 3], [1, 6, 7], 2, [2, 3]),
-        ("more units than are wanted", [2, 3, 0, 1], [4, 5], 4, [2, 3, 0, 1]),
-        ("two members of different units are lost", [0, 3, 4, 5], [], 6, [4, 5]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "stay, joiners, wanted, expected",
+    {
+        "the first group, in order": ([], [0, 1, 2, 3], 4, [0, 1, 2, 3]),
+        "a unit that lacks a worker waits": ([], [0, 2, 3], 4, [2, 3]),
+        "no unit is whole": ([], [0, 3, 4], 4, []),
+        "a member is lost: its unit leaves": ([0, 2, 3, 4, 5], [], 6, [2, 3, 4, 5]),
+        "a replacement is ready in the same round": ([0, 2, 3, 4, 5], [1], 6, [2, 3, 4, 5, 0, 1]),
+        "a spare unit takes over": ([0, 2, 3, 4, 5], [6, 7], 6, [2, 3, 4, 5, 6, 7]),
+        "a replacement goes before a spare unit": ([0, 2, 3, 4, 5], [1, 6, 7], 6, [2, 3, 4, 5, 0, 1]),
+        "units that stay whole go before those with newcomers": ([0, 2, 3], [1, 6, 7], 2, [2, 3]),
+        "more units than are wanted": ([2, 3, 0, 1], [4, 5], 4, [2, 3, 0, 1]),
+        "two members of different units are lost": ([0, 3, 4, 5], [], 6, [4, 5]),
+    },
 )
-def test_groups_of_whole_units(situation: str, stay: list[int], joiners: list[int], wanted: int, expected: list[int]) -> None:
-    assert indices(choose_group(ready(*stay), ready(*joiners), wanted, (2, 4, 6), 2)) == expected, situation
+def test_groups_of_whole_units(stay: list[int], joiners: list[int], wanted: int, expected: list[int]) -> None:
+    assert indices(choose_group(ready(*stay), ready(*joiners), wanted, (2, 4, 6), 2)) == expected
 
 
 def test_allowed_sizes_hold_beside_units() -> None:

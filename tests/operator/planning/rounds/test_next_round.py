@@ -9,6 +9,7 @@ from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 from tests.operator.builders import NOW, a_round, an_agent, decide_next
+from tests.situations import situations
 
 LONG_AGO = NOW - 100
 
@@ -32,40 +33,37 @@ JUST_READY = {"ready_since": NOW - 0.2}
 STARTING = {"container_runs": True}
 
 
-@pytest.mark.parametrize(
-    ("situation", "candidates", "wanted", "minimum", "expected"),
-    [
-        ("all wanted are ready: at once", ready(0, 1, 2, **JUST_READY), 3, 1, ["w0", "w1", "w2"]),
-        ("fewer than the minimum: waits", ready(0, 1), 4, 3, None),
-        ("the minimum has just come: waits for more", ready(0, 1, **JUST_READY), 3, 2, None),
-        ("nobody more has come for the settle time", ready(0, 1), 3, 2, ["w0", "w1"]),
-        (
-            "one more is about to be ready: waits",
+@situations(
+    "candidates, wanted, minimum, expected",
+    {
+        "all wanted are ready: at once": (ready(0, 1, 2, **JUST_READY), 3, 1, ["w0", "w1", "w2"]),
+        "fewer than the minimum: waits": (ready(0, 1), 4, 3, None),
+        "the minimum has just come: waits for more": (ready(0, 1, **JUST_READY), 3, 2, None),
+        "nobody more has come for the settle time": (ready(0, 1), 3, 2, ["w0", "w1"]),
+        "one more is about to be ready: waits": (
             [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting", **STARTING)],
             3,
             2,
             None,
         ),
-        ("one more takes too long: goes without", [*ready(0, 1), candidate(2, "starting", **STARTING)], 3, 2, ["w0", "w1"]),
-        (
-            "one more is Pending: does not wait",
+        "one more takes too long: goes without": ([*ready(0, 1), candidate(2, "starting", **STARTING)], 3, 2, ["w0", "w1"]),
+        "one more is Pending: does not wait": (
             [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting")],
             3,
             2,
             ["w0", "w1"],
         ),
-        ("more than wanted: the lowest indices", ready(3, 2, 1, 0), 2, 1, ["w0", "w1"]),
-        ("two pods of one index: one of them", [candidate(0), candidate(0, worker="w0b"), candidate(1)], 3, 2, ["w0", "w1"]),
-        ("leaving and gone do not count", [candidate(0), candidate(1, "leaving"), candidate(2, "gone")], 3, 1, ["w0"]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+        "more than wanted: the lowest indices": (ready(3, 2, 1, 0), 2, 1, ["w0", "w1"]),
+        "two pods of one index: one of them": ([candidate(0), candidate(0, worker="w0b"), candidate(1)], 3, 2, ["w0", "w1"]),
+        "leaving and gone do not count": ([candidate(0), candidate(1, "leaving"), candidate(2, "gone")], 3, 1, ["w0"]),
+    },
 )
-@pytest.mark.parametrize("current", [None, a_round(number=4)], ids=["never-trained", "paused"])
+@situations("current", {"never-trained": None, "paused": a_round(number=4)})
 def test_first_round(
-    current: Round | None, situation: str, candidates: list[Candidate], wanted: int, minimum: int, expected: list[str] | None
+    current: Round | None, candidates: list[Candidate], wanted: int, minimum: int, expected: list[str] | None
 ) -> None:
     decision = decide_next(current, candidates, wanted, job={"minimum": minimum})
-    assert workers(decision) == expected, situation
+    assert workers(decision) == expected
     if decision.round:
         assert decision.round.number == (current.number if current else 0) + 1
 
@@ -82,49 +80,38 @@ def failed(index: int, **fields: Any) -> Candidate:
     return candidate(index, failed=True, failed_since=NOW - 0.1, **fields)
 
 
-@pytest.mark.parametrize(
-    ("situation", "candidates", "expected", "reason"),
-    [
-        ("nothing has happened", ready(0, 1, 2), None, ""),
-        ("a pod is gone", [*ready(0, 1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
-        ("rank 0 is gone: the last rank takes its place", [candidate(0, "gone"), *ready(1, 2)], ["w2", "w1"], "WorkerLost"),
-        ("a pod is no longer known", ready(0, 2), ["w0", "w2"], "WorkerLost"),
-        (
-            "a pod is being drained",
+@situations(
+    "candidates, expected, reason",
+    {
+        "nothing has happened": (ready(0, 1, 2), None, ""),
+        "a pod is gone": ([*ready(0, 1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        "rank 0 is gone: the last rank takes its place": ([candidate(0, "gone"), *ready(1, 2)], ["w2", "w1"], "WorkerLost"),
+        "a pod is no longer known": (ready(0, 2), ["w0", "w2"], "WorkerLost"),
+        "a pod is being drained": (
             [*ready(0, 2), candidate(1, "leaving", why="is being deleted")],
             ["w0", "w2"],
             "WorkerLeaving",
         ),
-        (
-            "scaled down",
-            [*ready(0, 1), candidate(2, "leaving", retired=True)],
-            ["w0", "w1"],
-            "ScaledDown",
-        ),
-        (
-            "a replacement is ready as a pod is lost: one round",
+        "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], ["w0", "w1"], "ScaledDown"),
+        "a replacement is ready as a pod is lost: one round": (
             [*ready(0, 1, 3), candidate(2, "gone")],
             ["w0", "w1", "w3"],
             "WorkerLost",
         ),
-        ("a worker failed, all have spoken: the same group", [failed(0), *ready(1, 2)], ["w0", "w1", "w2"], "WorkerFailed"),
-        ("a worker failed because a peer is gone", [failed(0), failed(1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
-        (
-            "a torchrun gives up: the group goes on without it",
+        "a worker failed, all have spoken: the same group": ([failed(0), *ready(1, 2)], ["w0", "w1", "w2"], "WorkerFailed"),
+        "a worker failed because a peer is gone": ([failed(0), failed(1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        "a torchrun gives up: the group goes on without it": (
             [failed(0, gives_up=True), *ready(1, 2)],
             ["w2", "w1"],
             "WorkerFailed",
         ),
-        ("all give up: no round for them", [failed(i, gives_up=True) for i in range(3)], [], "BelowMinimum"),
-        ("nobody is left: everybody stops", [candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+        "all give up: no round for them": ([failed(i, gives_up=True) for i in range(3)], [], "BelowMinimum"),
+        "nobody is left: everybody stops": ([candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
+    },
 )
-def test_change_of_a_running_group(
-    situation: str, candidates: list[Candidate], expected: list[str] | None, reason: str
-) -> None:
+def test_change_of_a_running_group(candidates: list[Candidate], expected: list[str] | None, reason: str) -> None:
     decision = decide_next(GROUP, candidates)
-    assert workers(decision) == expected, situation
+    assert workers(decision) == expected
     if decision.round:
         assert (decision.round.number, decision.round.reason) == (8, reason)
 
@@ -162,7 +149,7 @@ def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("agent", [an_agent("w0", "succeeded"), an_agent("w0", saving_since=NOW)], ids=["finishing", "saving"])
+@situations("agent", {"finishing": an_agent("w0", "succeeded"), "saving": an_agent("w0", saving_since=NOW)})
 def test_newcomers_do_not_disturb_a_group_that_finishes(agent: AgentView) -> None:
     group, agents = a_round(0, 1), [agent]
     assert decide_next(group, ready(0, 1, 2), agents=agents).round is None
@@ -177,25 +164,24 @@ def unheard(index: int) -> Candidate:
     return candidate(index, "starting", unheard=True, recheck_at=NOW + 5)
 
 
-@pytest.mark.parametrize(
-    ("situation", "current", "candidates", "expected"),
-    [
-        ("the rest of the group may train", a_round(0, 1, size=3), [*ready(0, 1), unheard(2)], None),
-        ("a newcomer waits, too", a_round(0, size=2), [*ready(0), unheard(1), *ready(2)], None),
-        ("nothing is heard of the group", None, [unheard(0), unheard(1), *ready(2)], None),
-        ("a member has failed", a_round(0, 1, size=3), [candidate(0), failed(1), unheard(2)], ["w0", "w1"]),
-        ("another member is gone", a_round(0, size=3), [candidate(0), unheard(2)], ["w0"]),
-        ("another member leaves", a_round(0, 1, size=3), [candidate(0), candidate(1, "leaving"), unheard(2)], ["w0"]),
-        ("those that wait are no members", a_round(0, 1, 2), [*ready(0, 1), candidate(2, "gone"), unheard(3)], ["w0", "w1"]),
-        ("the group has been stopped", a_round(), [*ready(0, 1), unheard(2)], ["w0", "w1"]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "current, candidates, expected",
+    {
+        "the rest of the group may train": (a_round(0, 1, size=3), [*ready(0, 1), unheard(2)], None),
+        "a newcomer waits, too": (a_round(0, size=2), [*ready(0), unheard(1), *ready(2)], None),
+        "nothing is heard of the group": (None, [unheard(0), unheard(1), *ready(2)], None),
+        "a member has failed": (a_round(0, 1, size=3), [candidate(0), failed(1), unheard(2)], ["w0", "w1"]),
+        "another member is gone": (a_round(0, size=3), [candidate(0), unheard(2)], ["w0"]),
+        "another member leaves": (a_round(0, 1, size=3), [candidate(0), candidate(1, "leaving"), unheard(2)], ["w0"]),
+        "those that wait are no members": (a_round(0, 1, 2), [*ready(0, 1), candidate(2, "gone"), unheard(3)], ["w0", "w1"]),
+        "the group has been stopped": (a_round(), [*ready(0, 1), unheard(2)], ["w0", "w1"]),
+    },
 )
 def test_group_stands_while_its_missing_members_may_train(
-    situation: str, current: Round | None, candidates: list[Candidate], expected: list[str] | None
+    current: Round | None, candidates: list[Candidate], expected: list[str] | None
 ) -> None:
     decision = decide_next(current, candidates, last_number=1)
-    assert workers(decision) == expected, situation
+    assert workers(decision) == expected
     if expected is None:
         assert decision.recheck_at == NOW + 5
 
@@ -250,10 +236,12 @@ def test_group_whose_workers_are_replaced_stops() -> None:
     ), "and forms again"
 
 
-@pytest.mark.parametrize(
-    ("port", "expected"),
-    [(29600, (["w0", "w1"], 29600)), (GROUP.store_port, (["w1", "w0"], 29511))],
-    ids=["another port has been reported", "it serves the store of the present round at its port"],
+@situations(
+    "port, expected",
+    {
+        "another port has been reported": (29600, (["w0", "w1"], 29600)),
+        "it serves the store of the present round at its port": (GROUP.store_port, (["w1", "w0"], 29511)),
+    },
 )
 def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
     """A new process would reach the store of a process that is about to end."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.rounds.next_round import Cause
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
@@ -10,6 +9,7 @@ from elastic_pytorch_operator.reconcile.observe import recover_round
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, decide_next
 from tests.operator.simulation import Simulation
+from tests.situations import situations
 
 SUSPENDED = Cause("JobSuspended", "the job is suspended")
 HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since round 5
@@ -27,71 +27,67 @@ def ready(*indices: int) -> list[Candidate]:
 FAILED = {"failed": True, "failed_since": NOW - 0.1}
 
 
-@pytest.mark.parametrize(
-    ("change", "candidates", "how", "reason", "since"),
-    [
-        ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, "ScaledDown", 5),
-        ("a pod is drained", [*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
-        ("too few are left by those who leave", [candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
-        ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
-        ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, "WorkerLeaving", 5),
-        ("suspended", ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, "JobSuspended", 5),
-        ("a pod is gone", [*ready(0, 1), candidate(2, "gone")], {}, "WorkerLost", NEW),
-        ("a pod is no longer known", ready(0, 1), {}, "WorkerLost", NEW),
-        ("one is gone and one leaves", [*ready(0), candidate(1, "leaving"), candidate(2, "gone")], {}, "WorkerLost", NEW),
-        ("an agent is a stranger", [*ready(0, 1), candidate(2, "starting")], {}, "WorkerLeaving", NEW),
-        (
-            "one who leaves has been silent since",
+@situations(
+    "candidates, how, reason, since",
+    {
+        "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, "ScaledDown", 5),
+        "a pod is drained": ([*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
+        "too few are left by those who leave": ([candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
+        "a newcomer is ready": (ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
+        "a newcomer takes the place of one who leaves": ([*ready(0, 1, 3), candidate(2, "leaving")], {}, "WorkerLeaving", 5),
+        "suspended": (ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, "JobSuspended", 5),
+        "a pod is gone": ([*ready(0, 1), candidate(2, "gone")], {}, "WorkerLost", NEW),
+        "a pod is no longer known": (ready(0, 1), {}, "WorkerLost", NEW),
+        "one is gone and one leaves": ([*ready(0), candidate(1, "leaving"), candidate(2, "gone")], {}, "WorkerLost", NEW),
+        "an agent is a stranger": ([*ready(0, 1), candidate(2, "starting")], {}, "WorkerLeaving", NEW),
+        "one who leaves has been silent since": (
             [*ready(0, 1), candidate(2, "leaving", heard_at=NOW - 3.1)],
             {},
             "WorkerLeaving",
             NEW,
         ),
-        ("a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {}, "WorkerFailed", NEW),
-        ("one who leaves has failed", [*ready(0, 1), candidate(2, "leaving", **FAILED)], {}, "WorkerLeaving", NEW),
-        ("too few are left by a loss", [candidate(0), candidate(1, "gone")], {"job": {"minimum": 2}}, "BelowMinimum", NEW),
-        ("suspended while a worker has failed", [candidate(0, **FAILED), *ready(1, 2)], {"stop": SUSPENDED}, "", NEW),
-        ("suspended while a pod is gone", [*ready(0, 1), candidate(2, "gone")], {"stop": SUSPENDED}, "", NEW),
-        ("the group hangs", ready(0, 1, 2), {"stall": Cause("ProgressStalled", "no step for 60 s")}, "ProgressStalled", NEW),
-        (
-            "a member has finished, another leaves",
+        "a worker has failed": ([candidate(0, **FAILED), *ready(1, 2)], {}, "WorkerFailed", NEW),
+        "one who leaves has failed": ([*ready(0, 1), candidate(2, "leaving", **FAILED)], {}, "WorkerLeaving", NEW),
+        "too few are left by a loss": ([candidate(0), candidate(1, "gone")], {"job": {"minimum": 2}}, "BelowMinimum", NEW),
+        "suspended while a worker has failed": ([candidate(0, **FAILED), *ready(1, 2)], {"stop": SUSPENDED}, "", NEW),
+        "suspended while a pod is gone": ([*ready(0, 1), candidate(2, "gone")], {"stop": SUSPENDED}, "", NEW),
+        "the group hangs": (ready(0, 1, 2), {"stall": Cause("ProgressStalled", "no step for 60 s")}, "ProgressStalled", NEW),
+        "a member has finished, another leaves": (
             [*ready(0, 1), candidate(2, "leaving")],
             {"agents": [an_agent("w0", "succeeded", HERE)]},
             "",
             NEW,
         ),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+    },
 )
-def test_change_of_a_group(change: str, candidates: list[Candidate], how: dict[str, Any], reason: str, since: int) -> None:
+def test_change_of_a_group(candidates: list[Candidate], how: dict[str, Any], reason: str, since: int) -> None:
     declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
-    assert declared is not None, change
-    assert (declared.number, declared.orderly_since) == (NEW, since), change
-    assert reason in ("", declared.reason), change
+    assert declared is not None
+    assert (declared.number, declared.orderly_since) == (NEW, since)
+    assert reason in ("", declared.reason)
 
 
 BEHIND = {"round": HERE - 1}  # on its way to a step boundary in the round before
 NEWCOMER = {"restarts": 0}
 
 
-@pytest.mark.parametrize(
-    ("situation", "candidates", "since"),
-    [
-        ("a newcomer has failed", [candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)], 5),
-        ("a newcomer is lost", [candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)], 5),
-        ("one that has left the round before has failed", [candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)], 5),
-        ("one that has left the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)], NEW),
-        ("one of the round before is lost", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)], NEW),
-        ("both", [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)], NEW),
-        ("the group has formed, a newcomer has failed", [candidate(0), candidate(1), candidate(2, **NEWCOMER, **FAILED)], NEW),
-        ("the group has formed, a newcomer is lost", [candidate(0), candidate(1), candidate(2, "gone", **NEWCOMER)], NEW),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "candidates, since",
+    {
+        "a newcomer has failed": ([candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)], 5),
+        "a newcomer is lost": ([candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)], 5),
+        "one that has left the round before has failed": ([candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)], 5),
+        "one that has left the round before is lost": ([candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)], NEW),
+        "one of the round before is lost": ([candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)], NEW),
+        "both": ([candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)], NEW),
+        "the group has formed, a newcomer has failed": ([candidate(0), candidate(1), candidate(2, **NEWCOMER, **FAILED)], NEW),
+        "the group has formed, a newcomer is lost": ([candidate(0), candidate(1), candidate(2, "gone", **NEWCOMER)], NEW),
+    },
 )  # fmt: skip
-def test_trouble_in_a_group_that_has_not_formed(situation: str, candidates: list[Candidate], since: int) -> None:
+def test_trouble_in_a_group_that_has_not_formed(candidates: list[Candidate], since: int) -> None:
     declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
-    assert declared is not None, situation
-    assert declared.orderly_since == since, situation
+    assert declared is not None
+    assert declared.orderly_since == since
 
 
 def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
@@ -109,18 +105,18 @@ def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
     assert len(simulation.declared) == 1 + 1 + 5
     assert {declared.orderly_since for declared in simulation.declared} == {trains.number}
     assert simulation.declared[-1].unformed == tuple(declared.number for declared in simulation.declared[1:-1])
-    assert simulation.job.status["failures"] == 0
+    assert simulation.status["failures"] == 0
     simulation.saving.clear()
     simulation.settle(5)
-    assert simulation.job.status["state"] == "Running"
-    assert simulation.job.status["worldSize"] == 3
+    assert simulation.status["state"] == "Running"
+    assert simulation.status["worldSize"] == 3
     simulation.kill_pod(newcomer)
     simulation.settle(0.25)
     lost = simulation.declared[-1]
     assert (lost.orderly_since, lost.unformed) == (lost.number, ())
 
 
-@pytest.mark.parametrize("before", [None, a_round(number=HERE, orderly_since=5)], ids=["first", "after-an-empty-one"])
+@situations("before", {"first": None, "after-an-empty-one": a_round(number=HERE, orderly_since=5)})
 def test_round_that_follows_nobody(before: Round | None) -> None:
     declared = decide_next(before, ready(0, 1, 2), last_number=HERE).round
     assert declared is not None
@@ -176,20 +172,20 @@ def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
     assert simulation.declared[-1].orderly_since == lost.number
 
 
-@pytest.mark.parametrize(
-    ("change", "candidates", "how", "since"),
-    [
-        ("a newcomer is ready", ready(0, 1, 2, 3), {"wanted": 4}, 6),
-        ("a member has failed, and stays", [*ready(0, 1), candidate(2, **FAILED)], {}, 6),
-        ("scaled down", [*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, NEW),
-        ("a newcomer takes the place of one who leaves", [*ready(0, 1, 3), candidate(2, "leaving")], {}, NEW),
-        ("suspended", ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, NEW),
-    ],
+@situations(
+    "candidates, how, since",
+    {
+        "a newcomer is ready": (ready(0, 1, 2, 3), {"wanted": 4}, 6),
+        "a member has failed, and stays": ([*ready(0, 1), candidate(2, **FAILED)], {}, 6),
+        "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, NEW),
+        "a newcomer takes the place of one who leaves": ([*ready(0, 1, 3), candidate(2, "leaving")], {}, NEW),
+        "suspended": (ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, NEW),
+    },
 )
-def test_since_when_nobody_has_had_to_leave(change: str, candidates: list[Candidate], how: dict[str, Any], since: int) -> None:
+def test_since_when_nobody_has_had_to_leave(candidates: list[Candidate], how: dict[str, Any], since: int) -> None:
     decision = decide_next(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
     assert decision.round is not None
-    assert decision.round.keeps_all_since == since, change
+    assert decision.round.keeps_all_since == since
 
 
 def test_group_that_is_not_known_as_a_whole_is_not_known_to_be_kept() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.operator.builders import a_job, a_pod, observed
 from tests.operator.planning.rounds.test_membership import indices
 from tests.operator.planning.rounds.test_next_round import ready
+from tests.situations import situations
 
 STORE_PORT = 29510  # the one of w0
 
@@ -37,19 +38,18 @@ def test_survivors_keep_their_ranks(members: list[str], group: list[int], expect
     assert indices(assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group))) == expected
 
 
-@pytest.mark.parametrize(
-    ("situation", "members", "group", "expected"),
-    [
-        ("in order", [], [3, 2, 1, 0], [0, 1, 2, 3]),
-        ("units keep their places", [4, 5, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3]),
-        ("the last unit fills the place of the first", [0, 1, 2, 3, 4, 5], [2, 3, 4, 5], [4, 5, 2, 3]),
-        ("a unit with a replacement keeps its place", [0, 1, 2, 3], [9, 8, 0, 1], [0, 1, 8, 9]),
-        ("newcomers fill the places by index", [4, 5, 0, 1], [0, 1, 8, 9, 6, 7], [6, 7, 0, 1, 8, 9]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "members, group, expected",
+    {
+        "in order": ([], [3, 2, 1, 0], [0, 1, 2, 3]),
+        "units keep their places": ([4, 5, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3]),
+        "the last unit fills the place of the first": ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5], [4, 5, 2, 3]),
+        "a unit with a replacement keeps its place": ([0, 1, 2, 3], [9, 8, 0, 1], [0, 1, 8, 9]),
+        "newcomers fill the places by index": ([4, 5, 0, 1], [0, 1, 8, 9, 6, 7], [6, 7, 0, 1, 8, 9]),
+    },
 )
-def test_units_keep_their_places(situation: str, members: list[int], group: list[int], expected: list[int]) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), unit=2)) == expected, situation
+def test_units_keep_their_places(members: list[int], group: list[int], expected: list[int]) -> None:
+    assert indices(assign_ranks(ranks(members), ready(*group), unit=2)) == expected
 
 
 def test_first_unit_changes_its_place_if_its_next_port_is_unknown() -> None:
@@ -62,66 +62,62 @@ def racks(**workers: Sequence[int]) -> dict[str, str]:
     return {f"w{index}": rack for rack, of_rack in workers.items() for index in of_rack}
 
 
-@pytest.mark.parametrize(
-    ("situation", "members", "group", "domains", "expected"),
-    [
-        ("neighbours by index", [], [0, 1, 2, 3], racks(a=[0, 2], b=[1, 3]), [0, 2, 1, 3]),
-        ("the domain of the lowest index first", [], [0, 1, 2, 3], racks(b=[0, 3], a=[1, 2]), [0, 3, 1, 2]),
-        ("workers without a domain last, together", [], [0, 1, 2, 3, 4], racks(a=[2, 4], b=[3]), [2, 4, 3, 0, 1]),
-        ("an empty value is a value", [], [0, 1, 2, 3], {"w1": "", "w3": ""}, [1, 3, 0, 2]),
-        ("no domain is known", [], [1, 0], {}, [0, 1]),
-        ("one of a domain is lost", [0, 2, 4, 1, 3, 5], [2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 5, 1, 3]),
-        ("its replacement is near", [4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 0, 1, 3, 5]),
-        ("its replacement is far", [4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[2, 4], b=[0, 1, 3, 5]), [4, 2, 5, 1, 3, 0]),
-        ("its replacement opens a domain", [2, 1, 3], [0, 1, 2, 3], racks(a=[2], b=[1, 3], c=[0]), [2, 1, 3, 0]),
-        ("the first of the first domain is lost", [0, 3, 1, 2], [1, 2, 3], racks(a=[0, 3], b=[1, 2]), [3, 2, 1]),
-        ("a whole domain is lost", [0, 1, 2, 3, 4, 5], [2, 3, 4, 5], racks(a=[0, 1], b=[2, 3], c=[4, 5]), [2, 3, 4, 5]),
-        ("the key is set later", [0, 1, 2, 3], [0, 1, 2, 3], racks(a=[0, 3], b=[1, 2]), [0, 3, 2, 1]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "members, group, domains, expected",
+    {
+        "neighbours by index": ([], [0, 1, 2, 3], racks(a=[0, 2], b=[1, 3]), [0, 2, 1, 3]),
+        "the domain of the lowest index first": ([], [0, 1, 2, 3], racks(b=[0, 3], a=[1, 2]), [0, 3, 1, 2]),
+        "workers without a domain last, together": ([], [0, 1, 2, 3, 4], racks(a=[2, 4], b=[3]), [2, 4, 3, 0, 1]),
+        "an empty value is a value": ([], [0, 1, 2, 3], {"w1": "", "w3": ""}, [1, 3, 0, 2]),
+        "no domain is known": ([], [1, 0], {}, [0, 1]),
+        "one of a domain is lost": ([0, 2, 4, 1, 3, 5], [2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 5, 1, 3]),
+        "its replacement is near": ([4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 0, 1, 3, 5]),
+        "its replacement is far": ([4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[2, 4], b=[0, 1, 3, 5]), [4, 2, 5, 1, 3, 0]),
+        "its replacement opens a domain": ([2, 1, 3], [0, 1, 2, 3], racks(a=[2], b=[1, 3], c=[0]), [2, 1, 3, 0]),
+        "the first of the first domain is lost": ([0, 3, 1, 2], [1, 2, 3], racks(a=[0, 3], b=[1, 2]), [3, 2, 1]),
+        "a whole domain is lost": ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5], racks(a=[0, 1], b=[2, 3], c=[4, 5]), [2, 3, 4, 5]),
+        "the key is set later": ([0, 1, 2, 3], [0, 1, 2, 3], racks(a=[0, 3], b=[1, 2]), [0, 3, 2, 1]),
+    },
 )
 def test_neighbours_in_rank_are_of_one_domain(
-    situation: str, members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
+    members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
 ) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), domains=domains)) == expected, situation
+    assert indices(assign_ranks(ranks(members), ready(*group), domains=domains)) == expected
 
 
-@pytest.mark.parametrize(
-    ("situation", "members", "group", "domains", "expected"),
-    [
-        ("by the node of the first worker", [], list(range(6)), racks(a=[0, 3, 4], b=[1, 2, 5]), [0, 1, 4, 5, 2, 3]),
-        ("in order within a unit", [], [5, 4, 3, 2, 1, 0], racks(a=[0, 4], b=[2]), [0, 1, 4, 5, 2, 3]),
-        ("a unit is lost", [0, 1, 4, 5, 2, 3], [2, 3, 4, 5], racks(a=[0, 4], b=[2]), [4, 5, 2, 3]),
-        (
-            "a replaced first worker moves its unit",
+@situations(
+    "members, group, domains, expected",
+    {
+        "by the node of the first worker": ([], list(range(6)), racks(a=[0, 3, 4], b=[1, 2, 5]), [0, 1, 4, 5, 2, 3]),
+        "in order within a unit": ([], [5, 4, 3, 2, 1, 0], racks(a=[0, 4], b=[2]), [0, 1, 4, 5, 2, 3]),
+        "a unit is lost": ([0, 1, 4, 5, 2, 3], [2, 3, 4, 5], racks(a=[0, 4], b=[2]), [4, 5, 2, 3]),
+        "a replaced first worker moves its unit": (
             [0, 1, 2, 3],
             [0, 1, 2, 3, 4, 5],
             racks(a=[2], b=[0, 4]),
             [0, 1, 4, 5, 2, 3],
         ),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+    },
 )
 def test_neighbouring_units_are_of_one_domain(
-    situation: str, members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
+    members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
 ) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), unit=2, domains=domains)) == expected, situation
+    assert indices(assign_ranks(ranks(members), ready(*group), unit=2, domains=domains)) == expected
 
 
-@pytest.mark.parametrize(
-    ("situation", "group", "domains", "expected"),
-    [
-        ("its domain has another first", [0, 1, 2, 3], racks(a=[0, 1], b=[2, 3]), [1, 0, 2, 3]),
-        ("its domain has no other: the next goes first", [0, 1, 2], racks(a=[0], b=[1, 2]), [2, 1, 0]),
-        ("those without a domain go first", [0, 1, 2], racks(a=[0]), [2, 1, 0]),
-        ("it is alone", [0], racks(a=[0]), [0]),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "group, domains, expected",
+    {
+        "its domain has another first": ([0, 1, 2, 3], racks(a=[0, 1], b=[2, 3]), [1, 0, 2, 3]),
+        "its domain has no other: the next goes first": ([0, 1, 2], racks(a=[0], b=[1, 2]), [2, 1, 0]),
+        "those without a domain go first": ([0, 1, 2], racks(a=[0]), [2, 1, 0]),
+        "it is alone": ([0], racks(a=[0]), [0]),
+    },
 )
 def test_worker_whose_next_port_is_unknown_is_not_first_again(
-    situation: str, group: list[int], domains: Mapping[str, str], expected: list[int]
+    group: list[int], domains: Mapping[str, str], expected: list[int]
 ) -> None:
-    assert indices(assign_ranks(ranks(group), ready(*group), STORE_PORT, domains=domains)) == expected, situation
+    assert indices(assign_ranks(ranks(group), ready(*group), STORE_PORT, domains=domains)) == expected
 
 
 LABELLED = NodeView("labelled", labels={"rack": "r1", "other": "x"})

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 
 from tests.operator.builders import NOW, a_round, decide_next
+from tests.situations import situations
 
 
 def candidate(index: int, **fields: Any) -> Candidate:
@@ -17,43 +17,39 @@ KILLED = {"failed": True, "at_fault": True, "failure": "killed by SIGKILL", "fai
 ECHO = {"failed": True, "failed_since": NOW - 1}
 
 
-@pytest.mark.parametrize(
-    ("situation", "candidates", "job", "expected"),
-    [
-        ("the others keep theirs", [candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)], {}, ["w0", "w1"]),
-        (
-            "another needs a new process, too",
+@situations(
+    "candidates, job, expected",
+    {
+        "the others keep theirs": ([candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)], {}, ["w0", "w1"]),
+        "another needs a new process, too": (
             [candidate(0, **ECHO), candidate(1, **ECHO, keeps_processes=False), candidate(2, **KILLED)],
             {},
             ["w0", "w1", "w2"],
         ),
-        ("a fixed size", [candidate(0), candidate(1), candidate(2, **KILLED)], {"minimum": 3}, ["w0", "w1", "w2"]),
-        (
-            "a fixed size, and a spare",
+        "a fixed size": ([candidate(0), candidate(1), candidate(2, **KILLED)], {"minimum": 3}, ["w0", "w1", "w2"]),
+        "a fixed size, and a spare": (
             [candidate(0), candidate(1), candidate(2, **KILLED), candidate(3)],
             {"minimum": 3},
             ["w0", "w1", "w3"],
         ),
-        (
-            "a size that is not allowed",
+        "a size that is not allowed": (
             [candidate(0), candidate(1), candidate(2, **KILLED)],
             {"maximum": 3, "resizePolicy": {"allowedReplicas": [1, 3]}},
             ["w0"],
         ),
-        ("two have failed", [candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
-        ("all have failed", [candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
-        (
-            "all have failed, a spare has not",
+        "two have failed": ([candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
+        "all have failed": ([candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
+        "all have failed, a spare has not": (
             [*(candidate(i, **KILLED) for i in range(3)), candidate(3)],
             {},
             ["w0", "w1", "w2"],
         ),
-        ("nothing but echoes", [candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
-        ("new processes do not prepare", [candidate(0), candidate(1), candidate(2, **KILLED)], {"prepare": None}, None),
-    ],
+        "nothing but echoes": ([candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
+        "new processes do not prepare": ([candidate(0), candidate(1), candidate(2, **KILLED)], {"prepare": None}, None),
+    },
 )
-def test_who_goes_on(situation: str, candidates: list[Candidate], job: dict[str, Any], expected: list[str] | None) -> None:
+def test_who_goes_on(candidates: list[Candidate], job: dict[str, Any], expected: list[str] | None) -> None:
     decision = decide_next(a_round(0, 1, 2), candidates, job={"prepare": {}, **job})
     assert decision.round is not None
-    assert list(decision.round.workers) == (expected or ["w0", "w1", "w2"]), situation
+    assert list(decision.round.workers) == (expected or ["w0", "w1", "w2"])
     assert decision.round.reason == "WorkerFailed"

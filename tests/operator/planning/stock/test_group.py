@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.planning.stock.group import START_SECONDS, StockGroup, adopt_group, next_group
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target
+from tests.situations import situations
 
 SETTLED = NOW - 60
 
@@ -15,23 +15,19 @@ def group(*indices: int, since: float = SETTLED, **fields: Any) -> StockGroup:
     return StockGroup(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields)
 
 
-@pytest.mark.parametrize(
-    ("before", "running", "job", "victims", "round_"),
-    [
-        pytest.param(StockGroup(since=SETTLED), [], {}, [], None, id="no worker runs"),
-        pytest.param(StockGroup(), [0, 1, 2], {}, [], ("FirstRound", 3, "3 workers run"), id="all run for the first time"),
-        pytest.param(group(0, 1, 2), [0, 1, 2], {}, [], None, id="no change"),
-        pytest.param(group(0, 1, 2), [0, 2], {}, [], ("WorkerLost", 2, "w1 has failed"), id="one is lost"),
-        pytest.param(group(0, 1, 2), [0, 2, 3], {}, [], ("WorkerLost", 3, "w1 has failed"), id="one is replaced"),
-        pytest.param(group(0, 1, 2), [0, 1], {}, ["w2"], ("ScaledDown", 2, "w2 left"), id="one was too many"),
-        pytest.param(group(0, 1), [0, 1, 2], {}, [], ("WorkerJoined", 3, "w2 joined"), id="the last one joins"),
-        pytest.param(
-            group(0, 1), [0], {"minimum": 2}, [], ("BelowMinimum", 0, "1 workers run, training needs 2"), id="too few are left"
-        ),
-        pytest.param(
-            group(0), [], {"suspend": True}, [], ("JobSuspended", 0, "0 workers run, training needs 1"), id="suspended"
-        ),
-    ],
+@situations(
+    "before, running, job, victims, round_",
+    {
+        "no worker runs": (StockGroup(since=SETTLED), [], {}, [], None),
+        "all run for the first time": (StockGroup(), [0, 1, 2], {}, [], ("FirstRound", 3, "3 workers run")),
+        "no change": (group(0, 1, 2), [0, 1, 2], {}, [], None),
+        "one is lost": (group(0, 1, 2), [0, 2], {}, [], ("WorkerLost", 2, "w1 has failed")),
+        "one is replaced": (group(0, 1, 2), [0, 2, 3], {}, [], ("WorkerLost", 3, "w1 has failed")),
+        "one was too many": (group(0, 1, 2), [0, 1], {}, ["w2"], ("ScaledDown", 2, "w2 left")),
+        "the last one joins": (group(0, 1), [0, 1, 2], {}, [], ("WorkerJoined", 3, "w2 joined")),
+        "too few are left": (group(0, 1), [0], {"minimum": 2}, [], ("BelowMinimum", 0, "1 workers run, training needs 2")),
+        "suspended": (group(0), [], {"suspend": True}, [], ("JobSuspended", 0, "0 workers run, training needs 1")),
+    },
 )
 def test_round(
     before: StockGroup, running: list[int], job: dict[str, Any], victims: list[str], round_: tuple[str, int, str] | None

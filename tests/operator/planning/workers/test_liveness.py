@@ -8,6 +8,7 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPORT, LATE
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 GROUP = a_round(0, 1, 2)
 SILENT = {"heard_at": NOW - 3.5}
@@ -28,68 +29,66 @@ OUTAGE = {"nodes": {name: NodeView(name, ready=False) for name in ("node-0", "no
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
 
 
-@pytest.mark.parametrize(
-    ("situation", "pod", "agent", "fields", "expected"),
-    [
-        ("works", a_pod(0), an_agent("w0"), {}, "ready"),
-        ("not in the cluster", None, an_agent("w0"), {}, "gone"),
-        ("not scheduled", a_pending_pod(0), None, {}, "starting"),
-        ("agent not heard yet", a_pod(0), None, {}, "starting"),
-        ("address not known yet", a_pod(0, address=""), an_agent("w0"), {}, "starting"),
-        ("container ended", a_dead_pod(0), an_agent("w0"), {}, "gone"),
-        ("container ended, sidecar runs", a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
-        ("evicted", a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
-        ("being deleted", a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
-        ("told to stop", a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
-        ("silent", a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
-        ("silent for a moment", a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
-        ("node not heard of yet", a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
-        ("node not heard of yet, nor the agent", a_pod(0, node="elsewhere"), None, {}, "starting"),
-        ("node removed but agent speaks", a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
-        ("node removed and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
-        ("node removed before the agent spoke", a_pod(0), None, NODE_REMOVED, "gone"),
-        ("node not ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
-        ("node not ready but agent speaks", a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
-        ("node not ready before the agent spoke", a_pod(0), None, NODE_LOST, "gone"),
-        ("no node ready and silent", a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
-        ("no node ready before the agent spoke", a_pod(0), None, OUTAGE, "starting"),
-        ("sets itself up", a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
-        ("sets itself up, not heard for a while", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 59), {}, "starting"),
-        ("sets itself up, silent", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {"last_heard_at": NOW}, "gone"),
-        ("sets itself up, its node is lost", a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 2), NODE_LOST, "gone"),
-        ("its group goes on without it", a_pod(0), an_agent("w0", "failed", 1), {"round": a_round(1, 2, number=2)}, "starting"),
-        ("has failed in its set-up", a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
-        ("stops its workers", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
-        ("has not stopped them in time", a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),
-        (
-            "has a longer time for that",
+@situations(
+    "pod, agent, fields, expected",
+    {
+        "works": (a_pod(0), an_agent("w0"), {}, "ready"),
+        "not in the cluster": (None, an_agent("w0"), {}, "gone"),
+        "not scheduled": (a_pending_pod(0), None, {}, "starting"),
+        "agent not heard yet": (a_pod(0), None, {}, "starting"),
+        "address not known yet": (a_pod(0, address=""), an_agent("w0"), {}, "starting"),
+        "container ended": (a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        "container ended, sidecar runs": (a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
+        "evicted": (a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
+        "being deleted": (a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
+        "told to stop": (a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
+        "silent": (a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
+        "silent for a moment": (a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
+        "node not heard of yet": (a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
+        "node not heard of yet, nor the agent": (a_pod(0, node="elsewhere"), None, {}, "starting"),
+        "node removed but agent speaks": (a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
+        "node removed and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
+        "node removed before the agent spoke": (a_pod(0), None, NODE_REMOVED, "gone"),
+        "node not ready and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
+        "node not ready but agent speaks": (a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
+        "node not ready before the agent spoke": (a_pod(0), None, NODE_LOST, "gone"),
+        "no node ready and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
+        "no node ready before the agent spoke": (a_pod(0), None, OUTAGE, "starting"),
+        "sets itself up": (a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
+        "sets itself up, not heard for a while": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 59), {}, "starting"),
+        "sets itself up, silent": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {"last_heard_at": NOW}, "gone"),
+        "sets itself up, its node is lost": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 2), NODE_LOST, "gone"),
+        "its group goes on without it": (a_pod(0), an_agent("w0", "failed", 1), {"round": a_round(1, 2, number=2)}, "starting"),
+        "has failed in its set-up": (a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
+        "stops its workers": (a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
+        "has not stopped them in time": (a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),
+        "has a longer time for that": (
             a_pod(0, grace_seconds=600),
             an_agent("w0", "stopping", state_since=NOW - 629),
             {},
             "ready",
         ),
-        ("that has passed, too", a_pod(0, grace_seconds=600), an_agent("w0", "stopping", state_since=NOW - 631), {}, "gone"),
-        ("trains for long", a_pod(0), an_agent("w0", state_since=NOW - 9999), {}, "ready"),
-        ("connection closed, group fine", a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,
+        "that has passed, too": (a_pod(0, grace_seconds=600), an_agent("w0", "stopping", state_since=NOW - 631), {}, "gone"),
+        "trains for long": (a_pod(0), an_agent("w0", state_since=NOW - 9999), {}, "ready"),
+        "connection closed, group fine": (a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
+    },
 )
-def test_standing(situation: str, pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
-    assert liveness_of(pod, agent, **fields) == expected, situation
+def test_standing(pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
+    assert liveness_of(pod, agent, **fields) == expected
 
 
-@pytest.mark.parametrize(
-    ("situation", "agent", "expected"),
-    [
-        ("has spoken since", an_agent("w0"), "ready"),
-        ("has not spoken, still connected", an_agent("w0", heard_at=NOW - 0.9), "ready"),
-        ("has not spoken, connection closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6), "gone"),
-        ("has not spoken, connection just closed", an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1), "ready"),
-    ],
+@situations(
+    "agent, expected",
+    {
+        "has spoken since": (an_agent("w0"), "ready"),
+        "has not spoken, still connected": (an_agent("w0", heard_at=NOW - 0.9), "ready"),
+        "has not spoken, connection closed": (an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6), "gone"),
+        "has not spoken, connection just closed": (an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1), "ready"),
+    },
 )
-def test_standing_while_a_peer_has_failed(situation: str, agent: AgentView, expected: str) -> None:
+def test_standing_while_a_peer_has_failed(agent: AgentView, expected: str) -> None:
     peers = [an_agent("w1", **FAILED), an_agent("w2")]
-    assert liveness_of(a_pod(0), agent, peers) == expected, situation
+    assert liveness_of(a_pod(0), agent, peers) == expected
 
 
 def test_silence_after_a_peer_has_failed_is_short() -> None:
@@ -130,23 +129,21 @@ def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> Non
     assert failure_of("RuntimeError: gloo: Connection closed by peer") == ""
 
 
-@pytest.mark.parametrize(
-    ("situation", "listening_for", "fields", "expected"),
-    [
-        ("may be about to speak", 14, {}, "starting"),
-        ("cannot reach the operator, as others can", 16, {}, "gone"),
-        ("others still arrive", 16, {"arrived_at": NOW - 10}, "starting"),
-        ("nobody can", 100, {"last_heard_at": NOW - 50}, "starting"),
-        ("has never spoken, and may be installing things first", 100, {"heard_before": frozenset()}, "starting"),
-    ],
+@situations(
+    "listening_for, fields, expected",
+    {
+        "may be about to speak": (14, {}, "starting"),
+        "cannot reach the operator, as others can": (16, {}, "gone"),
+        "others still arrive": (16, {"arrived_at": NOW - 10}, "starting"),
+        "nobody can": (100, {"last_heard_at": NOW - 50}, "starting"),
+        "has never spoken, and may be installing things first": (100, {"heard_before": frozenset()}, "starting"),
+    },
 )
-def test_agent_that_a_new_operator_has_not_heard(
-    situation: str, listening_for: float, fields: dict[str, Any], expected: str
-) -> None:
+def test_agent_that_a_new_operator_has_not_heard(listening_for: float, fields: dict[str, Any], expected: str) -> None:
     known = {"heard_before": frozenset({"w0"}), "listening_since": NOW - listening_for, "last_heard_at": NOW} | fields
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "ready")], **known)
     [found] = [candidate for candidate in assess_workers(seen) if candidate.worker == "w0"]
-    assert found.liveness == expected, situation
+    assert found.liveness == expected
     assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
 
 

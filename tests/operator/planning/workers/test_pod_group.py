@@ -13,6 +13,7 @@ from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed
+from tests.situations import situations
 
 BEFORE, BESIDE = PutPodGroup(before_pods=True, without_pods=True), PutPodGroup(before_pods=False, without_pods=True)
 DELETE = DeletePodGroup()
@@ -24,25 +25,25 @@ def a_gang(**fields: Any) -> Job:
     return a_job(**{"replicas": 3, "minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}, **fields})
 
 
-@pytest.mark.parametrize(
-    ("situation", "job", "seen", "actions"),
-    [
-        ("no gang is asked for", a_job(), {}, ()),
-        ("it is not known", a_gang(), {}, (BEFORE,)),
-        ("there is none", a_gang(), {"pod_group_minimum": 0}, (BEFORE,)),
-        ("minReplicas has changed", a_gang(), {"pod_group_minimum": 3}, (BESIDE,)),
-        ("it is as it should be", a_gang(), {"pod_group_minimum": 2}, ()),
-        ("it is not known while a group trains", a_gang(), {"round": a_round(0, 1)}, (BESIDE,)),
-        ("it is not known, and the group is below its minimum", a_gang(), {"round": a_round()}, (BEFORE,)),
-        ("the same, with a pod in it", a_gang(), {"round": a_round(), "pods": [a_pod(0)]}, (PutPodGroup(before_pods=True),)),
-        ("suspended, a pod is left", a_gang(suspend=True), {"pods": [a_pod(0)], "pod_group_minimum": 2}, ()),
-        ("suspended", a_gang(suspend=True), {"pod_group_minimum": 2}, (DELETE,)),
-        ("suspended, and it is not known", a_gang(suspend=True), {}, (DELETE,)),
-        ("suspended, and there is none", a_gang(suspend=True), {"pod_group_minimum": 0}, ()),
-    ],
+@situations(
+    "job, seen, actions",
+    {
+        "no gang is asked for": (a_job(), {}, ()),
+        "it is not known": (a_gang(), {}, (BEFORE,)),
+        "there is none": (a_gang(), {"pod_group_minimum": 0}, (BEFORE,)),
+        "minReplicas has changed": (a_gang(), {"pod_group_minimum": 3}, (BESIDE,)),
+        "it is as it should be": (a_gang(), {"pod_group_minimum": 2}, ()),
+        "it is not known while a group trains": (a_gang(), {"round": a_round(0, 1)}, (BESIDE,)),
+        "it is not known, and the group is below its minimum": (a_gang(), {"round": a_round()}, (BEFORE,)),
+        "the same, with a pod in it": (a_gang(), {"round": a_round(), "pods": [a_pod(0)]}, (PutPodGroup(before_pods=True),)),
+        "suspended, a pod is left": (a_gang(suspend=True), {"pods": [a_pod(0)], "pod_group_minimum": 2}, ()),
+        "suspended": (a_gang(suspend=True), {"pod_group_minimum": 2}, (DELETE,)),
+        "suspended, and it is not known": (a_gang(suspend=True), {}, (DELETE,)),
+        "suspended, and there is none": (a_gang(suspend=True), {"pod_group_minimum": 0}, ()),
+    },
 )
-def test_pod_group_is_as_the_job_needs_it(situation: str, job: Job, seen: dict[str, Any], actions: tuple[Action, ...]) -> None:
-    assert plan_pod_group(job, a_target(job), observed(**seen), {}).actions == actions, situation
+def test_pod_group_is_as_the_job_needs_it(job: Job, seen: dict[str, Any], actions: tuple[Action, ...]) -> None:
+    assert plan_pod_group(job, a_target(job), observed(**seen), {}).actions == actions
 
 
 def creates(job: Job, moment: Observed, memory: Memory) -> list[type]:

@@ -1,12 +1,12 @@
 """How many processes the workers of a group run: who is left out, and what a job with unlike nodes says."""
 
-import pytest
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, condition, decide_next
 from tests.operator.simulation import Simulation
+from tests.situations import situations
 
 
 def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
@@ -16,22 +16,21 @@ def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("situation", "members", "processes", "each"),
-    [
-        ("none is ready", [], [], 0),
-        ("no agent says", [], [0, 0], 0),
-        ("all are alike", [], [8, 8, 8], 8),
-        ("most run more", [], [8, 16, 16], 16),
-        ("most run fewer", ["w0"], [16, 8, 8], 8),
-        ("a tie goes to the group", ["w1"], [8, 16], 16),
-        ("a tie without a group goes to the lowest index", [], [8, 16], 8),
-        ("one does not say", [], [0, 8], 8),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "members, processes, each",
+    {
+        "none is ready": ([], [], 0),
+        "no agent says": ([], [0, 0], 0),
+        "all are alike": ([], [8, 8, 8], 8),
+        "most run more": ([], [8, 16, 16], 16),
+        "most run fewer": (["w0"], [16, 8, 8], 8),
+        "a tie goes to the group": (["w1"], [8, 16], 16),
+        "a tie without a group goes to the lowest index": ([], [8, 16], 8),
+        "one does not say": ([], [0, 8], 8),
+    },
 )
-def test_number_that_counts(situation: str, members: list[str], processes: list[int], each: int) -> None:
-    assert processes_each(members, candidates(*processes)) == each, situation
+def test_number_that_counts(members: list[str], processes: list[int], each: int) -> None:
+    assert processes_each(members, candidates(*processes)) == each
 
 
 def test_only_ready_workers_differ() -> None:
@@ -52,26 +51,25 @@ def test_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("situation", "members", "processes", "wanted", "minimum", "reason", "workers"),
-    [
-        ("the first round", (), [8, 16, 16], 3, 1, "FirstRound", ["w1", "w2"]),
-        ("the first round waits for the minimum", (), [8, 16, 16], 3, 3, None, []),
-        ("a newcomer that differs", (0, 1), [8, 8, 16], 3, 1, None, []),
-        ("two newcomers, of which one differs", (0, 1), [8, 8, 16, 8], 4, 1, "WorkerJoined", ["w0", "w1", "w3"]),
-        ("newcomers are more", (0,), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w1", "w2"]),
-        ("members that differ", (0, 1, 2), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w2", "w1"]),
-        ("members that differ, too few are left", (0, 1), [8, 16], 2, 2, "BelowMinimum", []),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+@situations(
+    "members, processes, wanted, minimum, reason, workers",
+    {
+        "the first round": ((), [8, 16, 16], 3, 1, "FirstRound", ["w1", "w2"]),
+        "the first round waits for the minimum": ((), [8, 16, 16], 3, 3, None, []),
+        "a newcomer that differs": ((0, 1), [8, 8, 16], 3, 1, None, []),
+        "two newcomers, of which one differs": ((0, 1), [8, 8, 16, 8], 4, 1, "WorkerJoined", ["w0", "w1", "w3"]),
+        "newcomers are more": ((0,), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w1", "w2"]),
+        "members that differ": ((0, 1, 2), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w2", "w1"]),
+        "members that differ, too few are left": ((0, 1), [8, 16], 2, 2, "BelowMinimum", []),
+    },
 )
 def test_rounds(
-    situation: str, members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
+    members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
 ) -> None:
     current = a_round(*members) if members else None
     declared = decide_next(current, candidates(*processes), wanted, job={"minimum": minimum}).round
-    assert (declared.reason if declared else None) == reason, situation
-    assert sorted(declared.workers if declared else ()) == sorted(workers), situation
+    assert (declared.reason if declared else None) == reason
+    assert sorted(declared.workers if declared else ()) == sorted(workers)
 
 
 def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
@@ -82,7 +80,7 @@ def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
     assert simulation.round is not None
     nodes_of = {simulation.pods[worker].node for worker in simulation.members}
     assert nodes_of == {"node-0", "node-2"}
-    status = simulation.job.status
+    status = simulation.status
     assert (status["state"], status["worldSize"], status["failures"]) == ("Resizing", 32, 0)
     degraded = condition(status, "Degraded")
     assert (

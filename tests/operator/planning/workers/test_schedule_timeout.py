@@ -25,6 +25,7 @@ from elastic_pytorch_operator.spec.job import Job
 from tests.hypothesis_examples import seeds
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
 from tests.operator.simulation import Simulation
+from tests.situations import situations
 
 TIMEOUT = 60
 
@@ -41,23 +42,23 @@ def judge(job: Job, moment: Observed, known: ScheduleWait = NO_WAIT) -> Schedule
     return judge_schedule(job, a_target(job), moment, assess_workers(moment), known)
 
 
-@pytest.mark.parametrize(
-    ("situation", "pods", "short"),
-    [
-        ("two have a place, three are needed", [a_pod(0), a_pod(1), a_pending_pod(2)], True),
-        ("one is still starting in its place", [a_pod(0), a_pod(1, started=False, phase="Pending"), a_pending_pod(2)], True),
-        ("one has ended", [a_pod(0), a_pod(1), a_dead_pod(2)], True),
-        ("one is being deleted", [a_pod(0), a_pod(1), a_pod(2, deleting=True)], True),
-        ("one is on a lost node", [a_pod(0), a_pod(1), a_pod(2, node="lost", started=False)], True),
-        ("none has a place", [a_pending_pod(0), a_pending_pod(1), a_pending_pod(2)], False),
-        ("there is no pod", [], False),
-        ("all have a place, and one pulls its image", [a_pod(0), a_pod(1), a_pod(2, started=False, phase="Pending")], False),
-    ],
+@situations(
+    "pods, short",
+    {
+        "two have a place, three are needed": ([a_pod(0), a_pod(1), a_pending_pod(2)], True),
+        "one is still starting in its place": ([a_pod(0), a_pod(1, started=False, phase="Pending"), a_pending_pod(2)], True),
+        "one has ended": ([a_pod(0), a_pod(1), a_dead_pod(2)], True),
+        "one is being deleted": ([a_pod(0), a_pod(1), a_pod(2, deleting=True)], True),
+        "one is on a lost node": ([a_pod(0), a_pod(1), a_pod(2, node="lost", started=False)], True),
+        "none has a place": ([a_pending_pod(0), a_pending_pod(1), a_pending_pod(2)], False),
+        "there is no pod": ([], False),
+        "all have a place, and one pulls its image": ([a_pod(0), a_pod(1), a_pod(2, started=False, phase="Pending")], False),
+    },
 )
-def test_time_runs_while_places_are_held_for_too_few(situation: str, pods: list[PodView], short: bool) -> None:
+def test_time_runs_while_places_are_held_for_too_few(pods: list[PodView], short: bool) -> None:
     nodes = {"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False), "node-2": NodeView("node-2")}
     found = judge(a_timed_job(), seen(*pods, nodes=nodes))
-    assert (found.short_since == NOW) is short, situation
+    assert (found.short_since == NOW) is short
     assert found.recheck_at == (NOW + TIMEOUT if short else None)
     assert not found.timeouts
 
@@ -65,17 +66,17 @@ def test_time_runs_while_places_are_held_for_too_few(situation: str, pods: list[
 HALF = (a_pod(0), a_pod(1), a_pending_pod(2))
 
 
-@pytest.mark.parametrize(
-    ("situation", "job", "fields"),
-    [
-        ("without the field", a_job(replicas=3, minimum=3), {}),
-        ("suspended", a_timed_job(suspend=True), {}),
-        ("an elastic job has its minimum", a_timed_job(minimum=2), {}),
-        ("a group trains", a_timed_job(), {"round": a_round(0, 1, 2)}),
-    ],
+@situations(
+    "job, fields",
+    {
+        "without the field": (a_job(replicas=3, minimum=3), {}),
+        "suspended": (a_timed_job(suspend=True), {}),
+        "an elastic job has its minimum": (a_timed_job(minimum=2), {}),
+        "a group trains": (a_timed_job(), {"round": a_round(0, 1, 2)}),
+    },
 )
-def test_nothing_is_given_back(situation: str, job: Job, fields: dict[str, Any]) -> None:
-    assert judge(job, seen(*HALF, **fields), ScheduleWait(2, NOW - 1000)) == NO_WAIT, situation
+def test_nothing_is_given_back(job: Job, fields: dict[str, Any]) -> None:
+    assert judge(job, seen(*HALF, **fields), ScheduleWait(2, NOW - 1000)) == NO_WAIT
 
 
 def test_places_are_given_back_after_the_timeout_and_asked_for_again_after_the_pause() -> None:

@@ -29,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 
 @pytest.mark.parametrize(
@@ -153,31 +154,31 @@ def stepping(worker: str, state: str = "running", seconds_ago: float = 1.0) -> A
     return an_agent(worker, state, progress=Progress(step=7), progressed_at=NOW - seconds_ago)
 
 
-@pytest.mark.parametrize(
-    ("situation", "agents", "fields", "until"),
-    [
-        ("nothing is heard of the group", [], {}, SINCE + 120),
-        ("only a newcomer is heard", [an_agent("w2", "ready", round_=0)], {}, SINCE + 120),
-        ("there was no group", [], {"heard_before": frozenset()}, SINCE),
-        ("a part steps", [stepping("w0")], {}, NOW + 9),
-        ("a part has stopped to step", [stepping("w0", seconds_ago=15.0)], {}, NOW - 5),
-        ("a part steps, and every node has the address by now", [stepping("w0")], {"listening_since": NOW - 115}, NOW + 5),
-        ("a part steps, and another has failed", [stepping("w0"), stepping("w1", "failed")], {}, SINCE),
-        ("a part runs, and reports no steps", [an_agent("w0")], {}, SINCE + 120),
-        ("a part reports no steps, and has failed", [an_agent("w0", "failed")], {}, SINCE),
-        ("a part runs, as a round without the rest", [stepping("w0")], {"round": a_round(0)}, SINCE),
-        ("a part runs of a round with the rest", [stepping("w0")], {"round": a_round(0, size=2)}, NOW + 9),
-        ("all are heard", [stepping("w0"), stepping("w1")], {}, SINCE),
-    ],
+@situations(
+    "agents, fields, until",
+    {
+        "nothing is heard of the group": ([], {}, SINCE + 120),
+        "only a newcomer is heard": ([an_agent("w2", "ready", round_=0)], {}, SINCE + 120),
+        "there was no group": ([], {"heard_before": frozenset()}, SINCE),
+        "a part steps": ([stepping("w0")], {}, NOW + 9),
+        "a part has stopped to step": ([stepping("w0", seconds_ago=15.0)], {}, NOW - 5),
+        "a part steps, and every node has the address by now": ([stepping("w0")], {"listening_since": NOW - 115}, NOW + 5),
+        "a part steps, and another has failed": ([stepping("w0"), stepping("w1", "failed")], {}, SINCE),
+        "a part runs, and reports no steps": ([an_agent("w0")], {}, SINCE + 120),
+        "a part reports no steps, and has failed": ([an_agent("w0", "failed")], {}, SINCE),
+        "a part runs, as a round without the rest": ([stepping("w0")], {"round": a_round(0)}, SINCE),
+        "a part runs of a round with the rest": ([stepping("w0")], {"round": a_round(0, size=2)}, NOW + 9),
+        "all are heard": ([stepping("w0"), stepping("w1")], {}, SINCE),
+    },
 )
 def test_agents_that_a_new_leader_does_not_hear_are_taken_for_alive(
-    situation: str, agents: list[AgentView], fields: dict[str, Any], until: float
+    agents: list[AgentView], fields: dict[str, Any], until: float
 ) -> None:
     known = {"listening_since": SINCE, "arrived_at": ARRIVED_AT, "heard_before": frozenset({"w0", "w1"})} | fields
     seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, last_heard_at=NOW, **known)
     missing = seen.heard_before - seen.agents.keys()
     found = Silences(seen).unheard(min(missing)).until if missing else SINCE
-    assert found == (max(until, ARRIVED_AT + 15) if missing else until), situation
+    assert found == (max(until, ARRIVED_AT + 15) if missing else until)
 
 
 PODS = [a_pod(0), a_pod(1), a_pod(2, node="node-2")]

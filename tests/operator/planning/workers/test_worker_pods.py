@@ -10,6 +10,7 @@ from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_replicas
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.situations import situations
 
 
 def decide(seen: Observed, wanted: int, spares: int = 0, **going: Any) -> Replicas:
@@ -82,13 +83,6 @@ def test_twin_of_an_index_goes() -> None:
     assert decide(seen, 2).create == (1,)
 
 
-def test_pod_on_a_lost_node_is_given_up_and_replaced() -> None:
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False)}
-    lost = a_pod(1, node="node-1")
-    seen = observed([a_pod(0), lost], [an_agent("w0"), an_agent("w1", heard_at=NOW - 9)], nodes=nodes, round=a_round(0, 1))
-    assert decide(seen, 2) == Replicas(create=(1,), abandon=(lost,))
-
-
 @pytest.mark.parametrize(
     ("removed", "heard_at", "abandoned"),
     [(True, NOW - 9, True), (True, NOW, False), (False, NOW - 9, True), (False, NOW, False)],
@@ -155,18 +149,18 @@ def test_of_two_lost_pods_one_replacement_is_for_the_group() -> None:
     assert decide(seen, 2, 1) == Replicas(create=(0, 1), apart=frozenset({1}))
 
 
-@pytest.mark.parametrize(
-    ("members", "others", "wanted", "spares", "victims"),
-    [
-        pytest.param((0, 1, 2), (3,), 2, 1, {"w2"}, id="a scale-down takes a member, as the spare is still one"),
-        pytest.param((0, 1, 2, 3), (), 2, 1, {"w3"}, id="a member becomes the spare that is missing"),
-        pytest.param((1, 2, 3), (0,), 2, 1, {"w3"}, id="whatever its index"),
-        pytest.param((1, 2), (0,), 2, 0, {"w0"}, id="without spares the one outside of the round goes"),
-        pytest.param((2, 3), (0, 1), 2, 1, {"w1"}, id="of two spares that of the highest index"),
-        pytest.param((0, 1, 2), (3,), 2, 0, {"w2", "w3"}, id="both at once"),
-        pytest.param((0, 1), (2,), 3, 0, set(), id="a spare that is wanted stays"),
-        pytest.param((0, 1), (2,), 0, 0, {"w0", "w1", "w2"}, id="none is wanted"),
-    ],
+@situations(
+    "members, others, wanted, spares, victims",
+    {
+        "a scale-down takes a member, as the spare is still one": ((0, 1, 2), (3,), 2, 1, {"w2"}),
+        "a member becomes the spare that is missing": ((0, 1, 2, 3), (), 2, 1, {"w3"}),
+        "whatever its index": ((1, 2, 3), (0,), 2, 1, {"w3"}),
+        "without spares the one outside of the round goes": ((1, 2), (0,), 2, 0, {"w0"}),
+        "of two spares that of the highest index": ((2, 3), (0, 1), 2, 1, {"w1"}),
+        "both at once": ((0, 1, 2), (3,), 2, 0, {"w2", "w3"}),
+        "a spare that is wanted stays": ((0, 1), (2,), 3, 0, set()),
+        "none is wanted": ((0, 1), (2,), 0, 0, {"w0", "w1", "w2"}),
+    },
 )
 def test_victims_are_spares_only_if_there_are_too_many(
     members: tuple[int, ...], others: tuple[int, ...], wanted: int, spares: int, victims: set[str]
