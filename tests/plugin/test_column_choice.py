@@ -11,6 +11,7 @@ from elastic_pytorch_client.views.list_view import show_list
 
 from tests.plugin.plugin_console import text_of
 from tests.plugin.recorded_cluster import RecordedCluster, job_of, moment_of, recorded
+from tests.situations import situations
 
 SCREENS = (80, 100, 120)
 NOW = moment_of("lost")
@@ -36,17 +37,17 @@ def titles_of(shown: str) -> list[str]:
     return next(line for line in shown.splitlines() if "WORKERS" in line).split()
 
 
-@pytest.mark.parametrize(
-    ("room", "kept"),
-    [
-        pytest.param(100, [0, 1, 2, 3, 4], id="all of them"),
-        pytest.param(38, [0, 1, 2, 3, 4], id="just so"),
-        pytest.param(37, [0, 1, 3, 4], id="without the least important one"),
-        pytest.param(29, [0, 1, 3, 4], id="just so again"),
-        pytest.param(28, [0, 1, 3], id="without the next one"),
-        pytest.param(19, [0, 3], id="what is always there"),
-        pytest.param(5, [0, 3], id="it stays where there is no room even for that"),
-    ],
+@situations(
+    "room, kept",
+    {
+        "all of them": (100, [0, 1, 2, 3, 4]),
+        "just so": (38, [0, 1, 2, 3, 4]),
+        "without the least important one": (37, [0, 1, 3, 4]),
+        "just so again": (29, [0, 1, 3, 4]),
+        "without the next one": (28, [0, 1, 3]),
+        "what is always there": (19, [0, 3]),
+        "it stays where there is no room even for that": (5, [0, 3]),
+    },
 )
 def test_columns_of_a_width(room: int, kept: list[int]) -> None:
     importance, widths = [0, 1, 3, 0, 2], [10, 6, 7, 4, 3]

@@ -11,7 +11,7 @@ import pytest
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access
 from elastic_pytorch_client.completion import candidates
-from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Refused, Unreachable
+from elastic_pytorch_client.errors import NoJobKind, NotAllowed, Unreachable
 from rich.console import Console
 
 from tests.paths import ROOT
@@ -93,14 +93,6 @@ def test_resize_says_what_it_does_and_waits(epj: Epj) -> None:
     code, printed = epj(cluster, "resize", "epj/char-lm", "4", "--wait")
     assert (code, cluster.calls) == (0, [("scale", "char-lm", "4")])
     assert printed.splitlines() == ["char-lm: 3 -> 4 workers wanted", "char-lm: 3 workers train in round 1"]
-
-
-def test_resize_of_a_fixed_size_shows_the_sentence_of_the_api_server(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = RecordedCluster("young")
-    sentence = "spec.replicas: field is immutable while minReplicas is unset: set spec.minReplicas and spec.maxReplicas"
-    cluster.faults = {"scale_job": [Refused(sentence)]}
-    assert epj(cluster, "resize", "char-lm", "4")[0] == 1
-    assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
 def test_waits_end(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:

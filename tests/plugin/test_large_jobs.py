@@ -12,6 +12,7 @@ from elastic_pytorch_client.reading.text import parse_ranges
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
 from tests.plugin.recorded_cluster import Object, RecordedCluster, recorded
+from tests.situations import situations
 
 Epj = Callable[..., tuple[int, str]]
 BEFORE, AFTER = (f"2026-11-21T18:0{minute}:00Z" for minute in (0, 1))
@@ -47,22 +48,21 @@ def view(**states: str) -> JobView:
 
 
 @pytest.mark.parametrize(
-    ("text", "indexes"),
-    [("", ()), ("7", (7,)), ("0-2,5", (0, 1, 2, 5)), ("x", ()), ("3-1", ()), ("1-", ()), ("0-999999", ())],
+    ("text", "indexes"), [("", ()), ("7", (7,)), ("0-2,5", (0, 1, 2, 5)), ("x", ()), ("3-1", ()), ("1-", ()), ("0-999999", ())]
 )
 def test_ranges(text: str, indexes: tuple[int, ...]) -> None:
     assert parse_ranges(text) == indexes
 
 
-@pytest.mark.parametrize(
-    ("pod", "state"),
-    [
-        pytest.param(a_worker_pod(7), "Running", id="as the status says"),
-        pytest.param(a_worker_pod(7, deletionTimestamp="now"), "Leaving", id="one that is being deleted"),
-        pytest.param(a_worker_pod(7, phase="Failed"), "Lost", id="has ended since"),
-        pytest.param(a_worker_pod(7, phase="Succeeded"), "Succeeded", id="has succeeded since"),
-        pytest.param(a_worker_pod(9), "Starting", id="not known to the status"),
-    ],
+@situations(
+    "pod, state",
+    {
+        "as the status says": (a_worker_pod(7), "Running"),
+        "one that is being deleted": (a_worker_pod(7, deletionTimestamp="now"), "Leaving"),
+        "has ended since": (a_worker_pod(7, phase="Failed"), "Lost"),
+        "has succeeded since": (a_worker_pod(7, phase="Succeeded"), "Succeeded"),
+        "not known to the status": (a_worker_pod(9), "Starting"),
+    },
 )
 def test_pod_that_is_not_listed_is_a_worker_without_a_rank(pod: Object, state: str) -> None:
     [first, worker] = add_pods(view(Running="7"), [pod]).workers

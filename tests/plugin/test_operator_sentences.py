@@ -43,6 +43,7 @@ from tests.operator.builders import (
 )
 from tests.operator.planning.test_suspension import suspend
 from tests.operator.simulation import Simulation, running
+from tests.situations import situations
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BOOM = FailureRecord("w1", 1, 1, "", "Traceback (most recent call last):\n  ...\nValueError: boom", NOW)
@@ -76,15 +77,15 @@ def read_one(seen: Observed, declared: Round | None = None, resumed: Interruptio
     return event
 
 
-@pytest.mark.parametrize(
-    ("before", "declared"),
-    [
-        pytest.param(None, a_round(0, 1, 2), id="first round"),
-        pytest.param(a_round(0, 1, 2), a_round(0, 2, number=2), id="fewer workers"),
-        pytest.param(a_round(0), a_round(0, 1, number=2), id="more workers"),
-        pytest.param(a_round(0, 1), a_round(0, 2, number=4), id="as many workers"),
-        pytest.param(a_round(0, 1), a_round(number=12), id="all stop"),
-    ],
+@situations(
+    "before, declared",
+    {
+        "first round": (None, a_round(0, 1, 2)),
+        "fewer workers": (a_round(0, 1, 2), a_round(0, 2, number=2)),
+        "more workers": (a_round(0), a_round(0, 1, number=2)),
+        "as many workers": (a_round(0, 1), a_round(0, 2, number=4)),
+        "all stop": (a_round(0, 1), a_round(number=12)),
+    },
 )
 @pytest.mark.parametrize(
     "cause", ["all 3 wanted workers are ready", "rank 1 (w1) failed, exit code 1: a\nb: 2 -> 3 workers: c", ""]
@@ -148,27 +149,29 @@ NOTHING_TRAINS = observed([a_pending_pod(0)])
 ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3)], round=a_round(0, 1, 2))
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (ClusterError(403, 'pods "w2" is forbidden: exceeded quota: small'), 'The API server refuses: pods "w2" is forbidden'),
-        (ClusterError(500, "etcdserver: no leader"), "The API server fails: etcdserver: no leader."),
-        (
+@situations(
+    "error, told",
+    {
+        "refusal": (
+            ClusterError(403, 'pods "w2" is forbidden: exceeded quota: small'),
+            'The API server refuses: pods "w2" is forbidden',
+        ),
+        "trouble": (ClusterError(500, "etcdserver: no leader"), "The API server fails: etcdserver: no leader."),
+        "claim": (
             claim_taken(Conflict("the claim data-lm-0 exists", passes=False)),
             "The API server refuses: the claim data-lm-0 exists.",
         ),
-    ],
-    ids=["refusal", "trouble", "claim"],
+    },
 )
-@pytest.mark.parametrize(
-    ("seen", "job"),
-    [
-        pytest.param(TWO_OF_THREE, {}, id="degraded"),
-        pytest.param(NOTHING_TRAINS, {}, id="waiting"),
-        pytest.param(ALL, {}, id="whole"),
-        pytest.param(TWO_OF_THREE, {"suspend": True}, id="stopping"),
-        pytest.param(observed(), {"suspend": True}, id="suspended"),
-    ],
+@situations(
+    "seen, job",
+    {
+        "degraded": (TWO_OF_THREE, {}),
+        "waiting": (NOTHING_TRAINS, {}),
+        "whole": (ALL, {}),
+        "stopping": (TWO_OF_THREE, {"suspend": True}),
+        "suspended": (observed(), {"suspend": True}),
+    },
 )
 def test_refusal(seen: Observed, job: dict[str, Any], error: ClusterError, told: str) -> None:
     diagnosis = why(view(seen, job=job, refusals=(error.words,)))
@@ -209,15 +212,13 @@ def test_crash_loop() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("seen", "told"),
-    [
-        pytest.param(
-            NOTHING_TRAINS, "0 of 3 workers are ready; training needs 1; 1 pod: waiting to be scheduled", id="no node"
-        ),
-        pytest.param(observed([a_pod(0)]), "0 of 3 workers are ready; training needs 1; 1 pod: its agent has not", id="mute"),
-        pytest.param(TWO_OF_THREE, "Trains with 2 of 3 workers", id="degraded"),
-    ],
+@situations(
+    "seen, told",
+    {
+        "no node": (NOTHING_TRAINS, "0 of 3 workers are ready; training needs 1; 1 pod: waiting to be scheduled"),
+        "mute": (observed([a_pod(0)]), "0 of 3 workers are ready; training needs 1; 1 pod: its agent has not"),
+        "degraded": (TWO_OF_THREE, "Trains with 2 of 3 workers"),
+    },
 )
 def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None:
     [finding] = why(view(seen)).findings
@@ -273,7 +274,7 @@ LIMIT, DEVICE = "Raise the container's memory limit in spec.template", "Have the
         ("ValueError: memory of the past", "Correct the script"),
     ],
 )
-@pytest.mark.parametrize("job", [{}, BACKOFF_LIMIT], ids=["in a row", "in its life"])
+@situations("job", {"in a row": {}, "in its life": BACKOFF_LIMIT})
 def test_lack_of_memory_is_no_fault_of_the_script(job: dict[str, Any], message: str, advice: str) -> None:
     last = replace(BOOM, message=message)
     ending = ending_of(job, budget=Budget(failures=4, total=4, last=last))
@@ -335,7 +336,7 @@ def test_every_state_has_a_colour() -> None:
     def look() -> None:
         for _ in range(40):
             simulation.settle(0.25)
-            status = simulation.job.status
+            status = simulation.status
             seen.update([status["state"], *(worker["state"] for worker in status["workers"])])
 
     simulation.kill_pod(simulation.members[0])

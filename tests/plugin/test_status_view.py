@@ -3,10 +3,11 @@
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from elastic_pytorch_client.reading.history import HistoryEntry
-from elastic_pytorch_client.reading.job_view import JobView, Worker, view_job
+from elastic_pytorch_client.reading.job_view import Condition, Worker, view_job
 from elastic_pytorch_client.views.status_view import show_status
 
 from tests.plugin.plugin_console import text_of
@@ -15,6 +16,11 @@ from tests.plugin.recorded_cluster import events_of, job_of, moment_of
 
 def status(name: str) -> str:
     return text_of(show_status(job_of(name), events_of(name), moment_of(name)))
+
+
+def changed(name: str, width: int = 120, **fields: Any) -> str:
+    """What is shown of a recorded job with other fields, without its events."""
+    return text_of(show_status(replace(job_of(name), **fields), [], moment_of(name)), width)
 
 
 def test_a_job_that_trains() -> None:
@@ -26,31 +32,24 @@ def test_a_few_metrics_are_shown() -> None:
     some, many = ({f"m{n}": n / 4 for n in range(count)} for count in (2, 6))
 
     def shown(metrics: dict[str, float]) -> str:
-        known = replace(job, progress=replace(job.progress, metrics=metrics))
-        return text_of(show_status(known, events_of("lost"), moment_of("lost")))
+        return changed("lost", progress=replace(job.progress, metrics=metrics))
 
     assert "  loss 1.633 · m0 0 · m1 0.25 · 6.2 steps/s" in shown(some)
     assert "m3 0.75 · 2 more metrics · 6.2 steps/s" in shown(many)
 
 
 def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
-    job = job_of("lost")
     spare = Worker("char-lm-worker-3-nz26n", 3, None, "elastic-pytorch-worker2", "Spare")
-    job = replace(job, spares=1, ready_spares=1, workers=(*job.members, spare))
-    shown = text_of(show_status(job, [], moment_of("lost")))
+    shown = changed("lost", spares=1, ready_spares=1, workers=(*job_of("lost").members, spare))
     assert "2 train, 3 wanted (1 to 4) · 1 of 1 spare ready · world size 2" in shown
     assert "spare    char-lm-worker-3-nz26n  elastic-pytorch-worker2  ○ Spare" in shown
 
 
 def test_says_for_how_long_a_worker_has_been_preparing_or_saving() -> None:
-    now = moment_of("lost")
-    since = now - timedelta(seconds=120)
-    for worker in (
-        Worker("new", 3, None, "", "Preparing", state_since=since),
-        Worker("old", 3, None, "", "Saving", state_since=since),
-    ):
-        job = replace(job_of("lost"), workers=(*job_of("lost").members, worker))
-        assert f"{worker.state} (2 min)\n" in text_of(show_status(job, [], now)) + "\n"
+    since = moment_of("lost") - timedelta(seconds=120)
+    for state in ("Preparing", "Saving"):
+        worker = Worker("new", 3, None, "", state, state_since=since)
+        assert f"{state} (2 min)\n" in changed("lost", workers=(*job_of("lost").members, worker)) + "\n"
 
 
 LOST = """
@@ -101,29 +100,28 @@ def test_loss_and_speed_are_drawn_from_the_start_until_now() -> None:
     first, *others = job.history
     samples = [HistoryEntry(first.at, loss=loss, steps_per_second=speed) for loss, speed in ((3.0, 4.0), (2.0, 2.0))]
     progress = replace(job.progress, loss=1.0, steps_per_second=8.0)
-    shown = text_of(show_status(replace(job, history=(first, *samples), progress=progress), [], moment_of("whole")))
+    shown = changed("whole", history=(first, *samples), progress=progress)
     assert "  loss        ████▅▅▅▅▁▁▁▁  3 to 1\n  steps/s     ▅▅▅▅▃▃▃▃████  4 to 8\n" in shown
     assert "  workers ▆▆▆▆▆▆▆▆▆▆▆▆████  3 to 4\n  round   1" in shown
-    odd = replace(job, history=(first, replace(samples[0], loss=math.nan), *others), progress=progress)
-    assert "loss" not in text_of(show_status(odd, [], moment_of("whole"))).split("Rounds")[1]
-    assert "Rounds" not in text_of(show_status(replace(job, history=(first,)), [], moment_of("whole")))
+    odd = changed("whole", history=(first, replace(samples[0], loss=math.nan), *others), progress=progress)
+    assert "loss" not in odd.split("Rounds")[1]
+    assert "Rounds" not in changed("whole", history=(first,))
 
 
 def test_last_interruption_is_shown_with_its_slowest_phase() -> None:
     job = job_of("whole")
     assert job.last_interruption is not None
     known = replace(job.last_interruption, phases={"stop": 0.2, "firstStep": 0.97})
-    shown = text_of(show_status(replace(job, history=(known,)), [], moment_of("whole")))
     said = "training resumed 1.2 s after WorkerJoined; 3 steps repeated; the slowest phase was first step (1.0 s)"
-    assert said in shown
-    assert "the slowest phase" not in text_of(show_status(job, [], moment_of("whole")))
+    assert said in changed("whole", history=(known,))
+    assert "the slowest phase" not in changed("whole")
 
 
 def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
     job = job_of("failed")
     assert job.root_cause is not None
     known = replace(job.root_cause, pid=57, node="node-a", time=datetime(2026, 11, 21, 18, 1, 9, tzinfo=UTC))
-    shown = text_of(show_status(replace(job, root_cause=known), [], moment_of("failed")), 200)
+    shown = changed("failed", 200, root_cause=known)
     assert "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, exit code 1" in shown
 
 
@@ -134,24 +132,19 @@ def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trai
     assert "○ not Running" in status("too-large")
 
 
+def with_condition(name: str, type_: str, **fields: Any) -> tuple[Condition, ...]:
+    """The conditions of a recorded job, of which one is not true."""
+    return tuple(replace(c, true=False, **fields) if c.type == type_ else c for c in job_of(name).conditions)
+
+
 def test_condition_that_is_unknown_is_told_as_that() -> None:
-    job = job_of("resumed")
-    silent = "2 workers have not been heard"
-    conditions = tuple(
-        replace(c, true=False, unknown=True, message=silent) if c.type == "Running" else c for c in job.conditions
-    )
-    shown = text_of(show_status(replace(job, conditions=conditions), [], moment_of("resumed")))
-    assert f"○ perhaps Running  {silent}" in shown
+    conditions = with_condition("resumed", "Running", unknown=True, message="2 workers have not been heard")
+    assert "○ perhaps Running  2 workers have not been heard" in changed("resumed", conditions=conditions)
 
 
 def test_a_suspension_that_waits_for_workers_says_so() -> None:
-    job = job_of("suspended")
-    conditions = tuple(
-        replace(c, true=False, reason="Suspending", message="2 workers are stopping") if c.type == "Suspended" else c
-        for c in job.conditions
-    )
-    shown = text_of(show_status(replace(job, conditions=conditions), [], moment_of("suspended")))
-    assert "○ not yet Suspended  2 workers are stopping" in shown
+    conditions = with_condition("suspended", "Suspended", reason="Suspending", message="2 workers are stopping")
+    assert "○ not yet Suspended  2 workers are stopping" in changed("suspended", conditions=conditions)
 
 
 def test_only_the_newest_events() -> None:
@@ -165,8 +158,7 @@ def test_only_the_newest_events() -> None:
 def test_of_many_workers_those_that_are_unwell_come_first() -> None:
     workers = tuple(Worker(f"job-worker-{i}-aaaaa", i, i, "node", "Running") for i in range(1000))
     lost = replace(workers[700], rank=None, state="Lost")
-    job = replace(job_of("young"), workers=(*workers[:700], lost, *workers[701:]))
-    shown = text_of(show_status(job, [], moment_of("young")))
+    shown = changed("young", workers=(*workers[:700], lost, *workers[701:]))
     assert "job-worker-700-aaaaa" in shown
     assert "and 968 more Running" in shown
     assert len(shown.splitlines()) < 52
@@ -180,8 +172,7 @@ def test_a_job_that_the_operator_has_not_seen(manifest: dict[str, object]) -> No
 
 
 def test_stock_torchrun_has_ranks_that_the_operator_does_not_know() -> None:
-    job: JobView = job_of("young")
-    stock = replace(job, backend="c10d", workers=tuple(replace(worker, rank=None) for worker in job.workers))
-    shown = text_of(show_status(stock, [], moment_of("young")))
+    workers = tuple(replace(worker, rank=None) for worker in job_of("young").workers)
+    shown = changed("young", backend="c10d", workers=workers)
     assert "torchrun (c10d) assigns the ranks" in shown
     assert "3 train" in shown

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.model.round import Member, Round
 
 from tests.operator.agents.served import BEAT, POD, SECONDS, Served, begun, streaming
 from tests.operator.builders import KEY
+from tests.situations import situations
 
 pytestmark = pytest.mark.process
 
@@ -184,9 +185,7 @@ async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: S
         assert max(pauses) > PAUSE_SECONDS / 2
 
 
-@pytest.mark.parametrize(
-    "line", [{"token": "TOKEN"}, {**BEAT, "more": "x" * 60_000}], ids=["renewed tokens", "long lines count as several"]
-)
+@situations("line", {"renewed tokens": {"token": "TOKEN"}, "long lines count as several": {**BEAT, "more": "x" * 60_000}})
 async def test_each_line_counts_on_all_streams_of_a_pod(served: Served, line: Any) -> None:
     line = {"token": served.token} if "token" in line else line
     async with begun(served) as stream, begun(served) as other:

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
 
 from tests.operator.agents.test_token_review import settle
+from tests.situations import situations
 
 ISSUER = "https://kubernetes.default.svc"
 POD = {
@@ -103,8 +104,8 @@ async def test_forged_signatures_are_for_a_review() -> None:
 DEEP_HEADER = base64.urlsafe_b64encode(b"[" * 30_000).decode()
 
 
-@pytest.mark.parametrize(
-    "token", ["", "opaque", "a.b.c", "e30.e30.e30", f"{DEEP_HEADER}.e30.e30"], ids=["empty", "opaque", "text", "JSON", "deep"]
+@situations(
+    "token", {"empty": "", "opaque": "opaque", "text": "a.b.c", "JSON": "e30.e30.e30", "deep": f"{DEEP_HEADER}.e30.e30"}
 )
 async def test_what_is_no_signed_token_is_for_a_review(token: str) -> None:
     cluster = SigningCluster()

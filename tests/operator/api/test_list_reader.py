@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.list_reader import read_list
 
+from tests.situations import situations
+
 ITEMS: list[Any] = [{"name": 'x]}{\\"é€\U0001f600' * n, "values": [{}, [], None, 1.5] * n, "items": [n]} for n in range(20)]
 LIST = {"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "é"}, "items": ITEMS}
 
@@ -18,17 +20,16 @@ async def pieces(text: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
-@pytest.mark.parametrize(
+@situations(
     "text",
-    [
-        json.dumps(LIST, separators=(",", ":"), ensure_ascii=False),
-        json.dumps(LIST, separators=(",", ":")),
-        json.dumps({name: LIST[name] for name in sorted(LIST)}, indent=2),
-        '{"items":[],"metadata":{}}',
-        '{"kind":"PodList","items":null}',
-        '{"message":"no list"}',
-    ],
-    ids=["pods", "escaped", "custom resources", "empty", "null", "no list"],
+    {
+        "pods": json.dumps(LIST, separators=(",", ":"), ensure_ascii=False),
+        "escaped": json.dumps(LIST, separators=(",", ":")),
+        "custom resources": json.dumps({name: LIST[name] for name in sorted(LIST)}, indent=2),
+        "empty": '{"items":[],"metadata":{}}',
+        "null": '{"kind":"PodList","items":null}',
+        "no list": '{"message":"no list"}',
+    },
 )
 async def test_list_is_what_its_json_says(text: str, size: int) -> None:
     assert await read_list(pieces(text.encode(), size), lambda found: found) == json.loads(text)

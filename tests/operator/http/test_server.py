@@ -21,6 +21,7 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
 from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
 from tests.operator.flooder import chunk, stream_opening
+from tests.situations import situations
 
 pytestmark = pytest.mark.process
 
@@ -207,10 +208,12 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
         assert all(answer.startswith(b"HTTP/1.1 200") and b"heartbeat" in answer for answer in answers)
 
 
-@pytest.mark.parametrize(
-    ("refused", "status"),
-    [(stream_opening("forged") + chunk(b""), 401), (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 404)],
-    ids=["a forged token", "another path"],
+@situations(
+    "refused, status",
+    {
+        "a forged token": (stream_opening("forged") + chunk(b""), 401),
+        "another path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 404),
+    },
 )
 async def test_agents_keep_their_connection_until_a_request_is_refused(refused: bytes, status: int) -> None:
     async with serving_agents() as (server, _):
@@ -343,14 +346,13 @@ async def test_requests_that_are_held_end_with_the_server_at_once_and_silently(
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize(
+@situations(
     "sent",
-    [
-        b"no HTTP\r\n\r\n",
-        b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\n\r\n",
-        b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
-    ],
-    ids=["no HTTP", "a long line", "no chunk"],
+    {
+        "no HTTP": b"no HTTP\r\n\r\n",
+        "a long line": b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\n\r\n",
+        "no chunk": b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
+    },
 )
 async def test_what_is_no_http_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
     async def read(request: web.Request) -> web.Response:

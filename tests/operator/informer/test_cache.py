@@ -4,7 +4,6 @@ import gc
 import weakref
 from typing import Any
 
-import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
@@ -15,6 +14,7 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 from elastic_pytorch_operator.spec.job_size import MAX_BYTES, MAX_VALUES
 
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
+from tests.situations import situations
 
 
 def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running") -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Part(dict[str, Any]):
     """A part of an object, of which can be told whether anything has kept it."""
 
 
-@pytest.mark.parametrize("notes", ["x" * MAX_BYTES, [{}] * MAX_VALUES], ids=["bytes", "values"])
+@situations("notes", {"bytes": "x" * MAX_BYTES, "values": [{}] * MAX_VALUES})
 def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     found, cache = a_manifest(notes=Part(a=notes), suspend=True), Cache()
     found["metadata"] |= {"labels": Part({f"team.example.com/{n}": "x" for n in range(100)}), "managedFields": [Part()]}

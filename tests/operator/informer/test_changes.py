@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.builders import KEY, a_job, a_manifest, a_pod, a_worker_pod
+from tests.situations import situations
 
 
 def test_object_is_known_by_its_names_its_uid_and_its_version() -> None:
@@ -36,16 +37,16 @@ def test_version_that_is_no_number_is_the_oldest(version: object) -> None:
 READY, DRAINED = ("Ready", "True"), ("DisruptionTarget", "True")
 
 
-@pytest.mark.parametrize(
-    ("change", "read", "alike"),
-    [
-        pytest.param({}, (), True, id="nothing"),
-        pytest.param({"node": "node-1"}, (), False, id="a place"),
-        pytest.param({"conditions": frozenset({READY})}, (), True, id="a condition"),
-        pytest.param({"conditions": frozenset({DRAINED})}, (READY,), True, id="a condition that no rule names"),
-        pytest.param({"conditions": frozenset({DRAINED})}, (DRAINED,), False, id="a condition that a rule names"),
-        pytest.param({"conditions": frozenset({READY}), "deleting": True}, (), False, id="a condition, and its deletion"),
-    ],
+@situations(
+    "change, read, alike",
+    {
+        "nothing": ({}, (), True),
+        "a place": ({"node": "node-1"}, (), False),
+        "a condition": ({"conditions": frozenset({READY})}, (), True),
+        "a condition that no rule names": ({"conditions": frozenset({DRAINED})}, (READY,), True),
+        "a condition that a rule names": ({"conditions": frozenset({DRAINED})}, (DRAINED,), False),
+        "a condition, and its deletion": ({"conditions": frozenset({READY}), "deleting": True}, (), False),
+    },
 )
 def test_pod(change: dict[str, Any], read: tuple[tuple[str, str], ...], alike: bool) -> None:
     assert pods_alike(a_pod(0), replace(a_pod(0), **change), read) is alike

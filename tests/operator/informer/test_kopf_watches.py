@@ -3,13 +3,13 @@
 from typing import Any
 
 import kopf
-import pytest
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.kopf_watches import api_server, kopf_settings
 from elastic_pytorch_operator.manifests.workload import workload as workload_of
 from elastic_pytorch_operator.model.actions import CreateWorkload
 
 from tests.operator.builders import a_queued_job, a_worker_pod
+from tests.situations import situations
 
 
 class Unread(dict[str, Any]):
@@ -35,14 +35,13 @@ def test_pods_and_workloads_are_found_by_labels_that_no_policy_of_others_writes(
         assert selectors[resource].startswith(f"{names.GROUP}/")
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "url"),
-    [
-        ("10.96.0.1", "443", "https://10.96.0.1:443"),
-        ("fd00:10:96::1", "6443", "https://[fd00:10:96::1]:6443"),
-        ("", "", ""),
-    ],
-    ids=["ipv4", "ipv6", "outside a pod"],
+@situations(
+    "host, port, url",
+    {
+        "ipv4": ("10.96.0.1", "443", "https://10.96.0.1:443"),
+        "ipv6": ("fd00:10:96::1", "6443", "https://[fd00:10:96::1]:6443"),
+        "outside a pod": ("", "", ""),
+    },
 )
 def test_api_server_is_asked_by_its_address(host: str, port: str, url: str) -> None:
     assert api_server({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}) == url

@@ -13,11 +13,10 @@ from elastic_pytorch_operator.reconcile.listing import list_cluster
 from kubernetes.aio import client
 
 from tests.operator.api_server import JOBS, api_server, write_kubeconfig
+from tests.situations import situations
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "places"), [((), [""]), (("a", "b"), ["namespaces/a/", "namespaces/b/"])], ids=["all", "some"]
-)
+@situations("namespaces, places", {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])})
 async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: tuple[str, ...], places: list[str]) -> None:
     async with api_server() as (server, url):
         cluster = KubernetesCluster(client.ApiClient(client.Configuration(host=url)), Metrics(), namespaces)
@@ -33,9 +32,7 @@ async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: 
     }
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "places"), [((), [""]), (("a", "b"), ["namespaces/a/", "namespaces/b/"])], ids=["all", "some"]
-)
+@situations("namespaces, places", {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])})
 async def test_only_the_namespaces_that_are_looked_after_are_watched(
     namespaces: tuple[str, ...], places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from elastic_pytorch_operator.model.reduced_objects import reduce_pod
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_job, a_worker_pod
+from tests.situations import situations
 
 
 def a_pod_object(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -320,10 +321,12 @@ def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted()
     assert view_pod(later, seen_at=5.0).group_restarts == 7
 
 
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [("Evicted", "Usage of EmptyDir volume exceeds the limit"), ("", "last line of the log")],
-    ids=["the kubelet ended it", "it ended itself"],
+@situations(
+    "reason, said",
+    {
+        "the kubelet ended it": ("Evicted", "Usage of EmptyDir volume exceeds the limit"),
+        "it ended itself": ("", "last line of the log"),
+    },
 )
 def test_message_of_an_end_is_of_whoever_ended_the_pod(reason: str, said: str) -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "Error", "message": "last line of the log"}}

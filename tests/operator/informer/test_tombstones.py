@@ -1,13 +1,18 @@
 """What was deleted, and what may still bring it back. `test_cache.py` has lists and watches that try."""
 
-import pytest
 from elastic_pytorch_operator.informer.tombstones import TOMBSTONE_SECONDS, Tombstones
 
+from tests.situations import situations
 
-@pytest.mark.parametrize(
-    ("now", "listed", "admitted"),
-    [(20.0, False, False), (9.0, True, False), (10.0, True, False), (11.0, True, True)],
-    ids=["late event", "list that began before", "list that began then", "list that began later"],
+
+@situations(
+    "now, listed, admitted",
+    {
+        "late event": (20.0, False, False),
+        "list that began before": (9.0, True, False),
+        "list that began then": (10.0, True, False),
+        "list that began later": (11.0, True, True),
+    },
 )
 def test_only_a_later_list_brings_back_what_was_deleted(now: float, listed: bool, admitted: bool) -> None:
     tombstones = Tombstones()

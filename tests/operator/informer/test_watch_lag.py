@@ -9,20 +9,21 @@ from elastic_pytorch_operator.informer.watch_lag import (
     WatchLag,
 )
 
+from tests.situations import situations
+
 
 def an_object(uid: str) -> dict[str, object]:
     return {"metadata": {"uid": uid, "resourceVersion": "5"}}
 
 
-@pytest.mark.parametrize(
-    ("listed_at", "began_at", "now", "missed"),
-    [
-        (10.0, 20.0, 20.0 + BEGIN_SECONDS, True),
-        (10.0, 20.0, 20.0, False),
-        (30.0, 20.0, 40.0, False),
-        (10.0, None, 40.0, False),
-    ],
-    ids=["gone before the watch began", "the watch still begins", "there since the watch began", "no watch has begun"],
+@situations(
+    "listed_at, began_at, now, missed",
+    {
+        "gone before the watch began": (10.0, 20.0, 20.0 + BEGIN_SECONDS, True),
+        "the watch still begins": (10.0, 20.0, 20.0, False),
+        "there since the watch began": (30.0, 20.0, 40.0, False),
+        "no watch has begun": (10.0, None, 40.0, False),
+    },
 )
 def test_what_was_listed_and_does_not_come_with_the_watch(
     listed_at: float, began_at: float | None, now: float, *, missed: bool

@@ -7,6 +7,7 @@ from elastic_pytorch_operator.model.known_workers import KnownWorker, count_stat
 from elastic_pytorch_operator.model.observed import PodView
 
 from tests.operator.builders import a_dead_pod, a_pod
+from tests.situations import situations
 
 T1, T2, T3 = (f"2026-01-01T00:00:0{second}Z" for second in (1, 2, 3))
 LISTED = {"name": "w0", "index": 0, "state": "Starting", "node": "node-0"}
@@ -27,19 +28,19 @@ def test_list_of_all_is_taken_as_it_is() -> None:
     assert known_workers({}, [there(0)]) == ()
 
 
-@pytest.mark.parametrize(
-    ("pods", "pod"),
-    [
-        pytest.param([there(1)], "w1", id="is there"),
-        pytest.param([there(1, T2)], "w1", id="was the last to report"),
-        pytest.param([], "", id="has gone"),
-        pytest.param([there(1, T3, "new")], "", id="has gone, and its replacement has not reported"),
-        pytest.param([there(1), there(1, T3, "new")], "w1", id="is there beside its replacement"),
-        pytest.param([a_dead_pod(1, name="old", creation_time=T1), there(1, T2)], "w1", id="has replaced another one"),
-        pytest.param([a_dead_pod(1, name="old", creation_time=T2), there(1, T2)], "w1", id="replaced it within a second"),
-        pytest.param([there(1, T2), a_dead_pod(1, name="old", creation_time=T2)], "w1", id="in any order"),
-        pytest.param([there(1, T1, "w0")], "", id="is listed"),
-    ],
+@situations(
+    "pods, pod",
+    {
+        "is there": ([there(1)], "w1"),
+        "was the last to report": ([there(1, T2)], "w1"),
+        "has gone": ([], ""),
+        "has gone, and its replacement has not reported": ([there(1, T3, "new")], ""),
+        "is there beside its replacement": ([there(1), there(1, T3, "new")], "w1"),
+        "has replaced another one": ([a_dead_pod(1, name="old", creation_time=T1), there(1, T2)], "w1"),
+        "replaced it within a second": ([a_dead_pod(1, name="old", creation_time=T2), there(1, T2)], "w1"),
+        "in any order": ([there(1, T2), a_dead_pod(1, name="old", creation_time=T2)], "w1"),
+        "is listed": ([there(1, T1, "w0")], ""),
+    },
 )
 def test_index_is_that_of_the_newest_pod_which_was_there(pods: list[PodView], pod: str) -> None:
     worker = known_workers(status(Running="1"), pods)[-1]

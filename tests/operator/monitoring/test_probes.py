@@ -14,6 +14,8 @@ from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrapes import Scrapes
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.situations import situations
+
 
 class Operator:
     """What is probed."""
@@ -53,7 +55,7 @@ async def test_prometheus_can_read_the_metrics() -> None:
     assert {"workqueue_depth", "elastic_pytorch_agents_connected", "process_resident_memory_bytes"} <= names
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half a request"])
+@situations("sent", {"nothing": b"", "half a request": b"GET /metrics HTTP/1.1\r\nHost: a\r\n"})
 async def test_connections_that_are_held_open_keep_no_probe_of_their_address_out(sent: bytes) -> None:
     connections = Connections(PROBE_LIMITS)
     async with serving(Operator().probes().routes(), "127.0.0.1", 0, connections=connections) as port:

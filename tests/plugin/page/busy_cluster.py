@@ -24,6 +24,10 @@ def rfc(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def condition(type_: str, reason: str, message: str, since: datetime, status: str = "True") -> Object:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": rfc(since)}
+
+
 def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
     """A job of a sort that its number chooses."""
     chance = random.Random(seed * 100_003 + number)
@@ -55,13 +59,7 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
         "failures": 0,
         "totalFailures": 0,
         "conditions": [
-            {
-                "type": "Running",
-                "status": "True" if ready else "False",
-                "lastTransitionTime": rfc(began),
-                "reason": "RoundRunning",
-                "message": f"{ready} of {wanted} workers train",
-            }
+            condition("Running", "RoundRunning", f"{ready} of {wanted} workers train", began, "True" if ready else "False")
         ],
         "workers": [
             {
@@ -113,6 +111,11 @@ def an_interruption(chance: random.Random, ended: datetime, round_: int, replica
     }
 
 
+def a_cause(worker: str, rank: int, node: str, at: datetime) -> Object:
+    where = {"worker": worker, "rank": rank, "node": node, "pid": 71}
+    return {**where, "exitCode": 1, "time": rfc(at), "message": TRACE}
+
+
 def samples(chance: random.Random, began: datetime, now: datetime) -> list[dict[str, Any]]:
     """A loss that falls, and a speed."""
     step = (now - began) / 24
@@ -128,23 +131,16 @@ def samples(chance: random.Random, began: datetime, now: datetime) -> list[dict[
 
 def _add_conditions(status: dict[str, Any], sort: str, wanted: int, ready: int, since: datetime) -> None:
     def add(type_: str, reason: str, message: str) -> None:
-        status["conditions"].append(
-            {"type": type_, "status": "True", "reason": reason, "message": message, "lastTransitionTime": rfc(since)}
-        )
+        status["conditions"].append(condition(type_, reason, message, since))
 
+    no_node = "0/40 nodes are available: 40 Insufficient nvidia.com/gpu"
     if sort in ("degraded", "resizing"):
-        add(
-            "Degraded",
-            "WorkersMissing",
-            f"trains with {ready} of {wanted} workers; 1 pod: 0/40 nodes are available: 40 Insufficient nvidia.com/gpu",
-        )
+        add("Degraded", "WorkersMissing", f"trains with {ready} of {wanted} workers; 1 pod: {no_node}")
     if sort == "resizing":
         add("Resizing", "SizeChanging", f"growing from {ready} to {wanted} workers")
     if sort == "pending":
-        status["conditions"][0] |= {
-            "reason": "WaitingForWorkers",
-            "message": f"0 of {wanted} workers are ready; {wanted} pods: 0/40 nodes are available: 40 Insufficient nvidia.com/gpu",
-        }
+        message = f"0 of {wanted} workers are ready; {wanted} pods: {no_node}"
+        status["conditions"][0] |= {"reason": "WaitingForWorkers", "message": message}
         del status["progress"]
         del status["goodput"]
     if sort == "suspended":
@@ -154,18 +150,7 @@ def _add_conditions(status: dict[str, Any], sort: str, wanted: int, ready: int, 
         status["completionTime"] = rfc(since)
     if sort == "failed":
         add("Failed", "TooManyFailures", f"w-3 has failed: exit code 1: {TRACE}")
-        status |= {
-            "completionTime": rfc(since),
-            "rootCause": {
-                "worker": "w-3",
-                "rank": 3,
-                "node": "gpu-07",
-                "exitCode": 1,
-                "pid": 71,
-                "time": rfc(since),
-                "message": TRACE,
-            },
-        }
+        status |= {"completionTime": rfc(since), "rootCause": a_cause("w-3", 3, "gpu-07", since)}
 
 
 def cluster_of(count: int, now: datetime) -> WatchedCluster:
@@ -182,13 +167,8 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
     job = a_job(0, now, seed=1)
     name = "llama-sft"
     sizes = [
-        (58, 8, "FirstRound"),
-        (41, 7, "WorkerLost"),
-        (39, 8, "WorkerJoined"),
-        (22, 6, "WorkerFailed"),
-        (20.5, 8, "WorkerJoined"),
-        (9, 7, "Evicted"),
-        (7.6, 8, "WorkerJoined"),
+        *((58, 8, "FirstRound"), (41, 7, "WorkerLost"), (39, 8, "WorkerJoined"), (22, 6, "WorkerFailed")),
+        *((20.5, 8, "WorkerJoined"), (9, 7, "Evicted"), (7.6, 8, "WorkerJoined")),
     ]
     job["metadata"] |= {"name": name, "uid": "uid-story", "creationTimestamp": rfc(now - timedelta(minutes=60))}
     job["spec"] |= {"replicas": 8, "minReplicas": 4, "maxReplicas": 16, "suspend": False}
@@ -202,29 +182,15 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         "startTime": rfc(now - timedelta(minutes=59)),
     }
     status["conditions"] = [
-        {
-            "type": "Running",
-            "status": "True",
-            "reason": "RoundRunning",
-            "message": "8 of 8 workers train",
-            "lastTransitionTime": rfc(now - timedelta(minutes=58)),
-        },
-        *(
-            {
-                "type": type_,
-                "status": "False",
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": rfc(now - timedelta(minutes=back)),
-            }
-            for type_, reason, message, back in (
-                ("Resizing", "SizeReached", "8 workers train", 7),
-                ("Degraded", "AllWorkersTrain", "all wanted workers train", 7),
-                ("Suspended", "NotSuspended", "the job is not suspended", 58),
-                ("Complete", "NotEnded", "the job has not ended", 58),
-                ("Failed", "NotEnded", "the job has not ended", 58),
-            )
-        ),
+        condition(type_, reason, message, now - timedelta(minutes=back), "True" if type_ == "Running" else "False")
+        for type_, reason, message, back in (
+            ("Running", "RoundRunning", "8 of 8 workers train", 58),
+            ("Resizing", "SizeReached", "8 workers train", 7),
+            ("Degraded", "AllWorkersTrain", "all wanted workers train", 7),
+            ("Suspended", "NotSuspended", "the job is not suspended", 58),
+            ("Complete", "NotEnded", "the job has not ended", 58),
+            ("Failed", "NotEnded", "the job has not ended", 58),
+        )
     ]
     status["workers"] = [
         {
@@ -263,41 +229,13 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         for i, (back, size, cause) in enumerate(sizes[1:])
     ]
     status["history"].sort(key=lambda entry: entry["time"])
-    status["rootCause"] = {
-        "worker": f"{name}-worker-3-0c1d2",
-        "rank": 26,
-        "node": "gpu-13",
-        "exitCode": 1,
-        "pid": 71,
-        "time": rfc(now - timedelta(minutes=22)),
-        "message": TRACE,
-    }
+    status["rootCause"] = a_cause(f"{name}-worker-3-0c1d2", 26, "gpu-13", now - timedelta(minutes=22))
     cluster.put(job)
-    cluster.tell(
-        [
-            event(
-                job,
-                now - timedelta(minutes=back),
-                cause,
-                f"Round {i + 1}: {size} workers train",
-                cause in ("WorkerLost", "WorkerFailed"),
-                round=i + 1,
-                workers=size,
-            )
-            for i, (back, size, cause) in enumerate(sizes)
-        ]
-    )
-    cluster.tell(
-        [
-            event(
-                job,
-                now - timedelta(minutes=4),
-                "Straggler",
-                "Rank 40 on gpu-15 works 1.42 times as long in a step as the median",
-                True,
-            )
-        ]
-    )
+    for number, (back, size, cause) in enumerate(sizes, start=1):
+        note, lost = f"Round {number}: {size} workers train", cause in ("WorkerLost", "WorkerFailed")
+        cluster.tell([event(job, now - timedelta(minutes=back), cause, note, lost, round=number, workers=size)])
+    slow = "Rank 40 on gpu-15 works 1.42 times as long in a step as the median"
+    cluster.tell([event(job, now - timedelta(minutes=4), "Straggler", slow, True)])
     for worker in status["workers"]:
         cluster.logs[worker["name"]] = [
             _log_line(chance, 41_050 + step, now - timedelta(seconds=240 - step)) for step in range(0, 240, 2)

@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from elastic_pytorch_client.page.course import course_of, group_sizes
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import Condition, Progress
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 from tests.plugin.recorded_cluster import events_of, job_of, moment_of
+from tests.situations import situations
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 WHOLE = job_of("whole")
@@ -42,15 +42,15 @@ def test_a_recorded_course() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("history", "sizes"),
-    [
-        pytest.param((), [], id="no group has formed"),
-        pytest.param((change(9, 1, 3), sample(8, 2.5)), [(9, 3, 1)], id="a sample is no change"),
-        pytest.param((change(9, 1, 3), change(5, 2, 4, 60.0)), [(9, 3, 1), (6, 0, 2), (5, 4, 2)], id="it stood still"),
-        pytest.param((change(9, 1, 3), change(5, 7, 4, 6e9, count=5)), [(9, 3, 1), (5, 4, 7)], id="several became one"),
-        pytest.param((HistoryEntry(None, 1, "WorkerLost", workers=3),), [], id="when is not known"),
-    ],
+@situations(
+    "history, sizes",
+    {
+        "no group has formed": ((), []),
+        "a sample is no change": ((change(9, 1, 3), sample(8, 2.5)), [(9, 3, 1)]),
+        "it stood still": ((change(9, 1, 3), change(5, 2, 4, 60.0)), [(9, 3, 1), (6, 0, 2), (5, 4, 2)]),
+        "several became one": ((change(9, 1, 3), change(5, 7, 4, 6e9, count=5)), [(9, 3, 1), (5, 4, 7)]),
+        "when is not known": ((HistoryEntry(None, 1, "WorkerLost", workers=3),), []),
+    },
 )
 def test_sizes_of_the_group(history: tuple[HistoryEntry, ...], sizes: list[tuple[float, int, int]]) -> None:
     found = group_sizes(replace(WHOLE, history=history))
