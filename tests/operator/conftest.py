@@ -1,4 +1,4 @@
-"""A running controller for the tests of what it writes, in time that passes at once."""
+"""A running controller for the tests of what it writes, and time that passes at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,11 +11,16 @@ from tests.operator.virtual_time import VirtualTimeLoop
 
 def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop of a test."""
-    return {"virtual": VirtualTimeLoop} if "running" in item.fixturenames else {"real": asyncio.new_event_loop}
+    return {"virtual": VirtualTimeLoop} if "virtual_time" in item.fixturenames else {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture
-async def running() -> AsyncIterator[Running]:
+def virtual_time() -> None:
+    """The time of the event loop passes at once."""
+
+
+@pytest.fixture
+async def running(virtual_time: None) -> AsyncIterator[Running]:
     running = Running()
     async with running.runs():
         yield running

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue, names
@@ -12,7 +13,6 @@ from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from tests.operator.builders import a_manifest
 from tests.operator.kueue_stand_in import KueueCluster
 from tests.operator.running_controller import RunningController, running_status, succeeded_status
-from tests.operator.virtual_time import run_in_virtual_time
 
 TICK_SECONDS = 0.25
 START_SECONDS = 2.0
@@ -34,9 +34,10 @@ class QueueWorld(RunningController[KueueCluster]):
         overuse: moments at which more pods were there than had quota.
     """
 
-    def __init__(self, quota: int, *, supported: bool = True, before: "QueueWorld | None" = None) -> None:
+    def __init__(self, quota: int = 6, *, supported: bool = True, before: "QueueWorld | None" = None) -> None:
         cluster = before.cluster if before else KueueCluster(quota, nodes=4, pods_per_node=100)
         super().__init__(cluster, kueue=supported)
+        self.quota = quota
         self.rounds: dict[str, list[tuple[str, int]]] = {}
         self.steps: dict[str, int] = {}
         self.overuse: list[str] = []
@@ -157,24 +158,15 @@ class QueueWorld(RunningController[KueueCluster]):
         self.hear(pod, uid, beat)
 
 
-def play(*stories: Callable[[QueueWorld], Coroutine[Any, Any, None]], quota: int = 6, supported: bool = True) -> None:
-    """Plays a story in a world with quota for a number of pods. At no moment may more pods be there than have quota.
-
-    With several stories, another operator begins to lead before each of them.
-    """
-
-    async def run() -> None:
-        world = None
-        for story in stories:
-            world = QueueWorld(quota, supported=supported, before=world)
-            async with world.runs() as working:
-                living = asyncio.create_task(world.live())
-                await story(world)
-                for task in (working, living):
-                    assert not task.done(), task
-                living.cancel()
-                await asyncio.gather(living, return_exceptions=True)
-            assert world.overuse == [], world.overuse
-            assert world.cluster.most_used <= quota
-
-    run_in_virtual_time(run())
+@asynccontextmanager
+async def playing(world: QueueWorld) -> AsyncIterator[QueueWorld]:
+    """A world that goes on meanwhile. At no moment may more pods be there than have quota."""
+    async with world.runs() as working:
+        living = asyncio.create_task(world.live())
+        yield world
+        for task in (working, living):
+            assert not task.done(), task
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+    assert world.overuse == [], world.overuse
+    assert world.cluster.most_used <= world.quota

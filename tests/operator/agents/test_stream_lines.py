@@ -15,7 +15,9 @@ from elastic_pytorch_operator.agents.stream_lines import (
     StreamLines,
 )
 
-from tests.operator.virtual_time import run_in_virtual_time
+from tests.situations import situations
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 class Body:
@@ -64,10 +66,9 @@ async def test_lines_are_put_together_from_pieces(pieces: list[bytes], lines: li
     assert await read(lines_of(*pieces)[0]) == lines
 
 
-@pytest.mark.parametrize(
+@situations(
     "pieces",
-    [[b"x" * MAX_LINE_BYTES + b"\n"], [b"x" * 1000] * 66, [b"a\n" + b"x" * 70_000 + b"\n"]],
-    ids=["whole", "parts", "second"],
+    {"whole": [b"x" * MAX_LINE_BYTES + b"\n"], "parts": [b"x" * 1000] * 66, "second": [b"a\n" + b"x" * 70_000 + b"\n"]},
 )
 async def test_line_may_not_be_too_long(pieces: list[bytes]) -> None:
     with pytest.raises(LineTooLongError):
@@ -80,18 +81,15 @@ async def test_line_counts_by_its_length() -> None:
     assert prices[:2] == [1.0, 3.0]
 
 
-def test_nothing_is_read_for_a_while_after_a_refused_line() -> None:
-    async def story() -> None:
-        lines, _ = lines_of(b"a\nb\nc\n", refuse=(2,))
-        loop, times = asyncio.get_running_loop(), []
-        for refused in (False, True, False):
-            await lines.next()
-            assert bool(lines.refused_seconds) is refused
-            times.append(loop.time())
-        assert times[1] - times[0] < 0.01
-        assert times[2] - times[1] >= PAUSE_SECONDS
-
-    run_in_virtual_time(story())
+async def test_nothing_is_read_for_a_while_after_a_refused_line() -> None:
+    lines, _ = lines_of(b"a\nb\nc\n", refuse=(2,))
+    loop, times = asyncio.get_running_loop(), []
+    for refused in (False, True, False):
+        await lines.next()
+        assert bool(lines.refused_seconds) is refused
+        times.append(loop.time())
+    assert times[1] - times[0] < 0.01
+    assert times[2] - times[1] >= PAUSE_SECONDS
 
 
 class OpenBody:
@@ -106,36 +104,30 @@ class OpenBody:
         return self._pieces.pop(0)
 
 
-def test_line_that_has_begun_must_end_soon_and_one_that_has_not_may_wait() -> None:
-    async def story() -> None:
-        silent: Any = OpenBody(b"a\n")
-        lines = StreamLines(silent, lambda _: 0.0, HeldBytes())
-        assert await lines.next() == b"a\n"
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(lines.next(), 100 * LINE_SECONDS)
-        half: Any = OpenBody(b"a\nb")
-        lines = StreamLines(half, lambda _: 0.0, HeldBytes())
+async def test_line_that_has_begun_must_end_soon_and_one_that_has_not_may_wait() -> None:
+    silent: Any = OpenBody(b"a\n")
+    lines = StreamLines(silent, lambda _: 0.0, HeldBytes())
+    assert await lines.next() == b"a\n"
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(lines.next(), 100 * LINE_SECONDS)
+    half: Any = OpenBody(b"a\nb")
+    lines = StreamLines(half, lambda _: 0.0, HeldBytes())
+    await lines.next()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(LineTooLongError):
         await lines.next()
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(LineTooLongError):
-            await lines.next()
-        assert asyncio.get_running_loop().time() - began == pytest.approx(LINE_SECONDS)
-
-    run_in_virtual_time(story())
+    assert asyncio.get_running_loop().time() - began == pytest.approx(LINE_SECONDS)
 
 
-def test_half_lines_of_a_namespace_take_no_more_than_it_may_have() -> None:
-    async def story() -> None:
-        held, streams = HeldBytes(), 2 * MAX_HELD_BYTES // MAX_LINE_BYTES
-        half: list[Any] = [OpenBody(b"x" * MAX_LINE_BYTES) for _ in range(streams)]
-        waiting = [asyncio.create_task(StreamLines(body, lambda _: 0.0, held).next()) for body in half]
-        await asyncio.sleep(1)
-        assert held.count == MAX_HELD_BYTES
-        assert sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done()) == streams // 2
-        whole: Any = OpenBody(b"a\n")
-        assert await StreamLines(whole, lambda _: 0.0, held).next() == b"a\n", "a line that has ended is none of them"
-        await asyncio.sleep(LINE_SECONDS)
-        assert held.count == 0
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-    run_in_virtual_time(story())
+async def test_half_lines_of_a_namespace_take_no_more_than_it_may_have() -> None:
+    held, streams = HeldBytes(), 2 * MAX_HELD_BYTES // MAX_LINE_BYTES
+    half: list[Any] = [OpenBody(b"x" * MAX_LINE_BYTES) for _ in range(streams)]
+    waiting = [asyncio.create_task(StreamLines(body, lambda _: 0.0, held).next()) for body in half]
+    await asyncio.sleep(1)
+    assert held.count == MAX_HELD_BYTES
+    assert sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done()) == streams // 2
+    whole: Any = OpenBody(b"a\n")
+    assert await StreamLines(whole, lambda _: 0.0, held).next() == b"a\n", "a line that has ended is none of them"
+    await asyncio.sleep(LINE_SECONDS)
+    assert held.count == 0
+    await asyncio.gather(*waiting, return_exceptions=True)

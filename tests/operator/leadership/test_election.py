@@ -13,8 +13,6 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
-from tests.operator.virtual_time import run_in_virtual_time
-
 
 @dataclass
 class Clock:
@@ -188,33 +186,29 @@ async def test_leader_that_cannot_renew_stops() -> None:
         await elector.renew()
 
 
-def test_leader_goes_on_while_the_api_server_answers_before_the_deadline() -> None:
-    async def lead() -> None:
-        cluster = SlowCluster(0.1)
-        elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
-        await acquired(elector)
-        cluster.seconds = 1.4  # two fit before the deadline: one answer is late, and the next renewal is sent only then
-        renewing = asyncio.create_task(elector.renew())
-        await asyncio.sleep(60)
+@pytest.mark.usefixtures("virtual_time")
+async def test_leader_goes_on_while_the_api_server_answers_before_the_deadline() -> None:
+    cluster = SlowCluster(0.1)
+    elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
+    await acquired(elector)
+    cluster.seconds = 1.4  # two fit before the deadline: one answer is late, and the next renewal is sent only then
+    renewing = asyncio.create_task(elector.renew())
+    await asyncio.sleep(60)
+    assert elector.leading and not renewing.done()
+    renewing.cancel()
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_request_on_a_dead_connection_is_not_waited_for() -> None:
+    cluster = SlowCluster(0.1)
+    elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
+    await acquired(elector)
+    renewing = asyncio.create_task(elector.renew())
+    for _ in range(10):
+        cluster.unanswered = 1
+        await asyncio.sleep(3)
         assert elector.leading and not renewing.done()
-        renewing.cancel()
-
-    run_in_virtual_time(lead())
-
-
-def test_request_on_a_dead_connection_is_not_waited_for() -> None:
-    async def lead() -> None:
-        cluster = SlowCluster(0.1)
-        elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
-        await acquired(elector)
-        renewing = asyncio.create_task(elector.renew())
-        for _ in range(10):
-            cluster.unanswered = 1
-            await asyncio.sleep(3)
-            assert elector.leading and not renewing.done()
-        renewing.cancel()
-
-    run_in_virtual_time(lead())
+    renewing.cancel()
 
 
 async def test_a_renewal_is_one_write() -> None:

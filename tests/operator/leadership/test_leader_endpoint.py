@@ -19,7 +19,9 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
     write_endpoint,
 )
 
-from tests.operator.virtual_time import run_in_virtual_time
+from tests.situations import situations
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 SYSTEM = "system"
 IPV4, IPV6 = "elastic-pytorch-operator-ipv4", "elastic-pytorch-operator-ipv6"
@@ -48,9 +50,7 @@ async def change(cluster: FakeCluster, edit: Callable[[dict[str, Any]], object])
     return await cluster.put_endpoint_slice(found)
 
 
-@pytest.mark.parametrize(
-    ("address", "family", "name"), [("10.0.0.1", "IPv4", IPV4), ("fd00::1", "IPv6", IPV6)], ids=["IPv4", "IPv6"]
-)
+@situations("address, family, name", {"IPv4": ("10.0.0.1", "IPv4", IPV4), "IPv6": ("fd00::1", "IPv6", IPV6)})
 async def test_address_goes_into_the_slice_of_its_family(address: str, family: str, name: str) -> None:
     cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, Endpoint("a", "u", address, 1))
@@ -135,19 +135,15 @@ async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, 
 
 
 @pytest.mark.parametrize("code", [0, 403, 404, 409, 422, 503])
-def test_leader_tries_until_its_address_is_written(code: int, caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        cluster = with_empty_slices()
-        for _ in range(3):
-            cluster.fail_next("put_endpoint_slice", code, "refused")
-        taking = asyncio.create_task(take_endpoint(cluster, SYSTEM, FIRST))
-        await asyncio.sleep(2.5 * RETRY_SECONDS)
-        assert not taking.done(), "no agent would find it"
-        await taking
-        assert await told(cluster) == [FIRST.address]
-
-    run_in_virtual_time(story())
-    # The same reason is told once.
+async def test_leader_tries_until_its_address_is_written(code: int, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = with_empty_slices()
+    for _ in range(3):
+        cluster.fail_next("put_endpoint_slice", code, "refused")
+    taking = asyncio.create_task(take_endpoint(cluster, SYSTEM, FIRST))
+    await asyncio.sleep(2.5 * RETRY_SECONDS)
+    assert not taking.done(), "no agent would find it"
+    await taking
+    assert await told(cluster) == [FIRST.address]
     [record] = [each for each in caplog.records if "no agent finds this leader" in each.message]
     assert (record.levelname, "refused" in record.message) == ("ERROR", True)
 
@@ -157,18 +153,15 @@ async def test_slice_that_is_missing_is_an_error() -> None:
         await write_endpoint(FakeCluster(), SYSTEM, FIRST)
 
 
-def test_late_write_of_an_earlier_leader_is_undone() -> None:
-    async def story() -> None:
-        cluster = with_empty_slices()
-        await write_endpoint(cluster, SYSTEM, SECOND)
-        keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, SECOND))
-        await write_endpoint(cluster, SYSTEM, FIRST)
-        await asyncio.sleep(CHECK_SECONDS + 0.1)
-        assert await told(cluster) == [SECOND.address]
-        await write_endpoint(cluster, SYSTEM, FIRST)
-        cluster.fail_next("get_endpoint_slice", 503)
-        await asyncio.sleep(CHECK_SECONDS + RETRY_SECONDS + 0.1)
-        keeping.cancel()
-        assert await told(cluster) == [SECOND.address]
-
-    run_in_virtual_time(story())
+async def test_late_write_of_an_earlier_leader_is_undone() -> None:
+    cluster = with_empty_slices()
+    await write_endpoint(cluster, SYSTEM, SECOND)
+    keeping = asyncio.create_task(keep_endpoint(cluster, SYSTEM, SECOND))
+    await write_endpoint(cluster, SYSTEM, FIRST)
+    await asyncio.sleep(CHECK_SECONDS + 0.1)
+    assert await told(cluster) == [SECOND.address]
+    await write_endpoint(cluster, SYSTEM, FIRST)
+    cluster.fail_next("get_endpoint_slice", 503)
+    await asyncio.sleep(CHECK_SECONDS + RETRY_SECONDS + 0.1)
+    keeping.cancel()
+    assert await told(cluster) == [SECOND.address]

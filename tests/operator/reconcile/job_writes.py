@@ -1,7 +1,7 @@
 """A writer of a job's writes beside an API server that takes a second for each, in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -19,7 +19,6 @@ from elastic_pytorch_operator.reconcile.job_writer import Ended, JobWrite, JobWr
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
 
 from tests.operator.builders import KEY
-from tests.operator.virtual_time import run_in_virtual_time
 
 WRITE_SECONDS = 1.0
 QUOTA = ClusterError(403, "exceeded quota")
@@ -81,12 +80,3 @@ class World:
     @property
     def failed(self) -> Sequence[str]:
         return sorted(self.writer.failed)
-
-
-def play(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        world = World()
-        await story(world)
-        await world.slots.close()
-
-    run_in_virtual_time(main())

@@ -44,12 +44,12 @@ async def claim_of(running: Running, name: str) -> Manifest | None:
 @pytest.mark.parametrize("backend", ["operator", "etcd-v2"])
 async def test_claims_are_created_once_and_before_the_pods(running: Running, backend: str) -> None:
     running.cluster.apply_job(a_job_with_claims(backend))
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     calls = running.cluster.calls
     assert calls.count("create_claim") == 2
     assert max(n for n, call in enumerate(calls) if call == "create_claim") < calls.index("create_pod")
     running.cluster.finish_deletion("default", running.cluster.pods()[-1]["metadata"]["name"])
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert calls.count("create_claim") == 2
     assert "get_claim" not in calls
 
@@ -58,14 +58,14 @@ async def test_claims_are_created_once_and_before_the_pods(running: Running, bac
 async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(running: Running, policy: str, stays: bool) -> None:
     manifest = a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": policy})
     running.cluster.apply_job(manifest)
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     before = await claim_of(running, "checkpoints-lm")
     running.cluster.remove_job("lm")
     for pod in running.cluster.pods():
         running.cluster.finish_deletion("default", pod["metadata"]["name"])
     assert (await claim_of(running, "checkpoints-lm") is not None) is stays
     running.cluster.apply_job(manifest)
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     after = await claim_of(running, "checkpoints-lm")
     assert before is not None
     assert after is not None
@@ -78,7 +78,7 @@ async def test_suspended_job_has_no_claim_but_asks_whether_it_could(running: Run
     assert running.cluster.calls.count("dry_run_claim") == 2
     assert "create_claim" not in running.cluster.calls
     running.cluster.apply_job(a_job_with_claims())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert running.cluster.calls.count("create_claim") == 2
 
 
@@ -127,7 +127,7 @@ async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(r
     await make_claim(running, labels=OURS)
     running.cluster.fail_next("create_claim", 403, QUOTA)
     running.cluster.apply_job(a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     claim = await claim_of(running, "checkpoints-lm")
     assert claim is not None
     assert "ownerReferences" not in claim["metadata"], "it outlives a job that has not created it"
@@ -149,7 +149,7 @@ async def test_refused_claim_is_told_once_and_no_pod_is_created_without_it(runni
 async def test_trouble_passes_without_a_word(running: Running) -> None:
     running.cluster.fail_next("create_claim", 500, "etcdserver: request timed out")
     running.cluster.apply_job(a_job_with_claims())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert running.events("RefusedByApiServer") == []
 
 

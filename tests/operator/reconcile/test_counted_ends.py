@@ -23,7 +23,7 @@ async def fail(running: Running) -> None:
 
 async def test_job_that_completes_is_counted_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
     for pod in running.cluster.pods():

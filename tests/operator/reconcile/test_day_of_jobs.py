@@ -12,7 +12,6 @@ from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController, running_status, succeeded_status
-from tests.operator.virtual_time import run_in_virtual_time
 
 pytestmark = pytest.mark.simulation
 
@@ -78,44 +77,38 @@ class Day(RunningController[FakeCluster]):
         }
 
 
-def test_half_a_day_of_ended_jobs_leaves_nothing_behind() -> None:
-    async def story() -> None:
-        day = Day()
-        async with day.runs() as working:
-            for number in range(KEPT):
-                await day.run_job(f"kept-{number}", ttl_seconds=7 * 24 * 3600)
-            running, hours, plans = set(), [], []
-            next_hour, number, before = day.loop.time() + HOUR, 0, day.plans
-            while day.loop.time() < HALF_A_DAY:
-                task = asyncio.create_task(day.run_job(f"goes-{number}", TTL_SECONDS))
-                running.add(task)
-                task.add_done_callback(running.discard)
-                number += 1
-                await asyncio.sleep(PAUSE_SECONDS)
-                assert not working.done()
-                if day.loop.time() >= next_hour:
-                    hours.append(day.sizes())
-                    plans.append(day.plans - before)
-                    next_hour, before = next_hour + HOUR, day.plans
-            ended = day.cluster.calls.count("delete_job")
-            assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
-            steady = 2  # by then, as many jobs go as come
-            for name in hours[0]:
-                assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
-            assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
-            assert plans[-1] <= 1.05 * plans[steady], plans
-
-    run_in_virtual_time(story())
+async def test_half_a_day_of_ended_jobs_leaves_nothing_behind() -> None:
+    day = Day()
+    async with day.runs() as working:
+        for number in range(KEPT):
+            await day.run_job(f"kept-{number}", ttl_seconds=7 * 24 * 3600)
+        running, hours, plans = set(), [], []
+        next_hour, number, before = day.loop.time() + HOUR, 0, day.plans
+        while day.loop.time() < HALF_A_DAY:
+            task = asyncio.create_task(day.run_job(f"goes-{number}", TTL_SECONDS))
+            running.add(task)
+            task.add_done_callback(running.discard)
+            number += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+            assert not working.done()
+            if day.loop.time() >= next_hour:
+                hours.append(day.sizes())
+                plans.append(day.plans - before)
+                next_hour, before = next_hour + HOUR, day.plans
+        ended = day.cluster.calls.count("delete_job")
+        assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
+        steady = 2  # by then, as many jobs go as come
+        for name in hours[0]:
+            assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
+        assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
+        assert plans[-1] <= 1.05 * plans[steady], plans
 
 
-def test_service_that_was_deleted_is_made_again_within_minutes() -> None:
-    async def story() -> None:
-        day = Day()
-        async with day.runs():
-            day.cluster.apply_job(a_manifest())
-            await asyncio.sleep(30)
-            day.cluster._remove("Service", "default", "lm")
-            await asyncio.sleep(RESYNC_SECONDS + 1)
-            await day.cluster.get_service("default", "lm")
-
-    run_in_virtual_time(story())
+async def test_service_that_was_deleted_is_made_again_within_minutes() -> None:
+    day = Day()
+    async with day.runs():
+        day.cluster.apply_job(a_manifest())
+        await asyncio.sleep(30)
+        day.cluster._remove("Service", "default", "lm")
+        await asyncio.sleep(RESYNC_SECONDS + 1)
+        await day.cluster.get_service("default", "lm")

@@ -16,168 +16,145 @@ from elastic_pytorch_operator.planning.failed_writes import (
 from elastic_pytorch_operator.reconcile.job_writer import MAX_WRITE_SECONDS, JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 
-from tests.operator.reconcile.job_writes import QUOTA, World, play
+from tests.operator.reconcile.job_writes import QUOTA, World
 
 
-def test_all_are_waited_for_when_one_has_failed() -> None:
-    async def story(world: World) -> None:
-        world.errors["pod-2"] = ClusterError(409, "exists")
-        world.ask(*world.pods(4))
-        await asyncio.sleep(3)
-        assert sorted(world.done) == ["pod-0", "pod-1", "pod-3"]
-        assert world.writer.failed[PODS].words == "the API server fails: exists"
-        assert world.idle
-
-    play(story)
+async def test_all_are_waited_for_when_one_has_failed() -> None:
+    world = World()
+    world.errors["pod-2"] = ClusterError(409, "exists")
+    world.ask(*world.pods(4))
+    await asyncio.sleep(3)
+    assert sorted(world.done) == ["pod-0", "pod-1", "pod-3"]
+    assert world.writer.failed[PODS].words == "the API server fails: exists"
+    assert world.idle
 
 
-def test_what_is_refused_once_is_not_asked_for_again_until_its_time_has_come() -> None:
-    async def story(world: World) -> None:
-        world.errors["pod-0"] = QUOTA
-        world.ask(*world.pods(3), "delete-7")
-        await asyncio.sleep(3)
-        assert world.sent == ["pod-0", "delete-7"], "another write is another matter"
-        world.ask(*world.pods(3))
-        await asyncio.sleep(3)
-        assert (world.sent, world.failed) == (["pod-0", "delete-7"], [PODS])
-        del world.errors["pod-0"]
-        await asyncio.sleep(6)
-        world.ask(*world.pods(3))
-        await asyncio.sleep(3)
-        assert (world.sent[2:], world.failed) == (world.pods(3), [])
-
-    play(story)
+async def test_what_is_refused_once_is_not_asked_for_again_until_its_time_has_come() -> None:
+    world = World()
+    world.errors["pod-0"] = QUOTA
+    world.ask(*world.pods(3), "delete-7")
+    await asyncio.sleep(3)
+    assert world.sent == ["pod-0", "delete-7"], "another write is another matter"
+    world.ask(*world.pods(3))
+    await asyncio.sleep(3)
+    assert (world.sent, world.failed) == (["pod-0", "delete-7"], [PODS])
+    del world.errors["pod-0"]
+    await asyncio.sleep(6)
+    world.ask(*world.pods(3))
+    await asyncio.sleep(3)
+    assert (world.sent[2:], world.failed) == (world.pods(3), [])
 
 
-def test_quota_that_is_used_up_halfway_stops_the_rest() -> None:
-    async def story(world: World) -> None:
-        world.errors = dict.fromkeys(world.pods(4000)[20:], QUOTA)
-        world.ask(*world.pods(4000))
-        await asyncio.sleep(60)
-        assert len(world.sent) < 3 * MAX_WRITES // 2, "those that were sent together"
-        assert sorted(world.done) == sorted(world.pods(20))
-        assert world.writer.failed[PODS].times == 1
-        assert [ended.news for ended in world.ended].count(True) == 1
-
-    play(story)
+async def test_quota_that_is_used_up_halfway_stops_the_rest() -> None:
+    world = World()
+    world.errors = dict.fromkeys(world.pods(4000)[20:], QUOTA)
+    world.ask(*world.pods(4000))
+    await asyncio.sleep(60)
+    assert len(world.sent) < 3 * MAX_WRITES // 2, "those that were sent together"
+    assert sorted(world.done) == sorted(world.pods(20))
+    assert world.writer.failed[PODS].times == 1
+    assert [ended.news for ended in world.ended].count(True) == 1
 
 
-def test_trouble_with_one_of_many_does_not_keep_the_others_waiting() -> None:
-    async def story(world: World) -> None:
-        world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
-        world.ask(*world.pods(400))
-        await asyncio.sleep(2.1)
-        world.ask(*[pod for pod in world.pods(400) if pod not in world.done])
-        await asyncio.sleep(20)
-        assert len(world.done) == 399
-        assert world.sent.count("pod-5") == 1, "it waits for its time"
-
-    play(story)
+async def test_trouble_with_one_of_many_does_not_keep_the_others_waiting() -> None:
+    world = World()
+    world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
+    world.ask(*world.pods(400))
+    await asyncio.sleep(2.1)
+    world.ask(*[pod for pod in world.pods(400) if pod not in world.done])
+    await asyncio.sleep(20)
+    assert len(world.done) == 399
+    assert world.sent.count("pod-5") == 1, "it waits for its time"
 
 
-def test_pod_that_fails_again_is_tried_later_each_time() -> None:
-    async def story(world: World) -> None:
-        world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
-        world.ask(*world.pods(10))
-        for _ in range(3000):
-            await asyncio.sleep(0.01)
-            world.ask("pod-5")
-        assert world.sent.count("pod-5") == 7, "after 0.2 s, 0.4 s, 0.8 s, …"
-        assert world.writer.failed[PODS].lasting
-
-    play(story)
+async def test_pod_that_fails_again_is_tried_later_each_time() -> None:
+    world = World()
+    world.errors["pod-5"] = ClusterError(500, "etcdserver: request timed out")
+    world.ask(*world.pods(10))
+    for _ in range(3000):
+        await asyncio.sleep(0.01)
+        world.ask("pod-5")
+    assert world.sent.count("pod-5") == 7, "after 0.2 s, 0.4 s, 0.8 s, …"
+    assert world.writer.failed[PODS].lasting
 
 
-def test_refusal_is_told_before_the_trouble_beside_it() -> None:
-    async def story(world: World) -> None:
-        world.errors |= {"pod-1": ClusterError(500, "slow"), "pod-2": QUOTA, "pod-3": ClusterError(500, "slow")}
-        world.ask(*world.pods(4))
-        await asyncio.sleep(3)
-        assert world.writer.failed[PODS].words == "the API server refuses: exceeded quota"
-
-    play(story)
+async def test_refusal_is_told_before_the_trouble_beside_it() -> None:
+    world = World()
+    world.errors |= {"pod-1": ClusterError(500, "slow"), "pod-2": QUOTA, "pod-3": ClusterError(500, "slow")}
+    world.ask(*world.pods(4))
+    await asyncio.sleep(3)
+    assert world.writer.failed[PODS].words == "the API server refuses: exceeded quota"
 
 
-def test_refusals_of_pods_that_were_asked_for_together_are_told_once() -> None:
-    async def story(world: World) -> None:
-        world.errors = dict.fromkeys(world.pods(9)[1:], QUOTA)
-        world.ask(*world.pods(1))
-        await asyncio.sleep(0.5)
-        for index in range(1, 9):  # one by one, and a plan reports what has failed after each
-            world.writer.ask([world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed))
-            await asyncio.sleep(0.3)
-        assert len(world.sent) > 2
-        assert world.writer.failed[PODS].reported
-        assert world.writer.failed[PODS].times == 1
-        assert [ended.news for ended in world.ended].count(True) == 1
-
-    play(story)
+async def test_refusals_of_pods_that_were_asked_for_together_are_told_once() -> None:
+    world = World()
+    world.errors = dict.fromkeys(world.pods(9)[1:], QUOTA)
+    world.ask(*world.pods(1))
+    await asyncio.sleep(0.5)
+    for index in range(1, 9):  # one by one, and a plan reports what has failed after each
+        world.writer.ask([world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed))
+        await asyncio.sleep(0.3)
+    assert len(world.sent) > 2
+    assert world.writer.failed[PODS].reported
+    assert world.writer.failed[PODS].times == 1
+    assert [ended.news for ended in world.ended].count(True) == 1
 
 
-def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
-    async def story(world: World) -> None:
-        before = FailedWrite("no", world.clock() + 5, lasting=True, reported=True)
-        world.ask("pod-0", failed={PODS: before, STATUS: before})
-        await asyncio.sleep(1)
-        assert (world.sent, world.writer.failed) == ([], {PODS: before}), "what is no longer asked for is forgotten"
-        await asyncio.sleep(4)
-        world.ask("pod-0")
-        await asyncio.sleep(2)
-        assert (world.sent, world.failed) == (["pod-0"], [])
-
-    play(story)
+async def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
+    world = World()
+    before = FailedWrite("no", world.clock() + 5, lasting=True, reported=True)
+    world.ask("pod-0", failed={PODS: before, STATUS: before})
+    await asyncio.sleep(1)
+    assert (world.sent, world.writer.failed) == ([], {PODS: before}), "what is no longer asked for is forgotten"
+    await asyncio.sleep(4)
+    world.ask("pod-0")
+    await asyncio.sleep(2)
+    assert (world.sent, world.failed) == (["pod-0"], [])
 
 
-def test_api_server_that_asks_for_a_rest_is_asked_no_more() -> None:
-    async def story(world: World) -> None:
-        world.errors["pod-0"] = ClusterError(429, "later", retry_after_seconds=4.0)
-        world.ask("pod-0", "pod-1")
-        await asyncio.sleep(1.05)
-        assert world.writer.failed[PODS].retry_at == pytest.approx(5.0, abs=0.01)
-        world.ask("status")
-        await asyncio.sleep(0.1)
-        assert world.sent == ["pod-0"]
-
-    play(story)
+async def test_api_server_that_asks_for_a_rest_is_asked_no_more() -> None:
+    world = World()
+    world.errors["pod-0"] = ClusterError(429, "later", retry_after_seconds=4.0)
+    world.ask("pod-0", "pod-1")
+    await asyncio.sleep(1.05)
+    assert world.writer.failed[PODS].retry_at == pytest.approx(5.0, abs=0.01)
+    world.ask("status")
+    await asyncio.sleep(0.1)
+    assert world.sent == ["pod-0"]
 
 
-def test_fault_of_the_operators_own_is_one_failed_write(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: World) -> None:
-        async def broken() -> None:
-            raise KeyError("bug")
+async def test_fault_of_the_operators_own_is_one_failed_write(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
 
-        world.writer.ask([world.write("delete-1"), JobWrite(WriteKind.PODS, PODS, "pod-0", broken)], {})
-        await asyncio.sleep(3)
-        assert (world.done, world.failed) == (["delete-1"], [PODS])
+    async def broken() -> None:
+        raise KeyError("bug")
 
-    play(story)
+    world.writer.ask([world.write("delete-1"), JobWrite(WriteKind.PODS, PODS, "pod-0", broken)], {})
+    await asyncio.sleep(3)
+    assert (world.done, world.failed) == (["delete-1"], [PODS])
     assert "KeyError: 'bug'" in caplog.text
 
 
-def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
+async def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
     words = "Pod: the operator cannot build it: TypeError('no volume')"
+    world = World()
 
-    async def story(world: World) -> None:
-        async def broken() -> None:
-            raise UnbuildableError("Pod", TypeError("no volume"))
+    async def broken() -> None:
+        raise UnbuildableError("Pod", TypeError("no volume"))
 
-        world.writer.ask([JobWrite(WriteKind.PODS, PODS, f"pod-{number}", broken) for number in range(3)], {})
-        await asyncio.sleep(3)
-        [ended] = world.ended
-        assert ended.error is not None
-        assert (ended.error.judgement, str(ended.error)) == (Judgement.MALFORMED, words)
-        assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
-
-    play(story)
+    world.writer.ask([JobWrite(WriteKind.PODS, PODS, f"pod-{number}", broken) for number in range(3)], {})
+    await asyncio.sleep(3)
+    [ended] = world.ended
+    assert ended.error is not None
+    assert (ended.error.judgement, str(ended.error)) == (Judgement.MALFORMED, words)
+    assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
 
 
-def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> None:
-    async def story(world: World) -> None:
-        world.writer.ask([JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, lambda: asyncio.sleep(300)), world.write("pod-0")], {})
-        await asyncio.sleep(MAX_WRITE_SECONDS - 1)
-        assert (world.slots.longest_write_seconds, world.sent) == (pytest.approx(MAX_WRITE_SECONDS - 1), [])
-        await asyncio.sleep(2.5)
-        assert (world.failed, world.done) == ([DRY_RUN], ["pod-0"])
-        assert MAX_WRITE_SECONDS < 60, "ElasticPyTorchQueueStuck"
-
-    play(story)
+async def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> None:
+    world = World()
+    world.writer.ask([JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, lambda: asyncio.sleep(300)), world.write("pod-0")], {})
+    await asyncio.sleep(MAX_WRITE_SECONDS - 1)
+    assert (world.slots.longest_write_seconds, world.sent) == (pytest.approx(MAX_WRITE_SECONDS - 1), [])
+    await asyncio.sleep(2.5)
+    assert (world.failed, world.done) == ([DRY_RUN], ["pod-0"])
+    assert MAX_WRITE_SECONDS < 60, "ElasticPyTorchQueueStuck"

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController
-from tests.operator.virtual_time import run_in_virtual_time
+from tests.situations import situations
 
 pytestmark = pytest.mark.simulation
 
@@ -72,54 +72,48 @@ class World(RunningController[SlowAdmission]):
 
 
 @pytest.mark.parametrize("error", [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")])
-@pytest.mark.parametrize(
-    ("namespaces", "jobs", "overloads", "quiet_seconds", "most_seconds"),
-    [
-        pytest.param(1, 1, 0, 7.0, 0.5, id="one"),
-        pytest.param(1, 40, 0, 7.0, 0.5, id="more of a namespace than there are slots"),
-        pytest.param(2, 40, 0, 2 * HANG_SECONDS, 0.5, id="of two namespaces, and nothing else is answered"),
-        pytest.param(5, 4, 0, 2 * HANG_SECONDS, 0.5, id="of five"),
-        pytest.param(20, 2, 0, 7.0, 0.5, id="of twenty"),
-        pytest.param(1, 40, 3, 7.0, 5.0, id="and the API server asks to wait"),
-    ],
+@situations(
+    "namespaces, jobs, overloads, quiet_seconds, most_seconds",
+    {
+        "one": (1, 1, 0, 7.0, 0.5),
+        "more of a namespace than there are slots": (1, 40, 0, 7.0, 0.5),
+        "of two namespaces, and nothing else is answered": (2, 40, 0, 2 * HANG_SECONDS, 0.5),
+        "of five": (5, 4, 0, 2 * HANG_SECONDS, 0.5),
+        "of twenty": (20, 2, 0, 7.0, 0.5),
+        "and the API server asks to wait": (1, 40, 3, 7.0, 5.0),
+    },
 )
-def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
+async def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
     namespaces: int, jobs: int, overloads: int, quiet_seconds: float, most_seconds: float, error: ClusterError
 ) -> None:
-    async def story() -> None:
-        world = World(SlowAdmission())
-        world.cluster.error = error
-        async with world.runs():
-            await world.begin("lm", "default")
-            for number in range(namespaces * jobs):
-                world.apply(f"hangs-{number}", f"team-{number % namespaces}")
-            waits = []
-            for _ in range(8):
-                await asyncio.sleep(quiet_seconds)
-                world.cluster.overloads = overloads
-                waits.append(await world.replacement_seconds("default"))
-            assert max(waits) < most_seconds
-
-    run_in_virtual_time(story())
+    world = World(SlowAdmission())
+    world.cluster.error = error
+    async with world.runs():
+        await world.begin("lm", "default")
+        for number in range(namespaces * jobs):
+            world.apply(f"hangs-{number}", f"team-{number % namespaces}")
+        waits = []
+        for _ in range(8):
+            await asyncio.sleep(quiet_seconds)
+            world.cluster.overloads = overloads
+            waits.append(await world.replacement_seconds("default"))
+        assert max(waits) < most_seconds
 
 
 @pytest.mark.parametrize("jobs", [1, 20])
-def test_user_learns_which_webhook_hangs_and_other_jobs_of_the_namespace_go_on(jobs: int) -> None:
-    async def story() -> None:
-        world = World(SlowAdmission())
-        async with world.runs():
-            await world.begin("lm", "team")
-            for number in range(jobs):
-                world.apply(f"hangs-{number}", "team")
-            await asyncio.sleep(2 * HANG_SECONDS)
-            for number in range(jobs):
-                running = world.condition(f"hangs-{number}", "team", names.RUNNING)
-                assert 'failed calling webhook "images.example.com"' in running["message"]
-            waits = []
-            for _ in range(20):
-                waits.append(await world.replacement_seconds("team"))
-                await asyncio.sleep(7)
-            assert max(waits) < HANG_SECONDS
-            assert sorted(waits)[10] < 1.0
-
-    run_in_virtual_time(story())
+async def test_user_learns_which_webhook_hangs_and_other_jobs_of_the_namespace_go_on(jobs: int) -> None:
+    world = World(SlowAdmission())
+    async with world.runs():
+        await world.begin("lm", "team")
+        for number in range(jobs):
+            world.apply(f"hangs-{number}", "team")
+        await asyncio.sleep(2 * HANG_SECONDS)
+        for number in range(jobs):
+            running = world.condition(f"hangs-{number}", "team", names.RUNNING)
+            assert 'failed calling webhook "images.example.com"' in running["message"]
+        waits = []
+        for _ in range(20):
+            waits.append(await world.replacement_seconds("team"))
+            await asyncio.sleep(7)
+        assert max(waits) < HANG_SECONDS
+        assert sorted(waits)[10] < 1.0

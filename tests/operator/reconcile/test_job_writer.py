@@ -11,95 +11,81 @@ from elastic_pytorch_operator.planning.failed_writes import (
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 
-from tests.operator.reconcile.job_writes import KINDS, QUOTA, World, play
+from tests.operator.reconcile.job_writes import KINDS, QUOTA, World
 
 
-def test_planning_goes_on_while_the_status_is_written() -> None:
-    async def story(world: World) -> None:
-        world.ask("status")
-        await asyncio.sleep(0.5)
-        world.ask("pod-1", "delete-7")
-        await asyncio.sleep(0.1)
-        assert (world.sent, world.done) == (["status", "pod-1", "delete-7"], [])
-
-    play(story)
+async def test_planning_goes_on_while_the_status_is_written() -> None:
+    world = World()
+    world.ask("status")
+    await asyncio.sleep(0.5)
+    world.ask("pod-1", "delete-7")
+    await asyncio.sleep(0.1)
+    assert (world.sent, world.done) == (["status", "pod-1", "delete-7"], [])
 
 
-def test_what_is_on_its_way_is_not_sent_again() -> None:
-    async def story(world: World) -> None:
-        world.ask("pod-1", "delete-7", "status", "service")
-        await asyncio.sleep(0.5)
-        world.ask("pod-1", "delete-7", "status", "service")
-        await asyncio.sleep(5)
-        assert sorted(world.sent) == ["delete-7", "pod-1", "service", "status"]
-        assert world.idle
-
-    play(story)
+async def test_what_is_on_its_way_is_not_sent_again() -> None:
+    world = World()
+    world.ask("pod-1", "delete-7", "status", "service")
+    await asyncio.sleep(0.5)
+    world.ask("pod-1", "delete-7", "status", "service")
+    await asyncio.sleep(5)
+    assert sorted(world.sent) == ["delete-7", "pod-1", "service", "status"]
+    assert world.idle
 
 
-def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
-    async def story(world: World) -> None:
-        world.ask(*world.pods(100))
-        await asyncio.sleep(0.5)
-        world.ask("pod-1")
-        await asyncio.sleep(5)
-        assert world.sent == ["pod-0", "pod-1"]
-
-    play(story)
+async def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
+    world = World()
+    world.ask(*world.pods(100))
+    await asyncio.sleep(0.5)
+    world.ask("pod-1")
+    await asyncio.sleep(5)
+    assert world.sent == ["pod-0", "pod-1"]
 
 
-def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> None:
-    async def story(world: World) -> None:
-        deletions = [f"delete-{number}" for number in range(100)]
-        world.ask(*deletions)
-        await asyncio.sleep(0.5)
-        assert len(world.sent) < 100
-        assert world.writer.pods_being_deleted == set(deletions)
-        world.ask("status")
-        await asyncio.sleep(20)
-        assert sorted(world.sent) == sorted([*deletions, "status"])
-        assert world.writer.pods_being_deleted == set()
-
-    play(story)
+async def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> None:
+    world = World()
+    deletions = [f"delete-{number}" for number in range(100)]
+    world.ask(*deletions)
+    await asyncio.sleep(0.5)
+    assert len(world.sent) < 100
+    assert world.writer.pods_being_deleted == set(deletions)
+    world.ask("status")
+    await asyncio.sleep(20)
+    assert sorted(world.sent) == sorted([*deletions, "status"])
+    assert world.writer.pods_being_deleted == set()
 
 
-def test_workload_of_a_pod_is_known_while_its_creation_is_on_its_way() -> None:
-    async def story(world: World) -> None:
-        world.writer.ask([world.write("pod-1", creates=(1, "lm-base")), world.write("status")], {})
-        await asyncio.sleep(0.5)
-        assert world.writer.pods_being_created == {1: "lm-base"}
-        await asyncio.sleep(5)
-        assert world.writer.pods_being_created == {}
-
-    play(story)
+async def test_workload_of_a_pod_is_known_while_its_creation_is_on_its_way() -> None:
+    world = World()
+    world.writer.ask([world.write("pod-1", creates=(1, "lm-base")), world.write("status")], {})
+    await asyncio.sleep(0.5)
+    assert world.writer.pods_being_created == {1: "lm-base"}
+    await asyncio.sleep(5)
+    assert world.writer.pods_being_created == {}
 
 
-def test_nothing_is_deleted_for_a_job_that_is_gone() -> None:
-    async def story(world: World) -> None:
-        world.ask(*(f"delete-{number}" for number in range(100)))
-        await asyncio.sleep(0.5)
-        world.writer.drop()
-        await asyncio.sleep(20)
-        assert len(world.sent) < 100
-
-    play(story)
+async def test_nothing_is_deleted_for_a_job_that_is_gone() -> None:
+    world = World()
+    world.ask(*(f"delete-{number}" for number in range(100)))
+    await asyncio.sleep(0.5)
+    world.writer.drop()
+    await asyncio.sleep(20)
+    assert len(world.sent) < 100
 
 
-def test_of_the_status_the_newest_is_written() -> None:
-    async def story(world: World) -> None:
-        for other in (world.another(), world.another()):  # take all slots
-            other.ask([world.write(f"delete-{index}") for index in range(100)], {})
-        said: list[str] = []
-        for text in ("old", "newest"):
+async def test_of_the_status_the_newest_is_written() -> None:
+    world = World()
+    for other in (world.another(), world.another()):  # take all slots
+        other.ask([world.write(f"delete-{index}") for index in range(100)], {})
+    said: list[str] = []
+    for text in ("old", "newest"):
 
-            async def send(text: str = text) -> None:
-                said.append(text)
+        async def send(text: str = text) -> None:
+            said.append(text)
 
-            world.writer.ask([JobWrite(WriteKind.STATUS, STATUS, STATUS, send)], {})
-        await asyncio.sleep(10)
-        assert said == ["newest"]
-
-    play(story)
+        world.writer.ask([JobWrite(WriteKind.STATUS, STATUS, STATUS, send)], {})
+    await asyncio.sleep(10)
+    assert said == ["newest"]
 
 
 def test_each_kind_of_write_has_a_lane_of_its_own_in_the_order_of_sending() -> None:
@@ -120,98 +106,82 @@ def test_each_kind_of_write_has_a_lane_of_its_own_in_the_order_of_sending() -> N
         (["group", "pod-0", "workload-a"], ["group", "workload-a"]),
     ],
 )
-def test_what_is_sent_at_once_and_in_which_order(asked: list[str], sent_at_once: list[str]) -> None:
-    async def story(world: World) -> None:
-        world.ask(*asked)
-        await asyncio.sleep(0.5)
-        assert world.sent == sent_at_once
-
-    play(story)
+async def test_what_is_sent_at_once_and_in_which_order(asked: list[str], sent_at_once: list[str]) -> None:
+    world = World()
+    world.ask(*asked)
+    await asyncio.sleep(0.5)
+    assert world.sent == sent_at_once
 
 
 @pytest.mark.parametrize("refused", ["claim-a", "pod-0", "group", "workload-a"])
-def test_quota_is_asked_for_and_given_back_whatever_is_refused_beside_it(refused: str) -> None:
-    async def story(world: World) -> None:
-        world.errors[refused] = QUOTA
-        for _ in range(2):
-            world.ask("claim-a", "group", "pod-0", "pod-1", "workload-a", "workload-b")
-            await asyncio.sleep(2)
-        assert "workload-b" in world.done
-
-    play(story)
+async def test_quota_is_asked_for_and_given_back_whatever_is_refused_beside_it(refused: str) -> None:
+    world = World()
+    world.errors[refused] = QUOTA
+    for _ in range(2):
+        world.ask("claim-a", "group", "pod-0", "pod-1", "workload-a", "workload-b")
+        await asyncio.sleep(2)
+    assert "workload-b" in world.done
 
 
-def test_first_of_many_pods_is_created_alone_and_the_others_together() -> None:
-    async def story(world: World) -> None:
-        world.ask(*world.pods(20))
-        await asyncio.sleep(0.5)
-        assert world.sent == ["pod-0"]
-        await asyncio.sleep(1.0)
-        assert world.sent == world.pods(20)
-
-    play(story)
+async def test_first_of_many_pods_is_created_alone_and_the_others_together() -> None:
+    world = World()
+    world.ask(*world.pods(20))
+    await asyncio.sleep(0.5)
+    assert world.sent == ["pod-0"]
+    await asyncio.sleep(1.0)
+    assert world.sent == world.pods(20)
 
 
 @pytest.mark.parametrize("kind", ["delete", "workload"])
-def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind: str) -> None:
-    async def story(world: World) -> None:
-        world.ask(*(f"{kind}-{number}" for number in range(1900)))
-        await asyncio.sleep(0.5)
-        assert len(world.sent) == MAX_WRITES // 2
-        await asyncio.sleep(100)
-        assert len(world.done) == 1900
-        assert [ended.rest for ended in world.ended].count(True) == 1
-
-    play(story)
+async def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind: str) -> None:
+    world = World()
+    world.ask(*(f"{kind}-{number}" for number in range(1900)))
+    await asyncio.sleep(0.5)
+    assert len(world.sent) == MAX_WRITES // 2
+    await asyncio.sleep(100)
+    assert len(world.done) == 1900
+    assert [ended.rest for ended in world.ended].count(True) == 1
 
 
 @pytest.mark.parametrize("before", ["claim-data", "try"])
-def test_pods_wait_for_what_comes_before_them(before: str) -> None:
-    async def story(world: World) -> None:
-        world.ask("service", before, "pod-0", "status")
-        await asyncio.sleep(0.5)
-        assert sorted(world.sent) == sorted(["service", before, "status"])
-        await asyncio.sleep(1.0)
-        assert world.sent[-1] == "pod-0"
-
-    play(story)
+async def test_pods_wait_for_what_comes_before_them(before: str) -> None:
+    world = World()
+    world.ask("service", before, "pod-0", "status")
+    await asyncio.sleep(0.5)
+    assert sorted(world.sent) == sorted(["service", before, "status"])
+    await asyncio.sleep(1.0)
+    assert world.sent[-1] == "pod-0"
 
 
-def test_no_pod_is_created_without_its_claims() -> None:
-    async def story(world: World) -> None:
-        world.errors["claim-a"] = QUOTA
-        world.ask("claim-a", "claim-b", "pod-0", "status")
-        await asyncio.sleep(3)
-        assert sorted(world.sent) == ["claim-a", "status"]
-        world.ask("claim-a", "claim-b", "pod-0")
-        await asyncio.sleep(3)
-        assert sorted(world.sent) == ["claim-a", "status"]
-
-    play(story)
+async def test_no_pod_is_created_without_its_claims() -> None:
+    world = World()
+    world.errors["claim-a"] = QUOTA
+    world.ask("claim-a", "claim-b", "pod-0", "status")
+    await asyncio.sleep(3)
+    assert sorted(world.sent) == ["claim-a", "status"]
+    world.ask("claim-a", "claim-b", "pod-0")
+    await asyncio.sleep(3)
+    assert sorted(world.sent) == ["claim-a", "status"]
 
 
 @pytest.mark.parametrize(
     ("error", "created"),
     [(QUOTA, True), (ClusterError(422, 'Pod "x" is invalid: spec.y: Required value'), False)],
 )
-def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterError, created: bool) -> None:
-    async def story(world: World) -> None:
-        world.errors["try"] = error
-        world.ask("try", "pod-0")
-        await asyncio.sleep(3)
-        assert ("pod-0" in world.sent) is created
-        assert world.failed == [DRY_RUN]
-
-    play(story)
+async def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterError, created: bool) -> None:
+    world = World()
+    world.errors["try"] = error
+    world.ask("try", "pod-0")
+    await asyncio.sleep(3)
+    assert ("pod-0" in world.sent) is created
+    assert world.failed == [DRY_RUN]
 
 
-def test_events_come_last_and_outlive_the_plan() -> None:
-    async def story(world: World) -> None:
-        world.ask("event-1", "event-2", "pod-0", "pod-1")
-        await asyncio.sleep(0.5)
-        world.writer.drop()
-        await asyncio.sleep(5)
-        assert world.sent == ["pod-0", "event-1", "event-2"]
-        assert world.idle
-
-    play(story)
+async def test_events_come_last_and_outlive_the_plan() -> None:
+    world = World()
+    world.ask("event-1", "event-2", "pod-0", "pod-1")
+    await asyncio.sleep(0.5)
+    world.writer.drop()
+    await asyncio.sleep(5)
+    assert world.sent == ["pod-0", "event-1", "event-2"]
+    assert world.idle

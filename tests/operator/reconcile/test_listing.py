@@ -9,6 +9,7 @@ from elastic_pytorch_operator.reconcile.listing import MAX_AT_ONCE, can_list_any
 
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
+from tests.situations import situations
 
 
 def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
@@ -21,17 +22,16 @@ def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
     return cluster
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "unlistable", "listed", "failed", "trouble"),
-    [
-        ((), {}, "abc", {}, None),
-        (("a", "b"), {}, "ab", {}, None),
-        (("a", "b"), {"b": 403}, "a", {"b": 403}, None),
-        (("a", "b"), {"a": 404}, "b", {"a": 404}, None),
-        (("a", "b"), {"b": 500}, "a", {"b": 500}, 500),
-        (("a", "b", "c"), {"a": 403, "b": 0}, "c", {"a": 403, "b": 0}, 0),
-    ],
-    ids=["all", "some", "refused", "not there", "failing", "refused, and no answer"],
+@situations(
+    "namespaces, unlistable, listed, failed, trouble",
+    {
+        "all": ((), {}, "abc", {}, None),
+        "some": (("a", "b"), {}, "ab", {}, None),
+        "refused": (("a", "b"), {"b": 403}, "a", {"b": 403}, None),
+        "not there": (("a", "b"), {"a": 404}, "b", {"a": 404}, None),
+        "failing": (("a", "b"), {"b": 500}, "a", {"b": 500}, 500),
+        "refused, and no answer": (("a", "b", "c"), {"a": 403, "b": 0}, "c", {"a": 403, "b": 0}, 0),
+    },
 )
 async def test_each_namespace_is_listed_by_itself(
     namespaces: tuple[str, ...], unlistable: dict[str, int], listed: str, failed: dict[str, int], trouble: int | None

@@ -30,14 +30,14 @@ async def group_of(running: Running) -> Manifest | None:
 async def begin(running: Running) -> None:
     """Has a gang of three workers train."""
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
 
 
 async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None:
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     calls = running.cluster.calls
     assert calls.count("put_pod_group") == 1
     assert calls.index("put_pod_group") < calls.index("create_pod")
@@ -70,7 +70,7 @@ async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(
 
 async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_is_resumed(running: Running) -> None:
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     running.cluster.apply_job(a_gang(suspend=True))
     await running.until(lambda: "delete_pod" in running.cluster.calls)
     for pod in running.cluster.pods():
@@ -78,7 +78,7 @@ async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_i
     await running.until(lambda: "delete_pod_group" in running.cluster.calls)
     assert await group_of(running) is None
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert await group_of(running) is not None
 
 
@@ -100,7 +100,7 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
     assert not running.cluster.pods()
     await running.until(lambda: bool(running.events(names.REFUSED)))
     running.cluster.apply_job(a_gang(scheduling={}))
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
 
 
 async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Running) -> None:
@@ -116,7 +116,7 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
 async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Running) -> None:
     gang = {"scheduling": {"gangScheduler": "Kubernetes"}}
     running.cluster.apply_job(a_gang(**gang))
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
     running.cluster.apply_job(a_gang(minimum=3, **gang))
@@ -183,5 +183,5 @@ async def test_pod_groups_are_looked_for_again_and_what_is_not_there_is_not() ->
 
 async def test_job_without_a_gang_asks_for_no_pod_group(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
-    await running.until(lambda: len(running.indices()) == 3)
+    await running.until_pods(3)
     assert not [call for call in running.cluster.calls if "pod_group" in call]

@@ -15,7 +15,6 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import RunningController, running_status
-from tests.operator.virtual_time import run_in_virtual_time
 
 pytestmark = pytest.mark.simulation
 
@@ -120,71 +119,55 @@ async def quiet_cluster(jobs: int, *, stepless: bool = False) -> AsyncIterator[Q
         await asyncio.gather(speaking, return_exceptions=True)
 
 
-def test_steps_cause_few_plans_and_few_writes() -> None:
+async def test_steps_cause_few_plans_and_few_writes() -> None:
     seconds = 30
-
-    async def story() -> None:
-        async with quiet_cluster(100) as quiet:
-            plans, calls, began = len(quiet.queue.taken_out), Counter(quiet.cluster.calls), quiet.loop.time()
-            await asyncio.sleep(seconds)
-            planned = Counter(quiet.queue.taken_out[plans:])
-            written = Counter(quiet.cluster.calls) - calls
-            assert set(written) <= {"patch_job_status", "get_service", "create_service"}
-            assert written["patch_job_status"] <= 1.2 * seconds * PROGRESS_WRITES_PER_SECOND
-            assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
-            print(
-                f"{written['patch_job_status'] / seconds:.1f} writes a second; {len(planned) / 100 / seconds:.2f} plans of a job"
-            )
-            assert max(planned.values()) <= 0.7 * seconds, "most are made to see whether an agent has fallen silent"
-
-    run_in_virtual_time(story())
+    async with quiet_cluster(100) as quiet:
+        plans, calls, began = len(quiet.queue.taken_out), Counter(quiet.cluster.calls), quiet.loop.time()
+        await asyncio.sleep(seconds)
+        planned = Counter(quiet.queue.taken_out[plans:])
+        written = Counter(quiet.cluster.calls) - calls
+        assert set(written) <= {"patch_job_status", "get_service", "create_service"}
+        assert written["patch_job_status"] <= 1.2 * seconds * PROGRESS_WRITES_PER_SECOND
+        assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
+        print(f"{written['patch_job_status'] / seconds:.1f} writes a second; {len(planned) / 100 / seconds:.2f} plans of a job")
+        assert max(planned.values()) <= 0.7 * seconds, "most are made to see whether an agent has fallen silent"
 
 
-def test_worker_that_falls_silent_is_lost_in_time() -> None:
-    async def story() -> None:
-        async with quiet_cluster(1) as quiet:
-            [job] = quiet.cache.keys
-            lost = quiet.lose_worker(job)
-            await asyncio.sleep(SILENCE_SECONDS - 1.1)
-            assert lost in quiet.members(job)
-            await asyncio.sleep(2.2)
-            assert lost not in quiet.members(job)
-
-    run_in_virtual_time(story())
+async def test_worker_that_falls_silent_is_lost_in_time() -> None:
+    async with quiet_cluster(1) as quiet:
+        [job] = quiet.cache.keys
+        lost = quiet.lose_worker(job)
+        await asyncio.sleep(SILENCE_SECONDS - 1.1)
+        assert lost in quiet.members(job)
+        await asyncio.sleep(2.2)
+        assert lost not in quiet.members(job)
 
 
-def test_group_that_stays_silent_is_lost_once_others_are_heard_again() -> None:
+async def test_group_that_stays_silent_is_lost_once_others_are_heard_again() -> None:
     """While no agent of any job is heard, no silence counts: then nothing but a later plan finds this out."""
-
-    async def story() -> None:
-        async with quiet_cluster(2, stepless=True) as quiet:
-            lost, heard = quiet.cache.keys
-            pods = quiet.members(lost) + quiet.members(heard)
-            quiet.silent.update(pods)
-            await asyncio.sleep(GROUP_SILENT.at_most_seconds + 5)
-            assert quiet.members(lost) + quiet.members(heard) == pods, "the fault may be on the operator's side"
-            quiet.silent.difference_update(quiet.members(heard))
-            await asyncio.sleep(DEAF.at_least_seconds + 2)
-            assert not set(quiet.members(lost)) & set(pods)
-            assert set(quiet.members(heard)) <= set(pods)
-
-    run_in_virtual_time(story())
+    async with quiet_cluster(2, stepless=True) as quiet:
+        lost, heard = quiet.cache.keys
+        pods = quiet.members(lost) + quiet.members(heard)
+        quiet.silent.update(pods)
+        await asyncio.sleep(GROUP_SILENT.at_most_seconds + 5)
+        assert quiet.members(lost) + quiet.members(heard) == pods, "the fault may be on the operator's side"
+        quiet.silent.difference_update(quiet.members(heard))
+        await asyncio.sleep(DEAF.at_least_seconds + 2)
+        assert not set(quiet.members(lost)) & set(pods)
+        assert set(quiet.members(heard)) <= set(pods)
 
 
-def test_job_whose_worker_may_be_lost_is_planned_before_those_that_make_progress() -> None:
-    async def story() -> None:
-        async with quiet_cluster(10) as quiet:
-            job = quiet.cache.keys[7]
-            quiet.lose_worker(job)
-            await asyncio.sleep(SILENCE_SECONDS - 1.2)
-            quiet.queue.add_all([key for key in quiet.cache.keys if key != job], urgent=False)  # which are all heard
-            await asyncio.sleep(0.1)
-            quiet.queue.open.clear()
-            quiet.queue.add_all(quiet.cache.keys, urgent=False)
-            await asyncio.sleep(1.2)
-            taken = len(quiet.queue.taken_out)
-            quiet.queue.open.set()
-            await asyncio.sleep(0.1)
-            assert quiet.queue.taken_out[taken] == job
-
-    run_in_virtual_time(story())
+async def test_job_whose_worker_may_be_lost_is_planned_before_those_that_make_progress() -> None:
+    async with quiet_cluster(10) as quiet:
+        job = quiet.cache.keys[7]
+        quiet.lose_worker(job)
+        await asyncio.sleep(SILENCE_SECONDS - 1.2)
+        quiet.queue.add_all([key for key in quiet.cache.keys if key != job], urgent=False)  # which are all heard
+        await asyncio.sleep(0.1)
+        quiet.queue.open.clear()
+        quiet.queue.add_all(quiet.cache.keys, urgent=False)
+        await asyncio.sleep(1.2)
+        taken = len(quiet.queue.taken_out)
+        quiet.queue.open.set()
+        await asyncio.sleep(0.1)
+        assert quiet.queue.taken_out[taken] == job

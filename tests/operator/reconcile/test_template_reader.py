@@ -13,6 +13,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.running_controller import Running, RunningController
+from tests.situations import situations
 
 KIND = "ClusterElasticPyTorchJobTemplate"
 
@@ -76,7 +77,7 @@ async def test_pods_are_made_from_the_template_of_which_the_status_has_no_conten
     assert reads(running) == 1
 
 
-@pytest.mark.parametrize("made_again", [True, False], ids=["made again", "deleted"])
+@situations("made_again", {"made again": True, "deleted": False})
 async def test_running_job_does_not_notice_what_becomes_of_its_template(running: Running, made_again: bool) -> None:
     uid = await begin_with(running, a_template())
     running.cluster.remove_template("gpu")
@@ -102,7 +103,7 @@ async def test_next_leader_reads_the_template_once_for_all_its_jobs(running: Run
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("made_again", [True, False], ids=["made again", "deleted"])
+@situations("made_again", {"made again": True, "deleted": False})
 async def test_next_leader_lets_a_job_whose_template_is_gone_run_and_says_so(running: Running, made_again: bool) -> None:
     await begin_with(running, a_template())
     running.cluster.remove_template("gpu")

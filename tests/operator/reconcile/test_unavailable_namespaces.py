@@ -12,7 +12,6 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.running_controller import RunningController
-from tests.operator.virtual_time import run_in_virtual_time
 
 
 def a_controller() -> RunningController[FaultyCluster]:
@@ -31,60 +30,51 @@ def pods_in(running: RunningController[FaultyCluster], namespace: str) -> int:
     return len(running.cluster.pods(namespace))
 
 
-def test_job_of_a_namespace_that_is_refused_is_run_once_that_answers() -> None:
-    async def main() -> None:
-        running = a_controller()
-        running.watching = False  # as kopf does not watch what was never listed
+async def test_job_of_a_namespace_that_is_refused_is_run_once_that_answers() -> None:
+    running = a_controller()
+    running.watching = False  # as kopf does not watch what was never listed
+    running.cluster.unlistable["b"] = 403
+    for namespace in "ab":
+        running.cluster.apply_job(a_job_in(namespace))
+    async with running.runs():
+        await asyncio.sleep(2 * UNAVAILABLE_SECONDS)
+        assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 0)
+        assert running.cache.unavailable == {"b"}
+        del running.cluster.unlistable["b"]
+        await asyncio.sleep(UNAVAILABLE_SECONDS + 5.0)
+        assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 1)
+        assert running.cache.unavailable == set()
+
+
+async def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_are_listed_on() -> None:
+    running = a_controller()
+    for namespace in "ab":
+        running.cluster.apply_job(a_job_in(namespace))
+    async with running.runs():
+        await asyncio.sleep(5.0)
+        assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 1)
+        running.cluster.unlistable["b"] = 404
+        running.watching = False
+        running.cluster.remove_job("lm", "a")
+        await asyncio.sleep(2 * RESYNC_SECONDS)
+        assert running.cache.keys == [JobKey("b", "lm")]
+        assert len(running.cache.pods_of(running.cluster.job("lm", "b")["metadata"]["uid"])) == 1
+        running.cluster.remove_job("lm", "b")
+        await asyncio.sleep(RESYNC_SECONDS)
+        assert running.cache.keys == [JobKey("b", "lm")], "it may only seem so"
+        del running.cluster.unlistable["b"]
+        await asyncio.sleep(UNAVAILABLE_SECONDS + 5.0)
+        assert running.cache.keys == []
+
+
+async def test_each_change_of_a_namespace_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    running = a_controller()
+    async with running.runs():
         running.cluster.unlistable["b"] = 403
-        for namespace in "ab":
-            running.cluster.apply_job(a_job_in(namespace))
-        async with running.runs():
-            await asyncio.sleep(2 * UNAVAILABLE_SECONDS)
-            assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 0)
-            assert running.cache.unavailable == {"b"}
-            del running.cluster.unlistable["b"]
-            await asyncio.sleep(UNAVAILABLE_SECONDS + 5.0)
-            assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 1)
-            assert running.cache.unavailable == set()
-
-    run_in_virtual_time(main())
-
-
-def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_are_listed_on() -> None:
-    async def main() -> None:
-        running = a_controller()
-        for namespace in "ab":
-            running.cluster.apply_job(a_job_in(namespace))
-        async with running.runs():
-            await asyncio.sleep(5.0)
-            assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 1)
-            running.cluster.unlistable["b"] = 404
-            running.watching = False
-            running.cluster.remove_job("lm", "a")
-            await asyncio.sleep(2 * RESYNC_SECONDS)
-            assert running.cache.keys == [JobKey("b", "lm")]
-            assert len(running.cache.pods_of(running.cluster.job("lm", "b")["metadata"]["uid"])) == 1
-            running.cluster.remove_job("lm", "b")
-            await asyncio.sleep(RESYNC_SECONDS)
-            assert running.cache.keys == [JobKey("b", "lm")], "it may only seem so"
-            del running.cluster.unlistable["b"]
-            await asyncio.sleep(UNAVAILABLE_SECONDS + 5.0)
-            assert running.cache.keys == []
-
-    run_in_virtual_time(main())
-
-
-def test_each_change_of_a_namespace_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        running = a_controller()
-        async with running.runs():
-            running.cluster.unlistable["b"] = 403
-            await asyncio.sleep(3 * RESYNC_SECONDS)
-            del running.cluster.unlistable["b"]
-            await asyncio.sleep(RESYNC_SECONDS)
-
-    with caplog.at_level(logging.INFO):
-        run_in_virtual_time(main())
+        await asyncio.sleep(3 * RESYNC_SECONDS)
+        del running.cluster.unlistable["b"]
+        await asyncio.sleep(RESYNC_SECONDS)
     about = [record for record in caplog.records if "namespace" in vars(record)]
     told = [(record.levelname, record.getMessage(), vars(record)["namespace"]) for record in about]
     assert told == [

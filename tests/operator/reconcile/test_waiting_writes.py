@@ -16,7 +16,6 @@ from elastic_pytorch_operator.spec.job import JobKey
 from tests.operator.builders import KEY, TIME, a_manifest
 from tests.operator.kueue_stand_in import KueueCluster
 from tests.operator.running_controller import RunningController
-from tests.operator.virtual_time import run_in_virtual_time
 
 PAUSE_SECONDS = 60.0
 LOOK_SECONDS = 30.0  # of the pause, when the write may be tried again
@@ -107,34 +106,31 @@ async def end(world: World) -> None:
         ("list_priority_classes", {"queue": "team"}, no_more),
     ],
 )
-def test_write_that_waits_for_a_slot_causes_no_plan(
+async def test_write_that_waits_for_a_slot_causes_no_plan(
     refused: str, spec: dict[str, Any], then: Callable[[World], Awaitable[None]]
 ) -> None:
-    async def story() -> None:
-        queue = CountedQueue()
-        world = RunningController(RefusingCluster("" if then is not no_more else refused), queue, kueue=True)
-        manifest = a_manifest(**{name: value for name, value in spec.items() if name != "queue"})
-        manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: spec["queue"]} if "queue" in spec else {}
-        async with world.runs():
-            world.cluster.apply_job(manifest)
-            if then is not no_more:
-                await asyncio.sleep(5)
-                world.cluster.calls.clear()
-            world.cluster.refused = refused
-            await then(world)
-            tried = await tries(world)
-            await asyncio.sleep((DRY_RUN_SECONDS if refused.startswith("dry_run") else REFUSED_SECONDS) - 3)
-            assert world.cluster.calls.count(refused) == tried, "it is not due yet"
-            world.slots.offer(Overload())
-            await asyncio.sleep(8)
-            queue.taken.clear()
-            await asyncio.sleep(LOOK_SECONDS)
-            assert world.cluster.calls.count(refused) == tried, "no write is sent in the pause"
-            assert queue.taken[KEY] <= MAX_PLANS
-            await asyncio.sleep(PAUSE_SECONDS)
-            assert world.cluster.calls.count(refused) > tried, "it is sent after the pause"
-
-    run_in_virtual_time(story())
+    queue = CountedQueue()
+    world = RunningController(RefusingCluster("" if then is not no_more else refused), queue, kueue=True)
+    manifest = a_manifest(**{name: value for name, value in spec.items() if name != "queue"})
+    manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: spec["queue"]} if "queue" in spec else {}
+    async with world.runs():
+        world.cluster.apply_job(manifest)
+        if then is not no_more:
+            await asyncio.sleep(5)
+            world.cluster.calls.clear()
+        world.cluster.refused = refused
+        await then(world)
+        tried = await tries(world)
+        await asyncio.sleep((DRY_RUN_SECONDS if refused.startswith("dry_run") else REFUSED_SECONDS) - 3)
+        assert world.cluster.calls.count(refused) == tried, "it is not due yet"
+        world.slots.offer(Overload())
+        await asyncio.sleep(8)
+        queue.taken.clear()
+        await asyncio.sleep(LOOK_SECONDS)
+        assert world.cluster.calls.count(refused) == tried, "no write is sent in the pause"
+        assert queue.taken[KEY] <= MAX_PLANS
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert world.cluster.calls.count(refused) > tried, "it is sent after the pause"
 
 
 async def tries(world: World) -> int:

@@ -5,11 +5,15 @@ import asyncio
 import pytest
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, MAX_BACKOFF_SECONDS, SPARE_ENTRIES, WorkQueue
 
-from tests.operator.virtual_time import run_in_virtual_time
+from tests.situations import situations
+
+
+def a_queue() -> WorkQueue[str]:
+    return WorkQueue(clock=asyncio.get_running_loop().time)
 
 
 async def test_many_additions_are_one_piece_of_work() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     for _ in range(5):
         queue.add("a")
     assert await queue.get() == "a"
@@ -17,7 +21,7 @@ async def test_many_additions_are_one_piece_of_work() -> None:
 
 
 async def test_key_is_worked_on_by_one_at_a_time() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     queue.add("a")
     assert await queue.get() == "a"
     queue.add("a")
@@ -31,7 +35,7 @@ async def test_key_is_worked_on_by_one_at_a_time() -> None:
 
 
 async def test_earliest_time_counts() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     queue.add("a", 30)
     queue.add("b", 0.05)
     queue.add("a", 0.01)
@@ -51,7 +55,7 @@ async def test_keys_are_taken_in_once_work_begins() -> None:
 
 
 async def test_failures_wait_longer_each_time_until_forgiven() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     assert [queue.add_after_failure("a") for _ in range(3)] == [0.2, 0.4, 0.8]
     assert [queue.add_after_failure("a") for _ in range(2000)][-1] == MAX_BACKOFF_SECONDS
     queue.forget("a")
@@ -59,7 +63,7 @@ async def test_failures_wait_longer_each_time_until_forgiven() -> None:
 
 
 async def test_worker_that_is_cancelled_just_as_it_is_woken_ends() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
 
     async def work() -> None:
         while True:
@@ -76,7 +80,7 @@ async def test_worker_that_is_cancelled_just_as_it_is_woken_ends() -> None:
 
 
 async def test_key_that_becomes_due_while_it_is_worked_on_waits_for_the_end_of_that() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     queue.add("a")
     assert await queue.get() == "a"
     queue.add("a", 0.01)
@@ -89,7 +93,7 @@ async def test_key_that_becomes_due_while_it_is_worked_on_waits_for_the_end_of_t
 
 
 async def test_key_wakes_one_worker() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     workers = [asyncio.create_task(queue.get()) for _ in range(8)]
     await asyncio.sleep(0)
     queue.add("a")
@@ -100,21 +104,21 @@ async def test_key_wakes_one_worker() -> None:
         worker.cancel()
 
 
-@pytest.mark.parametrize(
-    ("added", "taken"),
-    [
-        pytest.param("abc", "abc", id="first come, first served"),
-        pytest.param("abA", "ab", id="one that becomes urgent goes before the others, once"),
-        pytest.param("abB", "ba", id="of those that wait, too"),
-        pytest.param("aBcD", "bdac", id="urgent ones go first"),
-        pytest.param("Aab", "ab", id="one that is urgent stays so"),
-        pytest.param("aab", "ab", id="a key is there once"),
-        pytest.param("abABCDEFGHIJKLM", "abcdefghijklm", id="nothing but urgent ones"),
-        pytest.param("zyABCDEFGHIJKLMNOPQ", "abcdefghzijklmnopyq", id="the others get their turn"),
-    ],
+@situations(
+    "added, taken",
+    {
+        "first come, first served": ("abc", "abc"),
+        "one that becomes urgent goes before the others, once": ("abA", "ab"),
+        "of those that wait, too": ("abB", "ba"),
+        "urgent ones go first": ("aBcD", "bdac"),
+        "one that is urgent stays so": ("Aab", "ab"),
+        "a key is there once": ("aab", "ab"),
+        "nothing but urgent ones": ("abABCDEFGHIJKLM", "abcdefghijklm"),
+        "the others get their turn": ("zyABCDEFGHIJKLMNOPQ", "abcdefghzijklmnopyq"),
+    },
 )
 async def test_urgent_keys_go_first(added: str, taken: str) -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     for key in added:
         queue.add(key.lower(), urgent=key.isupper())
     assert [await queue.get() for _ in range(len(taken))] == list(taken)
@@ -122,22 +126,19 @@ async def test_urgent_keys_go_first(added: str, taken: str) -> None:
     assert not queue.has_ready
 
 
-def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to_be() -> None:
-    async def story() -> None:
-        queue: WorkQueue[str] = WorkQueue(clock=asyncio.get_running_loop().time)
-        queue.add("progress", 1.0)
-        queue.add("deadline", 1.0, urgent=True)
-        await asyncio.sleep(2.0)
-        queue.add("loss")
-        queue.add("losses of a large job", 0.2)
-        await asyncio.sleep(1.0)
-        assert [await queue.get() for _ in range(4)] == ["deadline", "loss", "losses of a large job", "progress"]
-
-    run_in_virtual_time(story())
+async def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to_be() -> None:
+    queue = a_queue()
+    queue.add("progress", 1.0)
+    queue.add("deadline", 1.0, urgent=True)
+    await asyncio.sleep(2.0)
+    queue.add("loss")
+    queue.add("losses of a large job", 0.2)
+    await asyncio.sleep(1.0)
+    assert [await queue.get() for _ in range(4)] == ["deadline", "loss", "losses of a large job", "progress"]
 
 
 async def test_key_that_becomes_urgent_while_it_is_worked_on_goes_first_afterwards() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     queue.add("a")
     assert await queue.get() == "a"
     queue.add("a", urgent=False)
@@ -148,7 +149,7 @@ async def test_key_that_becomes_urgent_while_it_is_worked_on_goes_first_afterwar
 
 
 async def test_later_urgent_work_does_not_hurry_what_is_due_now() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue = a_queue()
     queue.add("a", urgent=False)
     queue.add("b", urgent=False)
     queue.add("b", 30)
@@ -156,61 +157,51 @@ async def test_later_urgent_work_does_not_hurry_what_is_due_now() -> None:
     assert len(queue) == 0
 
 
-def test_key_that_waits_becomes_urgent_when_that_is_due() -> None:
-    async def story() -> None:
-        queue: WorkQueue[str] = WorkQueue(clock=asyncio.get_running_loop().time)
-        queue.add("late", 3.0, urgent=True)
-        for key in ("a", "b", "late"):
-            queue.add(key, 1.0, urgent=False)
-        await asyncio.sleep(2)
-        assert await queue.get() == "a"
-        await asyncio.sleep(2)
-        assert [await queue.get(), await queue.get()] == ["late", "b"]
-
-    run_in_virtual_time(story())
+async def test_key_that_waits_becomes_urgent_when_that_is_due() -> None:
+    queue = a_queue()
+    queue.add("late", 3.0, urgent=True)
+    for key in ("a", "b", "late"):
+        queue.add(key, 1.0, urgent=False)
+    await asyncio.sleep(2)
+    assert await queue.get() == "a"
+    await asyncio.sleep(2)
+    assert [await queue.get(), await queue.get()] == ["late", "b"]
 
 
-def test_key_rests_after_work_that_was_long() -> None:
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        queue: WorkQueue[str] = WorkQueue(clock=loop.time)
-        queue.add("large")
-        assert await queue.get() == "large"
-        queue.done("large", rest_seconds=2.0)
-        queue.add("large")
-        queue.add("small", 1.0)
-        assert [(await queue.get(), round(loop.time())) for _ in range(2)] == [("small", 1), ("large", 2)]
-
-    run_in_virtual_time(story())
+async def test_key_rests_after_work_that_was_long() -> None:
+    loop = asyncio.get_running_loop()
+    queue = a_queue()
+    queue.add("large")
+    assert await queue.get() == "large"
+    queue.done("large", rest_seconds=2.0)
+    queue.add("large")
+    queue.add("small", 1.0)
+    assert [(await queue.get(), round(loop.time())) for _ in range(2)] == [("small", 1), ("large", 2)]
 
 
 @pytest.mark.simulation
-def test_day_of_additions_leaves_nothing_behind() -> None:
+async def test_day_of_additions_leaves_nothing_behind() -> None:
     jobs, day_seconds, pause_seconds = 5, 24 * 3600, 20.0
+    loop = asyncio.get_running_loop()
+    queue: WorkQueue[int] = WorkQueue(clock=loop.time)
+    taken = 0
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        queue: WorkQueue[int] = WorkQueue(clock=loop.time)
-        taken = 0
+    async def work() -> None:
+        nonlocal taken
+        while True:
+            key = await queue.get()
+            taken += 1
+            queue.add(key, 6 * 3600.0)  # a deadline
+            queue.add(key, 300.0)
+            queue.done(key)
 
-        async def work() -> None:
-            nonlocal taken
-            while True:
-                key = await queue.get()
-                taken += 1
-                queue.add(key, 6 * 3600.0)  # a deadline
-                queue.add(key, 300.0)
-                queue.done(key)
-
-        workers = [asyncio.create_task(work()) for _ in range(2)]
-        while loop.time() < day_seconds:
-            for job in range(jobs):
-                queue.add(job, 1.0)  # a heartbeat supersedes what the plan has asked for
-            await asyncio.sleep(pause_seconds)
-            assert len(queue._heap) <= ENTRIES_PER_KEY * jobs + SPARE_ENTRIES
-        assert taken == jobs * day_seconds / pause_seconds
-        assert len(queue) == jobs
-        for worker in workers:
-            worker.cancel()
-
-    run_in_virtual_time(story())
+    workers = [asyncio.create_task(work()) for _ in range(2)]
+    while loop.time() < day_seconds:
+        for job in range(jobs):
+            queue.add(job, 1.0)  # a heartbeat supersedes what the plan has asked for
+        await asyncio.sleep(pause_seconds)
+        assert len(queue._heap) <= ENTRIES_PER_KEY * jobs + SPARE_ENTRIES
+    assert taken == jobs * day_seconds / pause_seconds
+    assert len(queue) == jobs
+    for worker in workers:
+        worker.cancel()

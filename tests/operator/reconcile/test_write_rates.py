@@ -18,52 +18,47 @@ from elastic_pytorch_operator.reconcile.job_writer import (
 
 from tests.operator.builders import a_manifest
 from tests.operator.faulty_cluster import FaultyCluster
-from tests.operator.reconcile.job_writes import World, play
+from tests.operator.reconcile.job_writes import World
 from tests.operator.running_controller import RunningController, running_status
-from tests.operator.virtual_time import run_in_virtual_time
 
 SECONDS = 20.0
 
 
-def test_statuses_are_written_a_few_at_once_and_then_at_a_rate() -> None:
-    async def story(world: World) -> None:
-        began, sent = world.clock(), []
+async def test_statuses_are_written_a_few_at_once_and_then_at_a_rate() -> None:
+    world = World()
+    began, sent = world.clock(), []
 
-        async def send() -> None:
-            sent.append(world.clock())
+    async def send() -> None:
+        sent.append(world.clock())
 
-        while world.clock() < began + SECONDS:
-            world.writer.ask([JobWrite(WriteKind.STATUS, "status", "status", send)], {})
-            held_until = world.writer.status_at
-            await asyncio.sleep(0.05)
-        assert len(sent) <= STATUS_BURST + STATUSES_PER_SECOND * SECONDS
-        assert sent[-1] > began + SECONDS - 2 / STATUSES_PER_SECOND
-        assert held_until is not None
-        await asyncio.sleep(held_until - world.clock())
+    while world.clock() < began + SECONDS:
         world.writer.ask([JobWrite(WriteKind.STATUS, "status", "status", send)], {})
-        assert world.writer.status_at is None, "it may be written now"
+        held_until = world.writer.status_at
+        await asyncio.sleep(0.05)
+    assert len(sent) <= STATUS_BURST + STATUSES_PER_SECOND * SECONDS
+    assert sent[-1] > began + SECONDS - 2 / STATUSES_PER_SECOND
+    assert held_until is not None
+    await asyncio.sleep(held_until - world.clock())
+    world.writer.ask([JobWrite(WriteKind.STATUS, "status", "status", send)], {})
+    assert world.writer.status_at is None, "it may be written now"
 
-    play(story)
 
+async def test_events_of_one_reason_keep_out_no_other_one() -> None:
+    world = World()
+    sent: Counter[str] = Counter()
 
-def test_events_of_one_reason_keep_out_no_other_one() -> None:
-    async def story(world: World) -> None:
-        sent: Counter[str] = Counter()
+    def event(number: int, reason: str) -> JobWrite:
+        async def send() -> None:
+            sent[reason] += 1
 
-        def event(number: int, reason: str) -> JobWrite:
-            async def send() -> None:
-                sent[reason] += 1
+        return JobWrite(WriteKind.EVENTS, reason, f"{reason} {number}", send)
 
-            return JobWrite(WriteKind.EVENTS, reason, f"{reason} {number}", send)
-
-        for number in range(200):
-            world.writer.ask([event(number, "Often")], {})
-            await asyncio.sleep(0.05)
-        world.writer.add_event(event(0, "Rare"))
-        await asyncio.sleep(1)
-        assert sent == {"Often": EVENT_BURST, "Rare": 1}
-
-    play(story)
+    for number in range(200):
+        world.writer.ask([event(number, "Often")], {})
+        await asyncio.sleep(0.05)
+    world.writer.add_event(event(0, "Rare"))
+    await asyncio.sleep(1)
+    assert sent == {"Often": EVENT_BURST, "Rare": 1}
 
 
 async def let_agents_change_their_minds(world: RunningController[FaultyCluster], pods: list[tuple[str, str]]) -> None:
@@ -86,28 +81,25 @@ async def let_agents_change_their_minds(world: RunningController[FaultyCluster],
         await asyncio.sleep(1 / LINES_PER_SECOND)
 
 
-def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_counts() -> None:
-    async def story() -> None:
-        world = RunningController(FaultyCluster(nodes=4))
-        async with world.runs():
-            world.cluster.apply_job(a_manifest(replicas=3, minimum=1, maximum=3))
-            while len(world.cluster.pods()) < 3:
-                await asyncio.sleep(0.1)
-            pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in world.cluster.pods()]
-            for number, (name, uid) in enumerate(pods):
-                world.cluster.set_pod_status("default", name, running_status(f"10.0.0.{number + 1}"))
-                world.hear(name, uid, {"state": "ready", "round": 0})
-            while world.round_of("lm") is None:
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(5)
-            world.cluster.calls.clear()
-            world.cluster.events.clear()
-            await let_agents_change_their_minds(world, pods)
-            await asyncio.sleep(5)
-            assert world.cluster.calls.count("patch_job_status") <= STATUS_BURST + STATUSES_PER_SECOND * (SECONDS + 5)
-            reasons = Counter(event["reason"] for event in world.cluster.events)
-            assert reasons["Straggler"] > 1
-            assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * SECONDS + 1
-            assert is_true(world.cluster.job("lm")["status"], names.DEGRADED), "the last heartbeats said that saves fail"
-
-    run_in_virtual_time(story())
+async def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_counts() -> None:
+    world = RunningController(FaultyCluster(nodes=4))
+    async with world.runs():
+        world.cluster.apply_job(a_manifest(replicas=3, minimum=1, maximum=3))
+        while len(world.cluster.pods()) < 3:
+            await asyncio.sleep(0.1)
+        pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in world.cluster.pods()]
+        for number, (name, uid) in enumerate(pods):
+            world.cluster.set_pod_status("default", name, running_status(f"10.0.0.{number + 1}"))
+            world.hear(name, uid, {"state": "ready", "round": 0})
+        while world.round_of("lm") is None:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        world.cluster.calls.clear()
+        world.cluster.events.clear()
+        await let_agents_change_their_minds(world, pods)
+        await asyncio.sleep(5)
+        assert world.cluster.calls.count("patch_job_status") <= STATUS_BURST + STATUSES_PER_SECOND * (SECONDS + 5)
+        reasons = Counter(event["reason"] for event in world.cluster.events)
+        assert reasons["Straggler"] > 1
+        assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * SECONDS + 1
+        assert is_true(world.cluster.job("lm")["status"], names.DEGRADED), "the last heartbeats said that saves fail"

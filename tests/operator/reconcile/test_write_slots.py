@@ -18,7 +18,6 @@ from elastic_pytorch_operator.reconcile.write_slots import (
 )
 
 from tests.operator.counted_lines import count_lines
-from tests.operator.virtual_time import run_in_virtual_time
 
 WRITE_SECONDS = 1.0
 DENIED_BY_429 = 'admission webhook "w.example.com" denied the request: not so fast'
@@ -58,88 +57,71 @@ class Job:
         return partial(self.api.take, self)
 
 
-def play(story: Callable[[WriteSlots, Api], Coroutine[Any, Any, None]], max_writes: int = MAX_WRITES) -> None:
-    async def main() -> None:
-        slots = WriteSlots(asyncio.get_running_loop().time, max_writes=max_writes)
-        await story(slots, Api())
-        await slots.close()
-
-    run_in_virtual_time(main())
+def begin(max_writes: int = MAX_WRITES) -> tuple[WriteSlots, Api]:
+    return WriteSlots(asyncio.get_running_loop().time, max_writes=max_writes), Api()
 
 
 @pytest.mark.parametrize("max_writes", [LEAST_MAX_WRITES, 11, MAX_WRITES, MOST_MAX_WRITES])
 @pytest.mark.parametrize("namespaces", [1, 2, 3, 24, 200])
-def test_each_namespace_has_fewer_writes_on_their_way_than_slots_are_free(namespaces: int, max_writes: int) -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        for number in range(2 * MOST_MAX_WRITES):
-            slots.offer(Job(api, f"job-{number}", 4, f"team-{number % namespaces}"))
-        await asyncio.sleep(1.5)
-        assert api.on_their_way.total() >= max_writes // 2, "none is left free without need"
-        await asyncio.sleep(1200)
-        assert Counter(api.names) == {f"job-{number}": 4 for number in range(2 * MOST_MAX_WRITES)}
-        assert max(before + in_namespace for before, in_namespace in api.before) < max_writes
-
-    play(story, max_writes)
+async def test_each_namespace_has_fewer_writes_on_their_way_than_slots_are_free(namespaces: int, max_writes: int) -> None:
+    slots, api = begin(max_writes)
+    for number in range(2 * MOST_MAX_WRITES):
+        slots.offer(Job(api, f"job-{number}", 4, f"team-{number % namespaces}"))
+    await asyncio.sleep(1.5)
+    assert api.on_their_way.total() >= max_writes // 2, "none is left free without need"
+    await asyncio.sleep(1200)
+    assert Counter(api.names) == {f"job-{number}": 4 for number in range(2 * MOST_MAX_WRITES)}
+    assert max(before + in_namespace for before, in_namespace in api.before) < max_writes
 
 
 @pytest.mark.parametrize("jobs", [1, 60])
 @pytest.mark.parametrize("hanging", [1, 2, 3, 5, 10, 24, 48])
-def test_another_namespace_finds_a_slot_at_once_beside_those_that_hang(hanging: int, jobs: int) -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        for number in range(hanging * jobs):
-            slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number % hanging}", hangs=True))
-        for _ in range(3):
-            slots.offer(Job(api, "sound", 1, "other"))
-            await asyncio.sleep(WRITE_SECONDS + 0.1)
-        assert [moment for moment, name in api.sent if name == "sound"] == [0.0, 1.1, 2.2]
-
-    play(story)
+async def test_another_namespace_finds_a_slot_at_once_beside_those_that_hang(hanging: int, jobs: int) -> None:
+    slots, api = begin()
+    for number in range(hanging * jobs):
+        slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number % hanging}", hangs=True))
+    for _ in range(3):
+        slots.offer(Job(api, "sound", 1, "other"))
+        await asyncio.sleep(WRITE_SECONDS + 0.1)
+    assert [moment for moment, name in api.sent if name == "sound"] == [0.0, 1.1, 2.2]
 
 
-def test_namespaces_that_hang_one_after_the_other_leave_a_slot_to_the_sixth() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        for number in range(300):
-            slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number // 60}", hangs=True))
-        await asyncio.sleep(1)
-        assert [api.on_their_way[f"team-{number}"] for number in range(5)] == [25, 13, 6, 3, 2]
-
-    play(story)
+async def test_namespaces_that_hang_one_after_the_other_leave_a_slot_to_the_sixth() -> None:
+    slots, api = begin()
+    for number in range(300):
+        slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number // 60}", hangs=True))
+    await asyncio.sleep(1)
+    assert [api.on_their_way[f"team-{number}"] for number in range(5)] == [25, 13, 6, 3, 2]
 
 
-def test_age_of_the_oldest_write_is_known() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "a", 1))
-        await asyncio.sleep(0.4)
-        slots.offer(Job(api, "b", 1))
-        await asyncio.sleep(0.2)
-        assert slots.longest_write_seconds == pytest.approx(0.6, abs=0.01)
-        await asyncio.sleep(2)
-        assert slots.longest_write_seconds == 0
-
-    play(story)
+async def test_age_of_the_oldest_write_is_known() -> None:
+    slots, api = begin()
+    slots.offer(Job(api, "a", 1))
+    await asyncio.sleep(0.4)
+    slots.offer(Job(api, "b", 1))
+    await asyncio.sleep(0.2)
+    assert slots.longest_write_seconds == pytest.approx(0.6, abs=0.01)
+    await asyncio.sleep(2)
+    assert slots.longest_write_seconds == 0
 
 
-def test_job_with_thousands_of_writes_delays_another_by_one() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "large", 4000))
-        slots.offer(Job(api, "small", 2))
-        await asyncio.sleep(1.5)
-        assert api.names[MAX_WRITES // 2 :][:4].count("small") == 2
-
-    play(story)
+async def test_job_with_thousands_of_writes_delays_another_by_one() -> None:
+    slots, api = begin()
+    slots.offer(Job(api, "large", 4000))
+    slots.offer(Job(api, "small", 2))
+    await asyncio.sleep(1.5)
+    assert api.names[MAX_WRITES // 2 :][:4].count("small") == 2
 
 
-def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "first", MAX_WRITES))
-        job = Job(api, "scaled down", 10)
-        slots.offer(job)
-        job.left = 0
-        slots.offer(job)
-        await asyncio.sleep(1.5)
-        assert "scaled down" not in api.names
-
-    play(story)
+async def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
+    slots, api = begin()
+    slots.offer(Job(api, "first", MAX_WRITES))
+    job = Job(api, "scaled down", 10)
+    slots.offer(job)
+    job.left = 0
+    slots.offer(job)
+    await asyncio.sleep(1.5)
+    assert "scaled down" not in api.names
 
 
 @pytest.mark.parametrize(
@@ -154,22 +136,20 @@ def test_sender_that_no_longer_has_anything_loses_its_turn() -> None:
         (ClusterError(429, DENIED_BY_429, retry_after_seconds=60.0), 0.0),
     ],
 )
-def test_api_server_that_asks_to_wait_is_left_alone_by_all_for_that_time(
+async def test_api_server_that_asks_to_wait_is_left_alone_by_all_for_that_time(
     error: ClusterError | None, pause_seconds: float
 ) -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        api.errors.extend([error, error])
-        slots.offer(Job(api, "first", 2))
-        await asyncio.sleep(WRITE_SECONDS + 0.1)
-        slots.offer(Job(api, "a", 4))
-        slots.offer(Job(api, "b", 4, "other"))
-        await asyncio.sleep(MAX_OVERLOADED_SECONDS)
-        assert [moment for moment, _ in api.sent[2:]] == [WRITE_SECONDS + (pause_seconds or 0.1)] * 8
-
-    play(story)
+    slots, api = begin()
+    api.errors.extend([error, error])
+    slots.offer(Job(api, "first", 2))
+    await asyncio.sleep(WRITE_SECONDS + 0.1)
+    slots.offer(Job(api, "a", 4))
+    slots.offer(Job(api, "b", 4, "other"))
+    await asyncio.sleep(MAX_OVERLOADED_SECONDS)
+    assert [moment for moment, _ in api.sent[2:]] == [WRITE_SECONDS + (pause_seconds or 0.1)] * 8
 
 
-def test_fault_in_a_write_takes_no_slot_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_in_a_write_takes_no_slot_away(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Job):
         def next_write(self) -> Callable[[], Coroutine[Any, Any, ClusterError | None]]:
             super().next_write()
@@ -179,33 +159,27 @@ def test_fault_in_a_write_takes_no_slot_away(caplog: pytest.LogCaptureFixture) -
 
             return fail
 
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Broken(api, "broken", MAX_WRITES))
-        slots.offer(Job(api, "sound", MAX_WRITES))
-        await asyncio.sleep(0.5)
-        assert api.on_their_way.total() == MAX_WRITES // 2
-
-    play(story)
+    slots, api = begin()
+    slots.offer(Broken(api, "broken", MAX_WRITES))
+    slots.offer(Job(api, "sound", MAX_WRITES))
+    await asyncio.sleep(0.5)
+    assert api.on_their_way.total() == MAX_WRITES // 2
     assert "KeyError: 'bug'" in caplog.text
 
 
-def test_closing_ends_what_is_on_its_way() -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        slots.offer(Job(api, "a", 3 * MAX_WRITES))
-        await asyncio.sleep(0.5)
-        await slots.close()
-        await asyncio.sleep(5)
-        assert len(api.sent) == MAX_WRITES // 2
-
-    play(story)
+async def test_closing_ends_what_is_on_its_way() -> None:
+    slots, api = begin()
+    slots.offer(Job(api, "a", 3 * MAX_WRITES))
+    await asyncio.sleep(0.5)
+    await slots.close()
+    await asyncio.sleep(5)
+    assert len(api.sent) == MAX_WRITES // 2
 
 
 @pytest.mark.parametrize("namespaces", [1, 1000])
-def test_turn_costs_the_same_however_many_wait(namespaces: int) -> None:
-    async def story(slots: WriteSlots, api: Api) -> None:
-        jobs = [Job(api, f"job-{number}", 9, f"team-{number % namespaces}", hangs=True) for number in range(1000)]
-        for job in jobs:
-            slots.offer(job)
-        assert count_lines(lambda: slots.offer(jobs[0])) < 400
-
-    play(story)
+async def test_turn_costs_the_same_however_many_wait(namespaces: int) -> None:
+    slots, api = begin()
+    jobs = [Job(api, f"job-{number}", 9, f"team-{number % namespaces}", hangs=True) for number in range(1000)]
+    for job in jobs:
+        slots.offer(job)
+    assert count_lines(lambda: slots.offer(jobs[0])) < 400
