@@ -165,10 +165,10 @@ def test_api_server_away_is_not_noticed_by_training(job: JobUnderTest) -> None:
     first, leader = job.status["round"], job.members()[0]
     since = time.time()
     with frozen(CONTROL_PLANE):
-        time.sleep(25)
+        time.sleep(15)  # the leader loses its lease after 4 s, and agents try less often after 10 s
     found = [at for _, _, at in steps(job, leader) if at > since]
     pauses = [b - a for a, b in pairwise([since, *found, time.time()])]
-    assert len(found) > 100, f"{len(found)} steps; pauses: {sorted(pauses)[-3:]}"
+    assert len(found) > 60, f"{len(found)} steps; pauses: {sorted(pauses)[-3:]}"
     assert max(pauses[:-1]) < 3
     assert job.status["round"] == first
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
