@@ -45,7 +45,6 @@ class JobAgents:
         self.news = asyncio.Event()
 
     def ask_to_report(self) -> None:
-        """Tells every agent the news, and has it send a heartbeat at once."""
         self.nudge += 1
         self.announce()
 
@@ -80,7 +79,6 @@ class AgentRegistry:
         self._counted_at = -math.inf
 
     def job(self, job_uid: str) -> JobAgents:
-        """A job's entry, made if there is none."""
         found = self._jobs.get(job_uid)
         if found is None:
             found = self._jobs[job_uid] = JobAgents()

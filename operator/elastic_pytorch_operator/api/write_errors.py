@@ -17,10 +17,8 @@ MALFORMED = re.compile(rf'{_KIND} "[^"]*" is invalid: |{_KIND} in version "[^"]*
 # The message of a webhook or a policy that chooses its own code, and of a webhook that cannot be called.
 ADMISSION = re.compile(r"denied (the )?request|failed calling webhook")
 REFUSAL_CODES = (400, 403, 422)
-UNAVAILABLE_CODES = (
-    403,
-    404,
-)  # of lists and watches in a namespace whose Role is gone, mostly because the namespace is deleted
+# Of lists and watches in a namespace whose Role is gone, mostly because the namespace is deleted.
+UNAVAILABLE_CODES = (403, 404)
 
 
 class Judgement(Enum):

@@ -70,7 +70,6 @@ class Cache:
         self._nodes = NodeIndex(marks)
 
     def job(self, key: JobKey) -> Job | TemplateUnread | None:
-        """A job, or which template is to be read first; None if there is none."""
         entry = self._jobs.get(key)
         return entry.job if entry else None
 
@@ -85,7 +84,6 @@ class Cache:
                 entry.job = self._parse(entry.manifest, None)
 
     def has_job(self, key: JobKey, uid: str) -> bool:
-        """Whether a job is there, and is the one with that UID."""
         entry = self._jobs.get(key)
         return entry is not None and entry.uid == uid
 

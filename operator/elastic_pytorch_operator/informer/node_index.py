@@ -20,8 +20,6 @@ class _Entry:
 
 @dataclass(slots=True)
 class NodeIndex:
-    """All nodes, and those that have been removed while pods are on them."""
-
     marks: tuple[Mark, ...] = MARKS
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _now: Nodes | None = None  # a copy; None: not made since the last change of a node

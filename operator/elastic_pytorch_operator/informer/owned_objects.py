@@ -30,7 +30,6 @@ class Entry(Generic[View]):
 
 
 def owner_of(metadata: Manifest) -> Owner | None:
-    """The job that owns an object, with its UID; None: no job does."""
     for owner in metadata.get("ownerReferences") or ():
         ours = owner.get("kind") == names.KIND and str(owner.get("apiVersion", "")).startswith(names.GROUP)
         if ours and owner.get("controller"):
@@ -46,7 +45,6 @@ class OwnedIndex(Generic[View]):
     _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[Place, Entry[View]]]:
-        """All objects, as they are now: they may be changed meanwhile."""
         return iter(list(self._entries.items()))
 
     def get(self, place: Place) -> Entry[View] | None:
@@ -64,14 +62,12 @@ class OwnedIndex(Generic[View]):
         self._of_owner.setdefault(entry.owner, set()).add(place)
 
     def drop(self, place: Place) -> Entry[View] | None:
-        """Forgets an object, and returns it; None: it is not known."""
         entry = self._entries.pop(place, None)
         if entry is not None:
             discard(self._of_owner, entry.owner, place)
         return entry
 
     def of(self, owner: Owner) -> list[View]:
-        """The objects of a job, in no order."""
         return [self._entries[place].view for place in self._of_owner.get(owner, ())]
 
 

@@ -56,7 +56,6 @@ class UnreadableObjects:
         return owner
 
     def forget(self, kind: str, uid: str) -> None:
-        """An object has been read, or is gone."""
         uids = self._owners.get(kind, {})
         if uid not in uids:
             return

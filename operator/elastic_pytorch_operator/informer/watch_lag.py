@@ -26,9 +26,8 @@ class _Watch:
     heard_at: float = -math.inf  # when it last reported anything
     failed_at: float = -math.inf  # when it last ended with an error; -inf: it has reported something since
     reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
-    awaited: dict[str, tuple[int, float]] = field(
-        default_factory=dict
-    )  # by UID: a version that it has yet to report, and since when
+    # By UID: a version that it has yet to report, and since when.
+    awaited: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -85,7 +84,6 @@ class WatchLag:
         self._list_due_at = min(self._list_due_at, max(now + BEGIN_AGAIN_SECONDS, self._listed_at + MIN_LIST_SECONDS))
 
     def listed(self, began_at: float) -> None:
-        """All there is has been listed, from that moment on."""
         self._listed_at = began_at
         if self._list_due_at < math.inf:
             complete = began_at >= self._begun_again_at + BEGIN_AGAIN_SECONDS

@@ -10,7 +10,6 @@ from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 
 
 def job_of_workload(workload: Manifest) -> Owner | None:
-    """The job that owns a Workload, with its UID; None: it is not one of ours."""
     metadata = workload["metadata"]
     return None if _number_of(metadata) is None else owner_of(metadata)
 

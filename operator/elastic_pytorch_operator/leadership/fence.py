@@ -52,7 +52,6 @@ class Fence:
         self.cluster = cast(Cluster, SimpleNamespace(**fenced, **unfenced))
 
     async def drained(self) -> None:
-        """Waits until no write is on its way."""
         await self._idle.wait()
 
     async def _write(self, send: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:

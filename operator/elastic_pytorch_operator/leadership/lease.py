@@ -43,12 +43,10 @@ class LeaseTiming:
 
     @property
     def look_seconds(self) -> float:
-        """Between two looks at the lease of another replica."""
         return self.retry_period_seconds / 2
 
     @property
     def pause_seconds(self) -> float:
-        """Between a renewal that failed and the next try."""
         return self.retry_period_seconds / 4
 
     @property

@@ -23,7 +23,6 @@ def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifes
 
 
 def prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity with the heaviest preference for other nodes than these."""
     return _with(affinity, "nodeAffinity", PREFERRED, {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}})
 
 

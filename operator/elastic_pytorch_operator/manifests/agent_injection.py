@@ -30,7 +30,6 @@ class AgentImage:
 
 
 def agent_command(*, injected: bool) -> list[str]:
-    """The training container's command, if its job has none of its own."""
     return list(INJECTED_COMMAND if injected else INSTALLED_COMMAND)
 
 

@@ -207,7 +207,6 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
 
 
 def has_device_fault(agent: AgentView | None) -> bool:
-    """Whether an agent reports that a device of its node has failed its workers."""
     return agent is not None and agent.failure is not None and agent.failure.exception == DEVICE_FAULT
 
 

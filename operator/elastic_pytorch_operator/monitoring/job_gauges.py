@@ -64,7 +64,6 @@ class JobGauges:
         )
 
     def render(self, gauges: GaugeValues) -> None:
-        """Shows the values of a scrape, and nothing from before."""
         for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers):
             gauge.clear()
         for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._impaired):

@@ -217,7 +217,6 @@ class Metrics:
         self._queue_wait.labels(CONTROLLER).observe(seconds)
 
     def worked(self, seconds: float) -> None:
-        """A job has been worked on for this long."""
         self._queue_work.labels(CONTROLLER).observe(seconds)
 
     def reconciled(self, result: str, seconds: float) -> None:
@@ -247,7 +246,7 @@ class Metrics:
         self._agent_requests.labels(request, str(code)).inc()
 
     def reviewed(self, result: str) -> None:
-        """The API server was asked about a token: it was `valid`, `invalid`, or there was an `error`."""
+        """A token was valid by its `signature`; or its review is over, and it is `valid` or `invalid`, or there was an `error`."""
         self._token_reviews.labels(result).inc()
 
     def refused_connection(self, reason: str) -> None:

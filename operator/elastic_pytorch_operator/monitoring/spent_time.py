@@ -36,7 +36,6 @@ class SpentTime:
             yield self._process_seconds, (namespace, activity)
 
     def forget(self, namespace: str) -> None:
-        """Drops what is to be made up for in a namespace, whose counters begin again."""
         for key in [key for key in list(self._owed) if key[1] == namespace]:
             self._owed.pop(key, None)
 

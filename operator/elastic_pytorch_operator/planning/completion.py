@@ -158,7 +158,6 @@ def active_since(target: Target, now: float, known: float | None) -> float | Non
 
 
 def deadline_at(job: Job, active_since: float | None) -> float | None:
-    """When `activeDeadlineSeconds` are over, monotonic seconds; None: never."""
     if job.active_deadline_seconds is None or active_since is None:
         return None
     return active_since + job.active_deadline_seconds

@@ -168,7 +168,6 @@ class Controller:
             logger.info("a namespace is there again", extra={"namespace": namespace})
 
     async def resync(self) -> None:
-        """Corrects what the watches have missed, until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._list_regularly())
             tasks.create_task(self._list_when_due())
@@ -207,7 +206,6 @@ class Controller:
                 self._executor.forget_flavors()
 
     def reconcile(self, key: JobKey) -> str:
-        """Plans one job, declares its round and has the rest of the plan written; returns what came of it, for the metrics."""
         if not self._leading():
             return "success"  # also if this process was suspended for longer than its lease, and has not noticed yet
         job = self._cache.job(key)

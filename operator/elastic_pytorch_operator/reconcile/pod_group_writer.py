@@ -67,11 +67,6 @@ class PodGroupWriter:
             self._known[job.uid] = gang, job.minimum
 
     async def delete(self, job: Job) -> None:
-        """Deletes a job's PodGroup, if there is one.
-
-        Raises:
-            ClusterError: the API server does not delete it.
-        """
         gang = job.scheduling.gang
         assert gang is not None  # plans ask for it only then
         try:

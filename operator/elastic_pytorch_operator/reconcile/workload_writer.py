@@ -41,11 +41,6 @@ class WorkloadWriter:
         self._flavors.clear()
 
     async def write(self, job: Job, action: WorkloadAction) -> None:
-        """Carries an action out.
-
-        Raises:
-            ClusterError: it failed.
-        """
         namespace, written = job.key.namespace, None
         match action:
             case CreateWorkload():

@@ -32,9 +32,7 @@ Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
 
 class Sender(Hashable, Protocol):
     @property
-    def namespace(self) -> str:
-        """Whose slots its writes take."""
-        ...
+    def namespace(self) -> str: ...
 
     def has_write(self) -> bool: ...
 

@@ -92,11 +92,11 @@ def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> 
 
 
 def collect_rarely() -> None:
-    """Has Python search for circles of objects when many stay, not when many are in flight. Those of the program are never searched.
+    """Has Python search for circles of objects when many stay, not when many are in flight.
 
-    By default Python searches the youngest objects each time there are 700 more of them, and all objects when a quarter has been added.
-    What an open request keeps counts as added. So with 5,000 agents a third of the leader's processor time went into searches. Each took
-    up to two seconds, in which nothing else ran, not even the renewal of the Lease. A closed connection leaves about 1 KiB in circles.
+    What an open request keeps counts as added. So with Python's own thresholds and 5,000 agents, a third of the leader's
+    processor time went into searches of up to two seconds, in which nothing else ran, not even the renewal of the Lease.
+    A closed connection leaves about 1 KiB in circles.
     """
     gc.collect()
     gc.freeze()

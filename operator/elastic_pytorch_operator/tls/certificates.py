@@ -16,7 +16,6 @@ AUTHORITY_NAME = "elastic-pytorch-operator"
 
 
 def make_authority(now: float) -> Pair:
-    """A new authority, which signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"{AUTHORITY_NAME} {datetime.fromtimestamp(now, UTC):%Y-%m-%d}")
     usage = x509.KeyUsage(

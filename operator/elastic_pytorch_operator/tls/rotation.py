@@ -41,7 +41,6 @@ class Trust:
 
 
 def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:
-    """Those that an agent may still trust."""
     return tuple(pair for pair in authorities if now < pair.made_at + AUTHORITY_DAYS * DAY)
 
 

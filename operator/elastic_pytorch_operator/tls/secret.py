@@ -57,7 +57,6 @@ async def keep_trust(
 
 
 def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
-    """The authorities and the certificate from now on; the same if nothing is due."""
     authorities = unexpired(trust.authorities, now)
     if wants_authority(authorities, now):
         authorities = (*authorities, make_authority(now))

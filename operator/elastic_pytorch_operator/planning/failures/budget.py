@@ -18,12 +18,8 @@ MAX_BACKOFF_SECONDS = 60.0
 PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
 STEADY_SECONDS = 300.0  # a round that lasts this long is progress of a script that reports no steps
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
-GRAVITY = (
-    FailureAction.FAIL_JOB,
-    FailureAction.RESTART_GROUP,
-    FailureAction.COUNT,
-    FailureAction.IGNORE,
-)  # the first of them decides where several failures become known together
+# The first of them decides where several failures become known together.
+GRAVITY = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP, FailureAction.COUNT, FailureAction.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)

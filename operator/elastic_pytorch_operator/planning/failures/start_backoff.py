@@ -78,9 +78,8 @@ def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
 
 def describe_failed_start(pod: PodView) -> str:
     """How a pod has failed to start, to follow its name in a sentence."""
-    said = (
-        pod.exit_message.strip() if pod.exit_code is not None else ""
-    )  # without an exit code the message is in the words already
+    # Without an exit code the message is in the words already.
+    said = pod.exit_message.strip() if pod.exit_code is not None else ""
     return f"{describe_end(pod)}{f': {said}' if said else ''}"
 
 

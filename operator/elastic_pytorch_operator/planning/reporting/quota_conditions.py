@@ -19,7 +19,6 @@ WITHOUT_QUOTA = (names.QUOTA_REQUESTED, names.WAITING_FOR_QUOTA, names.EVICTED, 
 
 
 def reason_of(quota: Quota) -> str:
-    """The reason with which conditions say that quota is missing."""
     if quota.lack is QuotaLack.UNSUPPORTED:
         return names.KUEUE_DISABLED
     if quota.lack in (QuotaLack.OTHER_QUEUE, QuotaLack.OTHER_TEMPLATE, QuotaLack.NO_QUEUE):
@@ -60,7 +59,6 @@ def explain_lack(quota: Quota) -> str:
 
 
 def explain_eviction(quota: Quota) -> str:
-    """Why workers of a job, by the extras that Kueue wants back, have to leave."""
     count = sum(extra.count for extra in quota.evicted)
     said = quota.evicted[0].message(kueue.EVICTED)
     return f"Kueue takes back the quota of {count} {'worker' if count == 1 else 'workers'} in queue {quota.queue}: {said}"

@@ -76,7 +76,6 @@ NO_STRAGGLERS = Stragglers()
 
 
 def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
-    """Returns the stragglers that a status lists: what a new leader knows of them."""
     return Stragglers(
         tuple(
             Straggler(

@@ -90,9 +90,8 @@ class Delay(NamedTuple):
     lost_seconds: float
 
 
-ARRIVALS = Delay(
-    "agents of earlier groups are still connecting", 300.0, 300.0
-)  # each does so once; 10,000 take one to two minutes
+# Each agent connects once; 10,000 take one to two minutes.
+ARRIVALS = Delay("agents of earlier groups are still connecting", 300.0, 300.0)
 CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)  # they may be strangers
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
