@@ -36,7 +36,8 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
     "minItems": (lambda value, bound: len(value) >= bound, "must not be empty"),
     "maxItems": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
     "maxProperties": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
-    "pattern": (lambda value, bound: re.search(bound, value), "must match {}, unlike {}"),
+    # To RE2, unlike Python, a line feed at the end is not behind `$`.
+    "pattern": (lambda value, bound: re.search(re.sub(r"\$$", r"\\Z", bound), value), "must match {}, unlike {}"),
 }
 
 

@@ -109,7 +109,7 @@ def test_job_rests_without_a_template_that_is_gone(manifest: dict[str, Any]) -> 
         (
             {**POD, "progressDeadlineSeconds": 5},
             {"rendezvous": {"backend": "c10d"}},
-            "must be operator if progressDeadlineSeconds is set: stock torchrun does not offer it (with ClusterElastic",
+            "stock torchrun offers none of them (found: progressDeadlineSeconds) (with ClusterElastic",
         ),
         (
             POD,

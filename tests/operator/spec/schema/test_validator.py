@@ -13,6 +13,7 @@ from elastic_pytorch_operator.spec.schema.validator import bound_of, compiled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drawn_from_schema import beyond, drawn_from, with_value
 from tests.faults import assert_none
 from tests.job_schema import RULE_WORDS, SCHEMA, VALIDATOR
 from tests.operator.builders import a_manifest
@@ -87,36 +88,6 @@ def test_bound_of_a_field_is_that_of_the_crd() -> None:
     assert bound_of("maximum", "replicas") == SCHEMA["properties"]["spec"]["properties"]["replicas"]["maximum"]
 
 
-def drawn_from(schema: Any) -> st.SearchStrategy[Any]:
-    """Whatever the API server admits by a schema's types and bounds."""
-    if "enum" in schema:
-        return st.sampled_from(schema["enum"])
-    if schema.get("x-kubernetes-int-or-string"):
-        return st.integers(-9, 2000) | st.sampled_from(["auto", "cpu", "08", "8Gi", "-1", "1e3", ""]) | st.text(max_size=3)
-    if schema["type"] == "object":
-        if "additionalProperties" in schema:
-            return st.dictionaries(st.text(max_size=9), drawn_from(schema["additionalProperties"]), max_size=3)
-        fields = {name: drawn_from(child) for name, child in schema.get("properties", {}).items()}
-        needed = {name: fields.pop(name) for name in schema.get("required", ())}
-        return st.fixed_dictionaries(needed, optional=fields)
-    if schema["type"] == "array":
-        keys = schema.get("x-kubernetes-list-map-keys") or ()
-        distinct = schema.get("x-kubernetes-list-type") in ("set", "map")
-        different = (lambda item: tuple(item[key] for key in keys) if keys else item) if distinct else None
-        most = min(schema.get("maxItems", 3), 3)
-        return st.lists(drawn_from(schema["items"]), min_size=schema.get("minItems", 0), max_size=most, unique_by=different)
-    if schema["type"] == "integer":
-        low = schema.get("minimum", -(2**63))
-        high = schema.get("maximum", 2**63 - 1)
-        return st.integers(low, min(high, low + 9)) | st.integers(low, high)
-    if schema["type"] == "boolean":
-        return st.booleans()
-    most = schema.get("maxLength", 9)
-    if "pattern" in schema:
-        return st.from_regex(schema["pattern"], alphabet=st.characters(codec="ascii")).filter(lambda text: len(text) <= most)
-    return st.text(min_size=schema.get("minLength", 0), max_size=min(most, 9))
-
-
 FIELDS = {name: drawn_from(schema) for name, schema in SCHEMA["properties"]["spec"]["properties"].items()}
 
 
@@ -140,23 +111,10 @@ def test_whatever_the_schema_admits_is_read_or_refused_by_a_rule(spec: Any) -> N
         assert any(words.search(str(refused)) for words in RULE_WORDS.values()), refused
 
 
-def bounds(schema: Any, path: str = "") -> Iterator[tuple[str, int]]:
-    """The values just beyond the bounds of all numbers below a schema, but in lists."""
-    for name, child in schema.get("properties", {}).items():
-        inner = f"{path}.{name}".lstrip(".")
-        yield from ((inner, child[key] + by) for key, by in (("minimum", -1), ("maximum", 1)) if key in child)
-        yield from bounds(child, inner)
-
-
 def faults_of(path: str, value: int) -> Iterator[str]:
-    spec: dict[str, Any] = {}
-    *holders, last = path.split(".")
-    place = spec
-    for holder in holders:
-        place = place.setdefault(holder, {})
-    place[last] = value
+    manifest = with_value(a_manifest(), f"spec.{path}", value)
     try:
-        parse_job(a_manifest(**spec))
+        parse_job(manifest)
     except InvalidJob as refused:
         if refused.path == f"spec.{path}" and str(value) in str(refused):
             return
@@ -164,7 +122,7 @@ def faults_of(path: str, value: int) -> Iterator[str]:
 
 
 def test_parser_keeps_every_bound_of_the_crd() -> None:
-    found = list(bounds(SCHEMA["properties"]["spec"]))
+    found = list(beyond(SCHEMA["properties"]["spec"]))
     assert ("replicas", 4097) in found
     assert_none(fault for path, value in found for fault in faults_of(path, value))
 
