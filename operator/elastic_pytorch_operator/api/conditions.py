@@ -25,6 +25,12 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] |
     return None
 
 
+def transition_time(before: Mapping[str, Any] | None, status: str, time: str) -> str:
+    """Since when a condition has its status: what is written of it if that has not changed, and otherwise now."""
+    kept = before.get("lastTransitionTime") if before and before.get("status") == status else None
+    return kept or time
+
+
 def is_true(status: Mapping[str, Any], type_: str) -> bool:
     condition = find_condition(status, type_)
     return condition is not None and condition.get("status") == "True"
@@ -53,14 +59,13 @@ def merge_conditions(
     for condition in conditions:
         before = find_condition(old, condition.type)
         status = {True: "True", False: "False", None: "Unknown"}[condition.true]
-        same = before is not None and before.get("status") == status
         merged.append(
             {
                 "type": condition.type,
                 "status": status,
                 "reason": condition.reason,
                 "message": condition.message[:MAX_MESSAGE],
-                "lastTransitionTime": before["lastTransitionTime"] if same and before else time,
+                "lastTransitionTime": transition_time(before, status, time),
                 "observedGeneration": generation,
             }
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api.conditions import transition_time
 from elastic_pytorch_operator.model.actions import PatchWorkload
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 
@@ -50,7 +51,7 @@ def _merged(workload: WorkloadView, changes: list[tuple[str, bool, str, str]], t
             "status": status,
             "reason": reason,
             "message": message[:MAX_MESSAGE],
-            "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else time,
+            "lastTransitionTime": transition_time(before, status, time),
         }
     return list(merged.values())
 
