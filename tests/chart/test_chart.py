@@ -116,7 +116,8 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    assert [set(volume) - {"name"} for volume in pod["volumes"]] == [{"emptyDir"}]
+    (volume,) = pod["volumes"]
+    assert volume == {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, "no disk has the serving key"
     assert container["volumeMounts"] == [{"name": "tmp", "mountPath": "/tmp"}]
     assert pod["enableServiceLinks"] is False
 
