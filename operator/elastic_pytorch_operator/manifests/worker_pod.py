@@ -141,8 +141,7 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"
-    container = next(c for c in spec["containers"] if c.get("name") == training_container(template).get("name"))
-    container.setdefault("name", names.TRAINING_CONTAINER)
+    container = next(c for c in spec["containers"] if c["name"] == training_container(template)["name"])
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     spec["tolerations"] = tolerations(spec.get("tolerations") or [])
     # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.

@@ -163,7 +163,6 @@ def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_templa
     ("containers", "name"),
     [
         ([{"name": "trainer"}], "trainer"),
-        ([{}], "pytorch"),
         ([{"name": "proxy"}, {"name": "pytorch"}], "pytorch"),
     ],
 )
