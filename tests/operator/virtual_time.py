@@ -30,7 +30,7 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         assert timeout is not None, "everybody waits for something that never comes"
         self._loop.now += max(TICK_SECONDS, timeout)
-        return super().select(0)
+        return []
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,7 @@
 """Objects in memory, with UIDs, resource versions, watches, and faults on demand: what `FakeCluster` keeps its cluster in."""
 
 import itertools
-import secrets
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +56,7 @@ class ObjectStore:
 
     def _put(self, kind: str, namespace: str, found: MutableManifest) -> MutableManifest:
         found["kind"] = kind
-        found["metadata"] = {**found["metadata"], "uid": secrets.token_hex(8)}
+        found["metadata"] = {**found["metadata"], "uid": random.randbytes(8).hex()}
         self._objects[kind, namespace, found["metadata"]["name"]] = found
         self._changed(kind, "ADDED", found)
         return found

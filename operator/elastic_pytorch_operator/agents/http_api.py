@@ -60,7 +60,9 @@ class AgentApi:
         leading: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
         lines_per_second: float = LINES_PER_SECOND,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._cache = cache
         self._registry = registry
         self._reviewer = reviewer
@@ -78,7 +80,7 @@ class AgentApi:
     def note_refusal(self, reason: str, address: str) -> None:
         self.metrics.refused_connection(reason)
         self._note_turned_away(address)
-        if reason == "files" and (now := time.monotonic()) >= self._full_told_at + FULL_SECONDS:
+        if reason == "files" and (now := self._clock()) >= self._full_told_at + FULL_SECONDS:
             self._full_told_at = now
             logger.warning(
                 "%d connections are open, and no more agents are let in: the process may open %d files. Raise the container runtime's "
@@ -112,8 +114,8 @@ class AgentApi:
         told = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
         held = self._held.setdefault(speaker[0].namespace, HeldBytes())
-        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, time.monotonic(), price), held)
-        with self._listening_to(speaker):
+        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, self._clock(), price), held)
+        with self.listening_to(speaker):
             try:
                 await told.prepare(request)
                 while line := await lines.next():
@@ -145,7 +147,7 @@ class AgentApi:
             web.HTTPException, MalformedHeartbeat: the stream is to end.
         """
         try:
-            answer = self._take(await self._identify(request, token), fields)
+            answer = self.take(await self._identify(request, token), fields)
         except web.HTTPTooManyRequests as refusal:
             return self._refuse(refusal)
         self.metrics.answered("heartbeat", HTTPStatus.OK)
@@ -159,31 +161,41 @@ class AgentApi:
         return _line("refused", json.dumps(fields).encode())
 
     async def _tell_news(self, told: web.StreamResponse, speaker: Speaker) -> None:
+        with suppress(ConnectionError):  # the stream ends with it
+            async for news in self.news(speaker):
+                self.metrics.answered("round", HTTPStatus.OK)
+                await told.write(_line("round", news))
+
+    async def news(self, speaker: Speaker) -> AsyncIterator[bytes]:
+        """What a worker is told of its job's round, as JSON objects: at once, and again whenever there is news."""
         _, job_uid, worker = speaker
         job = self._registry.job(job_uid)
-        with suppress(ConnectionError):  # the stream ends with it
-            while True:
-                told_last = _news_of(job)
-                self.metrics.answered("round", HTTPStatus.OK)
-                await told.write(_line("round", _describe_round(job, worker)))
-                while _news_of(job) == told_last:
-                    await job.news.wait()
+        while True:
+            told_last = _news_of(job)
+            yield _describe_round(job, worker)
+            while _news_of(job) == told_last:
+                await job.news.wait()
 
-    def _take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
+    def take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
+        """Takes note of a heartbeat; returns the answer.
+
+        Raises:
+            MalformedHeartbeat: it cannot be read.
+        """
         key, job_uid, worker = speaker
         beat = parse_heartbeat(fields)
-        delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, time.monotonic())
+        delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, self._clock())
         if delay_seconds is not None:
             self._request_work(key, delay_seconds)
         spec = self._cache.job(key)
         return {
-            "heartbeatSeconds": self._registry.heartbeat_seconds(time.monotonic()),
+            "heartbeatSeconds": self._registry.heartbeat_seconds(self._clock()),
             "leaveSeconds": leave_seconds(spec) if isinstance(spec, Job) else LEAVE_SECONDS,
             "peerStopped": self._registry.peer_stopped(job_uid, beat.round),
         }
 
     @contextmanager
-    def _listening_to(self, speaker: Speaker) -> Iterator[None]:
+    def listening_to(self, speaker: Speaker) -> Iterator[None]:
         """While an agent's stream is open; an exception means that its connection has closed.
 
         Raises:
@@ -199,13 +211,13 @@ class AgentApi:
             yield
             dropped = False
         finally:
-            self._registry.close_stream(job_uid, worker, time.monotonic(), dropped=dropped)
+            self._registry.close_stream(job_uid, worker, self._clock(), dropped=dropped)
             if dropped:
                 self._request_work(key, delay_of_change(len(job.agents)))
 
     async def _speaker(self, request: web.Request, token: str) -> Speaker:
         speaker = await self._identify(request, token)
-        if wait := self._limit.admit(speaker, time.monotonic()):
+        if wait := self._limit.admit(speaker, self._clock()):
             raise _too_many(speaker, wait)
         return speaker
 
@@ -213,8 +225,7 @@ class AgentApi:
         address = peer_of(request)[0]
         if not token or not token.isascii():
             raise _failure(web.HTTPUnauthorized, "a bearer token is needed")
-        if not self._cache.primed or not self._leading():
-            raise _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
+        self._require_leading()
         try:
             client = client_of(request)
             identity = await self._reviewer.identify(token, address, client if isinstance(client, PodIdentity) else None)
@@ -227,15 +238,33 @@ class AgentApi:
             raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
         if identity is None:
             raise _failure(web.HTTPUnauthorized, "the token is not valid")
+        speaker = self.speaker_of(identity)
+        authenticate(request, identity)
+        return speaker
+
+    def speaker_of(self, identity: PodIdentity) -> Speaker:
+        """The worker that a pod is.
+
+        Raises:
+            web.HTTPException: this replica does not answer agents, or the pod is no worker of a job.
+        """
+        self._require_leading()
         worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:
             raise _failure(web.HTTPForbidden, f"pod {identity.name} is not a worker of a job")
-        authenticate(request, identity)
         return *worker, identity.name
+
+    def _require_leading(self) -> None:
+        if not self._cache.primed or not self._leading():
+            raise _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
+
+    def turn_away(self) -> None:
+        """Takes note that an agent was told to come again."""
+        self.hearing.turn_away(self._clock())
 
     def _note_turned_away(self, address: str) -> None:
         if self.is_workers(address):
-            self.hearing.turn_away(time.monotonic())
+            self.turn_away()
 
 
 @asynccontextmanager
@@ -254,7 +283,7 @@ async def listening(
             tls=tls,
             connections=connections,
             on_refusal=api.note_refusal,
-            on_crowd=lambda: api.hearing.turn_away(time.monotonic()),
+            on_crowd=api.turn_away,
         ) as bound:
             yield bound
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -68,12 +69,12 @@ class AgentRegistry:
         arrived_at: when the last agent arrived that already had a round, from another operator.
     """
 
-    def __init__(self, expected: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._expected = expected
         self._first_heard_at = math.inf
         self.last_heard_at = 0.0
         self.arrived_at = 0.0
-        self.hearing = Hearing()
+        self.hearing = Hearing(clock)
         self._jobs: dict[str, JobAgents] = {}
         self._interval = HeartbeatInterval()
         self._counted_at = -math.inf

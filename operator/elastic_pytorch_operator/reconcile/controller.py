@@ -139,7 +139,7 @@ class Controller:
             self._writers.clear()
 
     def _plan_next(self, key: JobKey) -> None:
-        began, rest_seconds = time.monotonic(), 0.0
+        began, rest_seconds = self._clock(), 0.0
         result = "error"
         try:
             result = self.reconcile(key)
@@ -147,7 +147,7 @@ class Controller:
         except Exception:
             rest_seconds = self._queue.add_after_failure(key)  # news of the job would only make it fail again
             logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds})
-        seconds = time.monotonic() - began
+        seconds = self._clock() - began
         self._queue.done(key, rest_seconds=max(rest_seconds, seconds * RESTS_PER_WORK))
         self._metrics.reconciled(result, seconds)
 

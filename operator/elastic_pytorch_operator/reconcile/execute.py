@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-import secrets
+import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -215,7 +215,7 @@ class Executor:
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
     async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
-        suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
+        suffix = "".join(random.choices(SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
         if isinstance(action, CreateStore):
             manifest = store_pod(job, suffix, action.rendezvous)
         elif job.stock:

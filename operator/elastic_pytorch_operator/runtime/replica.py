@@ -8,10 +8,8 @@ import asyncio
 import itertools
 import logging
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from datetime import datetime
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,6 +52,7 @@ DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been told to end
 
 Watch = Callable[[Cache, Callable[[JobKey, float], None]], Awaitable[None]]
+Listen = Callable[[AgentApi, str, int, ssl.SSLContext | None], AbstractAsyncContextManager[Any]]
 
 
 class LeadershipLostError(Exception):
@@ -61,7 +60,7 @@ class LeadershipLostError(Exception):
 
 
 class Replica:
-    """A replica.
+    """A replica. Its monotonic seconds are those of the event loop.
 
     Args:
         watch: keeps the cache up to date until it is cancelled.
@@ -81,16 +80,19 @@ class Replica:
         agent_image: AgentImage | None = None,
         metrics: Metrics | None = None,
         answering_since: Callable[[], float | None] = lambda: 0.0,
-        server_time: Callable[[], datetime | None] = lambda: None,
+        time_of_day: TimeOfDay | None = None,
         clock: Callable[[], float] = boot_seconds,
         timing: LeaseTiming | None = None,
         election: tuple[ElectionThread, Cluster] | None = None,
+        listen: Listen = listening,
     ) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._listen = listen
         self._settings = settings
         self._watch = watch
         self._answering_since = answering_since
         self._metrics = metrics or Metrics()
-        self._time_of_day = TimeOfDay(server_time)
+        self._time_of_day = time_of_day or TimeOfDay()
         thread, asks = election or (None, cluster)
         self._elect = thread.run if thread else _run_here
         self._elector = (
@@ -109,23 +111,26 @@ class Replica:
         self._cache = Cache(
             defaults=settings.defaults, marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched))
         )
-        self._registry = AgentRegistry(lambda: self._cache.running_workers)
-        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False)
+        self._registry = AgentRegistry(lambda: self._cache.running_workers, self._clock)
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False, clock=self._clock)
         self._controller = Controller(
             self._cluster,
             self._cache,
             self._registry,
             self._queue,
             AgentSettings(settings.operator_url, agent_image),
+            self._clock,
             metrics=self._metrics,
             leading=self._may_act,
-            slots=WriteSlots(max_writes=settings.max_writes),
+            slots=WriteSlots(self._clock, max_writes=settings.max_writes),
             time_of_day=self._time_of_day,
             kueue=settings.kueue,
         )
-        reviewer = TokenReviewer(self._cluster, self._metrics, heartbeat_seconds=self._registry.heartbeat_seconds)
+        reviewer = TokenReviewer(
+            self._cluster, self._metrics, heartbeat_seconds=self._registry.heartbeat_seconds, clock=self._clock
+        )
         self._api = AgentApi(
-            self._cache, self._registry, reviewer, self._queue.add, lambda: self._listening and self._may_act(), self._metrics
+            self._cache, self._registry, reviewer, self._queue.add, lambda: self.leading, self._metrics, clock=self._clock
         )
         self._probes = Probes(self._failed_checks, lambda: self._cache.primed, Scrapes(self._begin_to_render).text)
 
@@ -144,9 +149,10 @@ class Replica:
         settings, limited = self._settings, Connections(PROBE_LIMITS)
         routes = self._probes.probe_routes() if settings.metrics_port else self._probes.routes()
         async with serving(routes, settings.host, settings.probe_port, connections=limited):
-            await self._work(stop)
+            await self.work(stop)
 
-    async def _work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: asyncio.Event) -> None:
+        """As `run`, but without probes."""
         leadership = asyncio.create_task(self._campaign(), name="leadership")
         watches = asyncio.create_task(self._watch_primed(), name="watches")
         stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -215,7 +221,7 @@ class Replica:
             if settings.endpoint is not None:
                 preparations.create_task(self._succeed(settings.endpoint))
             preparations.create_task(self._prime())
-        async with listening(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
+        async with self._listen(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
             self._cache.mark_ended_before_takeover()
             self._controller.listen()
             self._listening = True
@@ -260,7 +266,7 @@ class Replica:
 
     def _failed_checks(self) -> tuple[str, ...]:
         sample = HealthSample(
-            now=time.monotonic(),
+            now=self._clock(),
             silent_since=self._cache.watch_lag.silent_since(),
             answering_since=self._answering_since(),
             longest_reconcile_seconds=self._controller.longest_work_seconds,
@@ -273,7 +279,7 @@ class Replica:
             self._registry,
             self._queue,
             leading=self.leading,
-            now=time.monotonic(),
+            now=self._clock(),
             time=self._time_of_day().isoformat(),
             longest_work_seconds=self._controller.longest_work_seconds,
             certificate_ends_at=self._trust.serving_ends_at if self._trust else None,

@@ -8,6 +8,7 @@ import sys
 import threading
 from functools import partial
 
+from elastic_pytorch_operator.cluster.clocks import TimeOfDay
 from elastic_pytorch_operator.cluster.kubernetes_api import KubernetesCluster
 from elastic_pytorch_operator.http.server import raise_limit
 from elastic_pytorch_operator.informer.kopf_watches import watch_cluster
@@ -43,7 +44,7 @@ async def run_operator(
     cluster = await KubernetesCluster.connect(metrics, settings.watched)
     stop = asyncio.Event()
     _stop_upon_signals(asyncio.get_running_loop(), stop)
-    thread = ElectionThread()
+    thread, time_of_day = ElectionThread(), TimeOfDay(cluster.server_clock.time)
     lease_cluster = await thread.run(KubernetesCluster.connect(metrics))
 
     def begin() -> Replica:
@@ -54,7 +55,7 @@ async def run_operator(
             agent_image=agent_image,
             metrics=metrics,
             answering_since=lambda: cluster.answering_since,
-            server_time=cluster.server_clock.time,
+            time_of_day=time_of_day,
             timing=timing,
             election=(thread, lease_cluster),
         )

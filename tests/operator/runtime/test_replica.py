@@ -16,6 +16,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.times import write_time
+from elastic_pytorch_operator.cluster.clocks import TimeOfDay
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.fence import Fence
@@ -267,7 +268,7 @@ async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(world: Wor
     job = world.cluster.apply_job(a_manifest(activeDeadlineSeconds=6 * 3600))
     status = {"startTime": begun, "round": 1, "worldSize": 3, "conditions": []}
     await world.cluster.patch_job_status("default", "lm", status, job["metadata"]["resourceVersion"])
-    first = await world.start("first", server_time=server_time)
+    first = await world.start("first", time_of_day=TimeOfDay(server_time))
     await world.until_leading(first)
     await world.until(lambda: bool(world.cluster.job("lm")["status"]["conditions"]))
     found = world.cluster.job("lm")["status"]
