@@ -167,7 +167,7 @@ class AgentApi:
                 await told.write(_line("round", news))
 
     async def news(self, speaker: Speaker) -> AsyncIterator[bytes]:
-        """What a worker is told of its job's round, as JSON objects: at once, and again whenever there is news."""
+        """Yields the round of a worker's job as JSON objects: at once, and again whenever there is news."""
         _, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         while True:
