@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents
+from elastic_pytorch_client.migration.failure_policy import MAX_FAILURES
+from elastic_pytorch_client.migration.job_metadata import LONGEST_NAME
+from elastic_pytorch_client.migration.sources.jobset import MAX_BACKOFF_LIMIT
 from elastic_pytorch_client.migration.template import ACCELERATORS
 from elastic_pytorch_operator.spec.resources import DEVICES
+from elastic_pytorch_operator.spec.schema.rules import MAX_NAME_LENGTH
+from elastic_pytorch_operator.spec.schema.validator import bound_of
 
 JOB = """
 apiVersion: kubeflow.org/v1
@@ -181,3 +186,9 @@ def test_only_torch_runtimes_can_be_migrated() -> None:
     assert "has no mlPolicy.torch (it has mpi)" in str(migrated.failed)
     [migrated] = migrate_documents([{**old, "spec": {"runtimeRef": {"name": "torch-distributed"}}}])
     assert "spec.trainer.image: is missing" in str(migrated.failed)
+
+
+def test_bounds_are_those_of_the_schema() -> None:
+    assert LONGEST_NAME == MAX_NAME_LENGTH
+    assert bound_of("maximum", "failurePolicy", "maxFailures") == MAX_FAILURES
+    assert bound_of("maximum", "failurePolicy", "backoffLimit") == MAX_BACKOFF_LIMIT
