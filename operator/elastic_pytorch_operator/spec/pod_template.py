@@ -1,6 +1,7 @@
 """Checks the form of those parts of a pod template that the operator touches, and adds tolerations; the API server checks the rest.
 
-The schema of a job leaves a template open: a whole PodTemplateSpec would make the CRD 30 times as long.
+The schema of a job leaves a template open: a whole PodTemplateSpec would make the CRD 30 times
+as long.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """The CRD's rules in CEL, each beside its twin in Python, which judges what no API server has.
 
-A twin takes what CEL calls `self`, of which types, bounds and required fields are right; null is as
-good as absent. It returns None for what the rule admits, and otherwise what of it the message shows.
-Rules that compare a job with what it was have no twin.
+A twin takes what CEL calls `self`, of which types, bounds and required fields are right; null is
+as good as absent. It returns None for what the rule admits, and otherwise what of it the message
+shows. Rules that compare a job with what it was have no twin.
 """
 
 import re
@@ -199,7 +199,6 @@ def _restarted(it: Any) -> Broken:
     return _first(field for field in fields if field in ("restartPolicy", "restartPolicyRules"))
 
 
-# fmt: off: CEL has lines of its own
 TWINS: Mapping[str, Twin] = {
     "size(self.metadata.name) <= 45": _long_name,
     "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": _odd_name,

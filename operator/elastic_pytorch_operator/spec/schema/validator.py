@@ -1,7 +1,7 @@
-"""Compares a value with a structural schema of Kubernetes, as the API server does; a schema is compiled once.
+"""Compares values with a structural schema of Kubernetes, as the API server does.
 
-`job.json` is the schema of `crds/elasticpytorchjobs.yaml`, as `make docs` copies it. The types, bounds, words and patterns of a job's
-fields are nowhere else; `rules` has the rules.
+`job.json` is the schema of `crds/elasticpytorchjobs.yaml`, as `make docs` copies it. The types,
+bounds, words and patterns of a job's fields are nowhere else; `rules` has the rules.
 """
 
 import json
@@ -15,8 +15,10 @@ from elastic_pytorch_operator.spec.fields import MAX_SHOWN, InvalidJob, below, c
 from elastic_pytorch_operator.spec.schema.rules import TWINS
 
 Schema = Mapping[str, Any]
-Path = str | tuple["Path", str | int]  # where a value is: it becomes a text only if something is wrong there
-# What is compared, its path, and whether an unknown field is refused, rather than left alone as one of a newer version.
+# Where a value is: it becomes a text only if something is wrong there.
+Path = str | tuple["Path", str | int]
+# What is compared, its path, and whether an unknown field is refused. If not, it is left alone, as
+# one of a newer version.
 Check = Callable[[Any, Path, bool], None]
 
 FILE = pathlib.Path(__file__).with_name("job.json")
@@ -58,8 +60,8 @@ def check_job(manifest: Mapping[str, Any], *, strict: bool = False) -> None:
 
     Args:
         manifest: of the job.
-        strict: refuse fields that no job has, as the API server does for `kubectl apply`. A stored job may have them from a newer
-            version.
+        strict: refuse fields that no job has, as the API server does for `kubectl apply`. A
+            stored job may have them from a newer version.
 
     Raises:
         InvalidJob: for the first field that is not as it must be; it says what to write.
