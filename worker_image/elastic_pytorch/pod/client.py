@@ -13,10 +13,20 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from elastic_pytorch.object_url import ObjectUrl, location_of
-from elastic_pytorch.pod.messages import CLOEXEC, LOCAL_SOCKET, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS
+from elastic_pytorch.pod.messages import (
+    CLOEXEC,
+    LOCAL_SOCKET,
+    MAX_MESSAGE_BYTES,
+    MAX_NAME_CHARACTERS,
+    Message,
+    Waiting,
+    close,
+    drop_waiting,
+    send_waiting,
+)
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 
@@ -38,9 +48,9 @@ class PodClient:
         self._socket: socket.socket | None = link
         self._revived_at = time.monotonic()
         self._held: dict[str, int] = {}
-        self._waiting: deque[tuple[bytes, int | None]] = deque()
-        self._messages: deque[dict[str, Any]] = deque()
-        self._answers: deque[tuple[dict[str, Any], list[int]]] = deque()
+        self._waiting: Waiting = deque()
+        self._messages: deque[Message] = deque()
+        self._answers: deque[tuple[Message, list[int]]] = deque()
         self._asked: dict[str, int] = {}
         self._answered: dict[str, int] = {}
         self._flushed: dict[str, StateVersion] = {}
@@ -76,14 +86,14 @@ class PodClient:
         if not 0 < len(name) <= MAX_NAME_CHARACTERS:
             raise ValueError(f"a name of {len(name)} characters")
         with self._lock:
-            _close_all([self._held.pop(name)] if name in self._held else [])
+            close(self._held.pop(name, None))
             self._held[name] = os.dup(fd)  # for another server, if this one ends
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
         """Makes the server release a memory file; a flush of it that was requested is still carried out."""
         with self._lock:
-            _close_all([self._held.pop(name)] if name in self._held else [])
+            close(self._held.pop(name, None))
         self._send({"storage": "drop", "name": name})
 
     def fetch(self, name: str) -> int | None:
@@ -102,7 +112,8 @@ class PodClient:
                 answer, descriptors = self._answers.popleft()
                 if answer.get("number") == number:
                     return descriptors[0] if descriptors else None
-                _close_all(descriptors)
+                for descriptor in descriptors:
+                    close(descriptor)
             if self._socket is None:
                 raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
         raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
@@ -149,14 +160,14 @@ class PodClient:
         """Waits until all requests have been sent to the server; False: the time was not enough, or it is gone."""
         return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
 
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Message]:
         self._receive()
         with self._lock:
             messages = list(self._messages)
             self._messages.clear()
             return messages
 
-    def wait_message(self, timeout_seconds: float) -> dict[str, Any] | None:
+    def wait_message(self, timeout_seconds: float) -> Message | None:
         """Returns the agent's next message; None: there was none in that time."""
         deadline = time.monotonic() + timeout_seconds
         if not self._wait(deadline, lambda: bool(self._messages)):
@@ -169,7 +180,7 @@ class PodClient:
         """Whether the server is there, as far as is known."""
         return self._socket is not None
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         self._send(message)
 
     def close(self) -> None:
@@ -178,7 +189,7 @@ class PodClient:
             self._closed = True
             self._disconnect()
             while self._held:
-                os.close(self._held.popitem()[1])
+                close(self._held.popitem()[1])
 
     @staticmethod
     def _of(name: str | None, known: dict[str, Known]) -> dict[str, Known]:
@@ -208,7 +219,7 @@ class PodClient:
             poll.register(link, select.POLLIN | (select.POLLOUT if self._waiting else 0))
             poll.poll(seconds * 1000)
 
-    def _send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
+    def _send(self, message: Message, descriptor: int | None = None) -> None:
         with self._lock:
             self._waiting.append((json.dumps(message).encode(), descriptor))
             self._send_waiting()
@@ -216,13 +227,8 @@ class PodClient:
     def _send_waiting(self) -> None:
         with self._lock:
             try:
-                while self._waiting and self._socket is not None:
-                    data, descriptor = self._waiting[0]
-                    socket.send_fds(self._socket, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
-                    self._waiting.popleft()
-                    _close_all([] if descriptor is None else [descriptor])
-            except BlockingIOError:
-                pass
+                if self._socket is not None:
+                    send_waiting(self._socket, self._waiting)
             except OSError:
                 self._lose()
 
@@ -242,7 +248,7 @@ class PodClient:
             except OSError:
                 self._lose()
 
-    def _take(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _take(self, message: Message, descriptors: list[int]) -> None:
         what = message.get("storage")
         if what is None:
             self._messages.append(message)
@@ -274,9 +280,7 @@ class PodClient:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        while self._waiting:
-            _, descriptor = self._waiting.popleft()
-            _close_all([] if descriptor is None else [descriptor])
+        drop_waiting(self._waiting)
 
     def _leave_to_parent(self) -> None:
         """Called in a forked process: the connection belongs to the worker, not to its children."""
@@ -348,9 +352,3 @@ def _start_side_process() -> socket.socket:
     process.returncode = 0  # it is not waited for
     ours.setblocking(False)
     return ours
-
-
-def _close_all(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)

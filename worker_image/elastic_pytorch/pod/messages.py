@@ -1,6 +1,9 @@
-"""The messages between an agent and its workers over the pod's socket: their words and limits."""
+"""The messages between an agent and its workers over the pod's socket: their words and limits, and how they are sent."""
 
+import contextlib
+import os
 import socket
+from collections import deque
 from typing import Any
 
 LOCAL_SOCKET = "ELASTIC_PYTORCH_LOCAL_SOCKET"  # the variable that names the socket to workers
@@ -18,3 +21,29 @@ CHANGE = "change"
 GO = "go"
 
 Message = dict[str, Any]
+Waiting = deque[tuple[bytes, int | None]]  # messages to be sent, some with a descriptor, which is closed then
+
+
+def send_waiting(link: socket.socket, waiting: Waiting) -> None:
+    """Sends messages until the socket takes no more.
+
+    Raises:
+        OSError: the connection has failed.
+    """
+    with contextlib.suppress(BlockingIOError):
+        while waiting:
+            data, descriptor = waiting[0]
+            socket.send_fds(link, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
+            waiting.popleft()
+            close(descriptor)
+
+
+def drop_waiting(waiting: Waiting) -> None:
+    while waiting:
+        close(waiting.popleft()[1])
+
+
+def close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)

@@ -22,7 +22,16 @@ from typing import Any
 
 from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.memory.slots import read_header, valid_slots
-from elastic_pytorch.pod.messages import CLOEXEC, MAX_MESSAGE_BYTES, MAX_NAME_CHARACTERS, Message
+from elastic_pytorch.pod.messages import (
+    CLOEXEC,
+    MAX_MESSAGE_BYTES,
+    MAX_NAME_CHARACTERS,
+    Message,
+    Waiting,
+    close,
+    drop_waiting,
+    send_waiting,
+)
 from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
@@ -38,7 +47,7 @@ class _Connection:
         self.socket = link
         pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         self.pid = _worker_of(pid)
-        self.waiting: deque[tuple[bytes, int | None]] = deque()
+        self.waiting: Waiting = deque()
         self.warned = False
 
 
@@ -239,8 +248,7 @@ class PodServer:
                 return
             self._selector.unregister(connection.socket)
             connection.socket.close()
-            while connection.waiting:
-                _close(connection.waiting.popleft()[1])
+            drop_waiting(connection.waiting)
 
     def _read(self, connection: _Connection) -> None:
         descriptors: list[int] = []
@@ -267,7 +275,7 @@ class PodServer:
             self._refuse(connection, message, f"{type(error).__name__}: {error}")
         finally:
             for descriptor in descriptors:
-                _close(descriptor)
+                close(descriptor)
 
     def _handle(self, connection: _Connection, message: Message, descriptors: list[int]) -> None:
         what, name = message["storage"], message.get("name")
@@ -280,7 +288,7 @@ class PodServer:
             copy = None if held is None else os.dup(held)
             self._post(connection, {"storage": "fetched", "name": name, "number": message.get("number")}, copy)
         elif what == "drop":
-            _close(self._held.pop(name, None))
+            close(self._held.pop(name, None))
         elif what == "flush":
             self._flush(connection, name, message)
         else:
@@ -297,7 +305,7 @@ class PodServer:
             raise ValueError("not a memory file") from None
         if name in self._held and not _may_replace(self._held[name], descriptors[0]):
             raise ValueError("what is held has a newer state")
-        _close(self._held.get(name))
+        close(self._held.get(name))
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
@@ -327,31 +335,19 @@ class PodServer:
     def _post(self, connection: _Connection, message: Message, descriptor: int | None = None) -> None:
         """Queues a message for the server's thread to send; the descriptor is closed after that."""
         if connection.socket.fileno() not in self._connections or len(connection.waiting) >= MAX_WAITING:
-            _close(descriptor)
+            close(descriptor)
             return
         connection.waiting.append((json.dumps(message).encode(), descriptor))
 
     def _write(self, connection: _Connection) -> None:
         assert self._selector is not None
         try:
-            while connection.waiting:
-                data, descriptor = connection.waiting[0]
-                socket.send_fds(connection.socket, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
-                connection.waiting.popleft()
-                _close(descriptor)
-        except BlockingIOError:
-            pass
+            send_waiting(connection.socket, connection.waiting)
         except OSError:
             self._remove(connection)
             return
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.waiting else 0)
         self._selector.modify(connection.socket, wanted, connection)
-
-
-def _close(descriptor: int | None) -> None:
-    if descriptor is not None:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
 
 
 def _may_replace(held: int, other: int) -> bool:
