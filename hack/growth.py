@@ -38,7 +38,6 @@ def measure() -> Iterator[tuple[str, int]]:
 
 
 def comparison(landed: Mapping[str, str], now: Mapping[str, int]) -> str:
-    """Returns a table of the landed figures and those of now."""
     rows = [f"{'':<18} {'now':>10} {landed.get('date', 'landed'):>10}"]
     for name, value in now.items():
         before = int(landed.get(name) or 0)
@@ -48,7 +47,6 @@ def comparison(landed: Mapping[str, str], now: Mapping[str, int]) -> str:
 
 
 def main() -> int:
-    """Prints the comparison, or adds a row of this checkout to the table."""
     parser = argparse.ArgumentParser(prog="make growth", description=__doc__)
     parser.add_argument("--land", action="store_true", help=f"add the figures of this checkout to {TABLE}")
     options = parser.parse_args()

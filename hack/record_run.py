@@ -36,7 +36,6 @@ def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def record() -> dict[str, Any]:
-    """Trains, and returns what is to be kept."""
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
         async with LocalDriver.started(Path(workdir), EXAMPLE_PATHS) as cluster:
             manifest, reader = local_manifest(STEPS), cluster.reader()

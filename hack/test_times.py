@@ -24,7 +24,6 @@ class Cost(NamedTuple):
 
 
 def read_costs(lines: Iterable[str]) -> dict[str, Cost]:
-    """Returns what each test has taken, by its identity, from the lines of a record."""
     rows = (line.rstrip("\n").rsplit("\t", 2) for line in lines)
     return {test: Cost(float(wall), float(cpu)) for test, wall, cpu in rows}
 
@@ -38,13 +37,11 @@ def by_folder(costs: Mapping[str, Cost]) -> dict[str, Cost]:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """Returns the sum of some costs."""
     walls, cpus, tests = zip(Cost(0, 0, 0), *costs, strict=True)
     return Cost(sum(walls), sum(cpus), sum(tests))
 
 
 def table(title: str, costs: Mapping[str, Cost]) -> str:
-    """Returns a table with a row for each cost, the dearest first."""
     rows = [f"{'wall s':>9} {'CPU s':>9} {'tests':>6}  {title}"]
     for name, cost in sorted(costs.items(), key=lambda item: -item[1].cpu_seconds):
         rows.append(f"{cost.wall_seconds:>9.1f} {cost.cpu_seconds:>9.1f} {cost.tests:>6}  {name}")

@@ -30,7 +30,6 @@ class SetUp(NamedTuple):
     """What the script does before its first step, and who waits for it.
 
     Attributes:
-        seconds: how long it takes.
         prepare: a worker does it before it joins.
         spares: how many workers wait, ready, for a loss.
     """
@@ -167,7 +166,6 @@ def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[st
     """Returns a job that trains without end, its pods marked for a drain.
 
     Args:
-        file: an example.
         handler: its script saves and leaves on SIGTERM.
         set_up: what its script does before its first step.
     """

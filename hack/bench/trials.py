@@ -64,9 +64,6 @@ class Trial:
 
     Attributes:
         job: what it was made to.
-        kind: a name.
-        when: in UTC.
-        what: was done.
         cost: None: it failed.
         restarts: container restarts, and disappearances, of pods that had nothing to do with the fault.
         replaced: seconds from the fault to the operator's making of another pod; None: it made none.
@@ -95,11 +92,7 @@ async def run(
     """Makes trials, each of a kind in its turn.
 
     Args:
-        stage: with the job.
-        job: its name.
         ordered: the kinds, each with the number of its turn from 0.
-        keep: takes each trial as soon as it is made.
-        say: tells a person.
         hopeless: how many trials in a row have failed when no other one begins.
     """
     failed, again = 0, False

@@ -68,9 +68,6 @@ async def show(
     """Plays the demo; returns the exit code.
 
     Args:
-        driver: of the cluster, or what stands in for it.
-        manifest: the job.
-        console: where it is shown.
         help_with: returns where to look when the job of a name has not done what it is there to show.
     """
     job = manifest["metadata"]["name"]

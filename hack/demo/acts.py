@@ -83,11 +83,8 @@ class Play:
         """Waits until a later group trains, by the status or by the log, and notes what both tell.
 
         Args:
-            title: what has happened.
             round_: the last one before.
             at: when it was made to happen, seconds since the epoch.
-            what: is waited for.
-            workers: of the group; None: any number.
         """
 
         def told() -> list[HistoryEntry | Change]:
@@ -158,7 +155,6 @@ def row_of(title: str, told: Sequence[HistoryEntry | Change], at: float) -> Inte
     """What a change of the group has cost.
 
     Args:
-        title: what has happened.
         told: of it by the status, by the log, or by both.
         at: when it was made to happen, seconds since the epoch.
     """

@@ -78,8 +78,6 @@ class InterruptionRow:
     """A change of the group that is over.
 
     Attributes:
-        before: the number of workers before.
-        workers: and after.
         again_seconds: from the event to the new group's first step; None: not known.
         pause_seconds: for which nothing was learned; None: not known.
         steps_lost: steps done again; None: not known.

@@ -17,7 +17,6 @@ def allot(wanted: float, left: float) -> float:
     """How long a measurement may take: what it wants, or what is left; 0: too little for anything.
 
     Args:
-        wanted: seconds.
         left: seconds until the whole run is to end.
     """
     may = min(wanted, left - END_SECONDS)

@@ -14,7 +14,6 @@ class Pause:
 
     Attributes:
         seconds: from the begin of its last step in the old group to that of its first one in the new group.
-        again: steps that it did again.
         kept: whether its process lived on.
         step_seconds: that a step in the old group took, the median. A pause includes a step.
     """
@@ -38,7 +37,6 @@ def pause_of(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Pau
 
     Args:
         steps: its steps, in their order: `at`, `pid`, `step`, `group` (a name of the group in that process) and `world`.
-        before: the group that changed.
         world: ranks of the group that is waited for; groups of other sizes that come between are a part of the pause.
 
     Returns:

@@ -93,7 +93,6 @@ def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
 
 
 def saved_layers(image: str) -> list[bytes]:
-    """Returns the layers of an image, uncompressed, in order."""
     with tarfile.open(fileobj=io.BytesIO(docker("save", image))) as archive:
         files = {entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()}  # type: ignore[union-attr]
     return [files[path] for path in json.loads(files["manifest.json"])[0]["Layers"]]

@@ -53,7 +53,6 @@ def build_wheel() -> tuple[str, bytes]:
 
 
 def pack(version: str) -> bytes:
-    """Returns the archive: the launcher, the wheel and the licence."""
     launcher = (HERE / "kubectl-epj").read_text().replace("@VERSION@", version).encode()
     files = {"kubectl-epj": launcher, **dict([build_wheel()]), "LICENSE": (ROOT / "LICENSE").read_bytes()}
     packed = io.BytesIO()

@@ -43,9 +43,7 @@ class Job:
 
     Attributes:
         name: of its objects, before their number.
-        title: for people.
         how: the state survives, an option of the script.
-        kubeflow: whether it is a PyTorchJob.
     """
 
     name: str
@@ -65,13 +63,7 @@ JOBS = {
 
 
 def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
-    """The object of a job.
-
-    Args:
-        job: what is special about it.
-        name: of the object.
-        folder: below /shared, which all nodes have.
-    """
+    """The object of a job."""
     made = recorded_job(name, folder, list(_arguments(job, name)), stock=job.kubeflow)
     pod = made["spec"]["template"]["spec"]
     pod["terminationGracePeriodSeconds"] = GRACE_SECONDS

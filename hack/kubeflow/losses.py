@@ -12,10 +12,7 @@ class Kind:
     """What is done to a job.
 
     Attributes:
-        name: on the command line.
-        title: for people.
         first: the pod that is lost is worker 0 of a PyTorchJob, and rank 0 of a job of this operator; otherwise it is neither.
-        force: it is deleted with `--grace-period=0 --force`.
         grows: none is lost: the job grows by a worker.
     """
 
@@ -43,9 +40,6 @@ def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str)
     """The name of the pod to lose.
 
     Args:
-        kind: of the loss.
-        job: that the pods are of.
-        pods: of the job.
         rank_0: the pod whose process was rank 0 in the last step.
 
     Raises:

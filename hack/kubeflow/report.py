@@ -15,7 +15,6 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
     """A row for each kind and job that was tried: medians, with the worst in brackets; times in seconds.
 
     Args:
-        trials: in the order in which they were made.
         about: what was measured with what: texts by their names.
     """
     rows = []

@@ -46,7 +46,6 @@ class MatrixRow(NamedTuple):
     """What is installed for a row, and what runs there.
 
     Attributes:
-        torch: its release.
         tests: arguments for pytest.
         packages: of a framework, as requirements.
         python: its first two numbers.

@@ -31,9 +31,6 @@ class ClusterDriver(Driver):
     """A namespace of the cluster, and the nodes.
 
     Args:
-        api: the API server.
-        commands: kubectl and docker.
-        namespace: of the jobs.
         kind: of the jobs: their API version and plural, and the label by which their pods are found.
     """
 

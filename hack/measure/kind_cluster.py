@@ -18,12 +18,7 @@ MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
 
 
 def read_example(file: Path, folder: str = "") -> dict[str, Any]:
-    """Returns the job of an example, as this cluster can run it: with a folder that all nodes have for a volume that its workers share.
-
-    Args:
-        file: of the example.
-        folder: below /shared.
-    """
+    """Returns the job of an example, as this cluster can run it: with a folder that all nodes have for a volume that its workers share."""
     manifest: dict[str, Any] = yaml.safe_load(file.read_text())
     spec = manifest["spec"]
     names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
@@ -45,7 +40,6 @@ def report(namespace: str, name: str = "", since: str = "") -> str:
     """Keeps what is needed to understand a failure; returns where that is, the pods, and the last events.
 
     Args:
-        namespace: of the job.
         name: of the folder; empty: the namespace's.
         since: when it began, as RFC 3339 has it, for the operators' logs; empty: their last lines.
     """

@@ -7,12 +7,7 @@ NOTHING = "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table, of which each line has its end.
-
-    Args:
-        head: the titles of its columns.
-        rows: their cells, in which nothing is escaped.
-    """
+    """Returns a table, of which each line has its end; nothing in its cells is escaped."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
 
 
@@ -35,10 +30,8 @@ def page(text: str, begin: str, end: str, block: str) -> str:
     """Returns a page with a block between its two markers.
 
     Args:
-        text: the page.
         begin: the line before the block, with its end.
         end: the line after it, with its end.
-        block: whole lines.
 
     Raises:
         ValueError: the page lacks the markers.

@@ -27,11 +27,7 @@ Say = Callable[[str], None]
 
 
 def new_console(**options: Any) -> Console:
-    """A console as wide as the terminal.
-
-    Args:
-        options: of rich's console.
-    """
+    """A console as wide as the terminal."""
     return Console(width=None if sys.stdout.isatty() else WIDTH, **options)
 
 
@@ -49,12 +45,7 @@ def complain(complaints: Iterable[str]) -> int:
 
 
 def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list[str]]:
-    """A type for argparse: names with commas between them, in the order in which they are known.
-
-    Args:
-        known: the names.
-        what: one of them is, for people.
-    """
+    """A type for argparse: names with commas between them, in the order in which they are known."""
 
     def parse(text: str) -> list[str]:
         wanted = text.split(",")
@@ -72,12 +63,7 @@ def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
 
 
 def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
-    """Runs a program that needs the cluster; returns its exit status: 130 if it was interrupted, 2 if there is no cluster.
-
-    Args:
-        measuring: the program, which a signal cancels.
-        target: of make, which makes the cluster.
-    """
+    """Runs a program that needs the cluster; returns its exit status: 130 if it was interrupted, 2 if there is no cluster."""
     if not KUBECONFIG.exists():
         say(f"There is no cluster here yet: `make {target}` makes one, with the operator in it.")
         return 2
@@ -111,9 +97,7 @@ class Session:
     """What a run has for itself.
 
     Attributes:
-        driver: of its namespace.
         folder: named after the namespace; on this machine; all nodes have it below /shared.
-        nodes: the worker nodes, by name.
         stack: what is to be removed in the end.
     """
 
@@ -130,7 +114,6 @@ async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIter
     Args:
         what: the namespace is named after.
         script_files: in the checkout.
-        say: tells people.
     """
     namespace, commands = f"{what}-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:

@@ -73,11 +73,7 @@ def objects_of(line: str, first: str) -> list[dict[str, Any]]:
 
 
 def scripts(paths: Iterable[str]) -> dict[str, Any]:
-    """The ConfigMap that the jobs of a namespace take their scripts from.
-
-    Args:
-        paths: of the scripts, in the checkout.
-    """
+    """The ConfigMap that the jobs of a namespace take their scripts from."""
     files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in paths}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
 
@@ -86,10 +82,7 @@ def recorded_job(name: str, folder: str, arguments: Sequence[str], *, stock: boo
     """An example as a job that runs a script of the ConfigMap. It has /checkpoints for its own, and tells of itself in NAME.jsonl there.
 
     Args:
-        name: of the job.
         folder: below /shared, see `make_folder`.
-        arguments: the script, and its options.
-        stock: the example is that of stock torchrun.
     """
     example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
     job = read_example(ROOT / "examples" / example, folder)

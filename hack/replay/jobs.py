@@ -23,10 +23,7 @@ class Job:
     """A job, or what stands for one.
 
     Attributes:
-        name: of the job.
-        title: for people.
         how: the state survives, an option of the script.
-        spares: `spec.spares`.
         stock: whether stock torchrun forms its group.
         operated: whether it is a job of the operator; otherwise its pods are all made again after each loss.
     """
@@ -69,13 +66,7 @@ def arguments(job: Job, factor: float) -> Iterator[str]:
 
 
 def manifest(job: Job, factor: float, folder: str) -> dict[str, Any]:
-    """The job's object.
-
-    Args:
-        job: what is special about it.
-        factor: how much faster than in reality things happen.
-        folder: below /shared, which all nodes have.
-    """
+    """The job's object."""
     made = recorded_job(job.name, folder, list(arguments(job, factor)), stock=job.stock or not job.operated)
     spec = made["spec"]
     del spec["minReplicas"], spec["maxReplicas"]

@@ -38,12 +38,8 @@ def pod(job: Job, attempt: int, index: int, store: str, factor: float, folder: s
     """A worker of an attempt.
 
     Args:
-        job: whose training it is.
         attempt: how often all pods were made, from 1.
         index: of the worker; the first one has the rendezvous' store.
-        store: the address of that.
-        factor: how much faster than in reality things happen.
-        folder: below /shared.
     """
     spec = manifest(job, factor, folder)["spec"]["template"]["spec"]
     labels = {ATTEMPT: str(attempt), INDEX: str(index)}

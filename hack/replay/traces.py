@@ -18,9 +18,6 @@ class Trace:
     """What a real job lives through.
 
     Attributes:
-        name: of the trace.
-        title: where such a job runs, for people.
-        kind: of its events.
         gpus: of the real job.
         interval_seconds: from one event to the next in reality, on average.
         goal: the effective training time ratio that jobs of the training library are to reach.

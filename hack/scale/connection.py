@@ -72,7 +72,6 @@ class Connection:
     """Sends and receives lines, from one task.
 
     Args:
-        server: to which.
         source: the address that it comes from; empty: the machine's own.
 
     Attributes:

@@ -48,7 +48,6 @@ class Sort:
     """A sort of job.
 
     Attributes:
-        name: of the job.
         library: whether its script uses the training library.
         replicas: at first.
         maximum: the most that it may be scaled to.
@@ -141,13 +140,7 @@ def expected(sort: Sort, seconds: float) -> Expected:
 
 
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
-    """The job, which trains for about some seconds.
-
-    Args:
-        sort: what is special about it.
-        seconds: that faults are made for.
-        folder: below /shared, which all nodes have.
-    """
+    """The job, which trains for about some seconds."""
     job = recorded_job(sort.name, folder, list(arguments(sort, seconds)), stock=sort.stock)
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     spec["replicas"] = sort.replicas

@@ -175,7 +175,6 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
     """The containers of an operator that have ended, although its pod is not being deleted. A count of restarts would come minutes late.
 
     Args:
-        pod: the object.
         known: ids of the containers whose end was returned before; updated.
         since: ends before this time do not count, seconds since the epoch.
     """

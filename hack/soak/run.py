@@ -42,10 +42,6 @@ async def run(
     """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
 
     Args:
-        acts: the faults.
-        sorts: of the jobs.
-        seconds: that the acts take, about.
-        say: tells people what happens.
         hostile: whether a hostile tenant is there all the time.
 
     Raises:

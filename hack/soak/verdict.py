@@ -24,16 +24,12 @@ class Seen:
     """All that was seen in a run.
 
     Attributes:
-        expected: what holds for each job.
-        steps: of each job, as they came.
         done: ends of each job's processes.
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         states: of the jobs at the end.
         left: names of objects that were there after the jobs had been deleted.
         set_up_failures: of each job's workers before they had a group, on purpose.
         killed: names of pods whose grace period was over before they had ended.
-        goodput: what the operator says of each job's time.
-        stored: what the bucket's server has noted.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
     """
 
@@ -100,7 +96,6 @@ class Row:
 
     Attributes:
         kind: of `plan.KINDS`, or SUSPEND.
-        count: how often it was made.
         pauses: the longest pause of each job that it was done to, seconds: the median, the 90th percentile, the longest.
     """
 

@@ -30,7 +30,6 @@ ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#\s]+)\)", re.MULTILINE)
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages of the site, as paths below the root."""
     return sorted({path.relative_to(root) for pattern in PAGES for path in root.glob(pattern)})
 
 

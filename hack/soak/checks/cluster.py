@@ -26,8 +26,6 @@ def check_healthy_pods(
     """No worker that trains ends without a reason.
 
     Args:
-        pods: ends of pods.
-        hits: all faults.
         trained: the pods that have taken a step, by job. Others may be taken back.
         ended: when the first process of each job came to its end.
     """
@@ -93,12 +91,7 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
 
 
 def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violation]:
-    """No operator needs half of its memory limit: the rest is for clusters that are larger than this one.
-
-    Args:
-        usages: of all processes.
-        limit_mib: that the chart gives an operator.
-    """
+    """No operator needs half of its memory limit: the rest is for clusters that are larger than this one."""
     for process, samples in last_of_each(usages).items():
         most = max(samples, key=lambda sample: sample.resident_mib)
         if most.role == "operator" and most.resident_mib >= limit_mib * MOST_OF_LIMIT:

@@ -25,10 +25,6 @@ def check_goodput(
 
     Args:
         expected: what holds for the job; a job without the training library is not checked, nor one of less than 900 s.
-        told: what the operator says at the end.
-        steps: of its processes.
-        statuses: of the job, as they changed.
-        hits: all faults.
     """
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:

@@ -20,17 +20,10 @@ class Expected:
     """What holds for a job.
 
     Attributes:
-        job: its name.
-        minimum: workers of a group, at least.
-        maximum: workers of a group, at most.
-        processes: of each worker.
-        total: steps.
         epochs: 0: its script has no samples.
-        samples: of an epoch.
         commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
         repeated: steps that may be done again after a loss that a worker survives.
         copies: whether each worker has a part of the state, of which another one has a copy. Then a loss of two may cost more.
-        spares: pods that wait for a loss.
         unit: workers that are in a group all or not at all.
         bucket: whether its checkpoints are in a bucket, and not in a folder.
     """
@@ -95,9 +88,6 @@ def check_repeats(
     Workers on a node that is cut off may train beside the next group: what they do from its first step on is lost, not repeated.
 
     Args:
-        expected: what holds for the job.
-        steps: of its processes.
-        hits: all faults.
         killed: pods that were deleted with a grace period, and had not ended by its end: a planned change is a loss then.
     """
     done = 0

@@ -81,7 +81,6 @@ def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
     """A webhook for the pods of one namespace, whose server never answers.
 
     Args:
-        namespaces: of the tenant.
         authority: a certificate, PEM, that has signed the server's.
     """
     service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
@@ -135,8 +134,6 @@ def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]
     """A job whose pods find no node.
 
     Args:
-        name: of the job.
-        replicas: of its workers.
         changes: of its metadata, its spec, the metadata of its `template`, the spec of its `pod`, and its training `container`.
     """
     changes = changes or {}

@@ -40,7 +40,6 @@ class Tenant:
     Args:
         platform: the API server as an administrator has it, who makes namespaces, quotas and webhooks.
         api: the API server as the tenant has it.
-        namespaces: that it may edit.
         folder: of the counts, on this machine.
     """
 
@@ -203,13 +202,7 @@ async def remove_tenants(platform: Api) -> None:
 
 
 async def make_namespace(platform: Api, namespace: str, own: str) -> None:
-    """Makes a namespace that the tenant may edit, if it is not there.
-
-    Args:
-        platform: an administrator's.
-        namespace: its name.
-        own: the namespace of the tenant's account.
-    """
+    """Makes a namespace that the tenant may edit, if it is not there."""
     await _create(platform, NAMESPACES, manifests.namespace(namespace))
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
     await _create(platform, path, manifests.role_binding(own))
