@@ -24,34 +24,22 @@ def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of a job's pauses in two runs, in seconds."""
+    """One figure of a job's pauses in two runs."""
 
-    job: str
-    figure: str
-    now: float
-    earlier: float
-
-    @property
-    def too_long(self) -> bool:
-        """Whether it has grown by more than it may."""
-        return self.now > MOST_TIMES * self.earlier
-
-    @property
-    def text(self) -> str:
-        """Both, and what the earlier one is to be multiplied by."""
-        times = f"{self.now / self.earlier:.2f} times" if self.earlier else "not comparable with"
-        grown = f": more than {MOST_TIMES:g} times" if self.too_long else ""
-        return f"{self.job}, {self.figure} of the pauses: {self.now:.2f} s, {times} the {self.earlier:.2f} s of before{grown}"
+    text: str
+    too_long: bool
 
 
 def compare(now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]) -> list[Compared]:
-    """Each figure of each job. A job that has no pauses in one of the runs has none to compare."""
-    return [
-        Compared(job, figure, here, there)
-        for job in now
-        if job in earlier
-        for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True)
-    ]
+    """Each figure of each job, in seconds. A job that has no pauses in one of the runs has none to compare."""
+    found = list[Compared]()
+    for job in (job for job in now if job in earlier):
+        for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
+            times = f"{here / there:.2f} times" if there else "not comparable with"
+            text = f"{job}, {figure} of the pauses: {here:.2f} s, {times} the {there:.2f} s of before"
+            too_long = here > MOST_TIMES * there
+            found.append(Compared(text + (f": more than {MOST_TIMES:g} times" if too_long else ""), too_long))
+    return found
 
 
 def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:

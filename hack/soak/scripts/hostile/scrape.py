@@ -3,12 +3,11 @@
 import http.client
 import json
 import os
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
 
-from tally import Tally
+from tally import Tally, in_threads
 
 CONNECTIONS = 6
 PORT = 8781
@@ -17,7 +16,7 @@ RETRY_SECONDS = 0.1
 ADDRESSES = Path(os.environ["TALLY"], "operators")  # which the run keeps: operators come and go
 
 
-def scrape(number: int, tally: Tally, lock: threading.Lock) -> None:
+def scrape(number: int, tally: Tally) -> None:
     while True:
         try:
             addresses = json.loads(ADDRESSES.read_text())
@@ -30,14 +29,11 @@ def scrape(number: int, tally: Tally, lock: threading.Lock) -> None:
                     answer.read()
                     if answer.status != http.HTTPStatus.OK:
                         break
-                    with lock:
-                        tally.add()
+                    tally.add()
         except (OSError, http.client.HTTPException, ValueError, ZeroDivisionError):
             pass
         time.sleep(RETRY_SECONDS)
 
 
 if __name__ == "__main__":
-    tally, lock = Tally("scrape"), threading.Lock()
-    for number in range(CONNECTIONS):
-        threading.Thread(target=scrape, args=(number, tally, lock)).start()
+    in_threads("scrape", CONNECTIONS, scrape)

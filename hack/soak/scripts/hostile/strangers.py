@@ -5,11 +5,10 @@ import http.client
 import json
 import os
 import ssl
-import threading
 import time
 from contextlib import closing
 
-from tally import Tally
+from tally import Tally, in_threads
 
 CONNECTIONS = 4
 HOST, PORT = "elastic-pytorch-operator.elastic-pytorch-system.svc", 8443
@@ -36,7 +35,7 @@ def invented_token(turn: int) -> str:
     return f"{part(head)}.{part(body | {'kubernetes.io': pod})}.{signature}"
 
 
-def show(number: int, tally: Tally, lock: threading.Lock) -> None:
+def show(number: int, tally: Tally) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     turn = number
@@ -46,14 +45,11 @@ def show(number: int, tally: Tally, lock: threading.Lock) -> None:
             with closing(http.client.HTTPSConnection(HOST, PORT, timeout=ANSWER_SECONDS, context=context)) as connection:
                 connection.request("POST", "/v1/agent", headers={"Authorization": f"Bearer {invented_token(turn)}"})
                 connection.getresponse().read()
-            with lock:
-                tally.add()
+            tally.add()
         except (OSError, http.client.HTTPException):
             pass
         time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":
-    tally, lock = Tally("tokens"), threading.Lock()
-    for number in range(CONNECTIONS):
-        threading.Thread(target=show, args=(number, tally, lock)).start()
+    in_threads("tokens", CONNECTIONS, show)

@@ -1,7 +1,9 @@
 """How the hostile tenant's programs tell what they have done: a number in a file of the process, which grows."""
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 WRITE_SECONDS = 1.0
@@ -16,12 +18,20 @@ class Tally:
 
     def __init__(self, act: str) -> None:
         self._path = Path(os.environ["TALLY"], f"{act}.{os.environ['POD']}.{time.time():.0f}")
-        self._count, self._written_at = 0, 0.0
+        self._count, self._written_at, self._lock = 0, 0.0, threading.Lock()
 
     def add(self, number: int = 1) -> None:
-        self._count += number
-        if time.monotonic() >= self._written_at + WRITE_SECONDS:
-            self._written_at = time.monotonic()
-            new = self._path.with_suffix(".new")
-            new.write_text(str(self._count))
-            new.replace(self._path)
+        with self._lock:
+            self._count += number
+            if time.monotonic() >= self._written_at + WRITE_SECONDS:
+                self._written_at = time.monotonic()
+                new = self._path.with_suffix(".new")
+                new.write_text(str(self._count))
+                new.replace(self._path)
+
+
+def in_threads(act: str, number: int, do: Callable[[int, Tally], None]) -> None:
+    """Does an act in so many threads, each of which has its number."""
+    tally = Tally(act)
+    for each in range(number):
+        threading.Thread(target=do, args=(each, tally)).start()
