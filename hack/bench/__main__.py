@@ -61,12 +61,15 @@ async def measure(options: argparse.Namespace) -> int:
     found, set_up = list[Trial](), SetUp(options.set_up_seconds, options.prepare, options.spares)
     manifest = EXAMPLE / ("elastic.yaml" if options.library else "job.yaml")
     name = read_job(manifest, handler=False)["metadata"]["name"]
-    async with session("bench", (), say) as made:
-        watcher = Watcher(made.driver, name)
-        async with background(watcher.run()):
-            stage = BenchStage(made.driver, watcher, manifest, set_up)
-            await trials.run(stage, name, in_order(options.only, options.trials), found.append, say)
-    return show(found)
+    try:
+        async with session("bench", (), say) as made:
+            watcher = Watcher(made.driver, name)
+            async with background(watcher.run()):
+                stage = BenchStage(made.driver, watcher, manifest, set_up)
+                await trials.run(stage, name, in_order(options.only, options.trials), found.append, say)
+    finally:
+        status = show(found)
+    return status
 
 
 def show(found: Sequence[Trial]) -> int:

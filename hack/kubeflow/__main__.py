@@ -64,7 +64,7 @@ async def run_script(*arguments: str) -> int:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    found, told = list[Trial](), dict[str, str]()
+    found, told, status = list[Trial](), dict[str, str](), 2
     try:
         async with session("kubeflow", SCRIPTS, say) as made:
             made.stack.push_async_callback(run_script, "remove")
@@ -72,11 +72,12 @@ async def measure(options: argparse.Namespace) -> int:
                 raise RuntimeError(f"hack/kubeflow.sh has ended with {status}")
             told |= await about(made.driver)
             await _measure_jobs(options, made, found, told)
+        status = 0
     except (*TROUBLE, OSError) as trouble:
         say(f"FAILED: {type(trouble).__name__}: {trouble}")
-        show(found, told)
-        return 2
-    return show(found, told)
+    finally:
+        shown = show(found, told)
+    return status or shown
 
 
 async def _measure_jobs(options: argparse.Namespace, made: Session, found: list[Trial], told: dict[str, str]) -> None:

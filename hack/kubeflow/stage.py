@@ -1,16 +1,14 @@
 """One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
 
 import asyncio
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from bench.stage import restarts_of
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.engine import Target
 from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
-from elastic_pytorch_local.faults.watcher import Waited, until
+from elastic_pytorch_local.faults.watcher import until
 from measure.cluster import ClusterDriver
 from measure.kind_cluster import report
 from measure.recorded_job import Recorded, open_to_all
@@ -75,7 +73,7 @@ class KubeflowStage:
             last = next((step.group for step in reversed(steps) if step.at <= at), 0)
             return any(step.group > last and step.world == SIZE for step in reversed(steps) if step.at > at)
 
-        await self._until(found, RECOVERY_SECONDS, f"{SIZE} workers of {self.name} to train again")
+        await until(found, seconds=RECOVERY_SECONDS, what=f"{SIZE} workers of {self.name} to train again")
 
     def steps(self, since: float) -> list[Step]:
         del since
@@ -97,23 +95,4 @@ class KubeflowStage:
 
     async def _train(self, size: int, seconds: float) -> None:
         what = f"{size} workers of {self.name} to train"
-        await self._until(lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS), seconds, what)
-
-    async def _until(self, found: Callable[[], bool], seconds: float, what: str) -> None:
-        try:
-            await until(found, seconds=seconds, what=what)
-        except Waited as waited:
-            steps = self.record.steps()
-            seen = (
-                f"the last step was number {steps[-1].number}, of {steps[-1].world} workers" if steps else "there was no step"
-            )
-            pods = ", ".join(map(_describe, await self._driver.pods_of(self.name))) or "no pods"
-            raise Waited(f"{waited}; {seen}; {pods}") from None
-
-
-def _describe(pod: Mapping[str, Any]) -> str:
-    status = pod.get("status", {})
-    [state] = status.get("containerStatuses") or [{}]
-    reasons = [how["reason"] for how in state.get("state", {}).values() if "reason" in how]
-    restarts = [f"{state['restartCount']} restarts"] if state.get("restartCount") else []
-    return f"{pod['metadata']['name']}: {', '.join([status.get('phase', 'unknown'), *reasons, *restarts])}"
+        await until(lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS), seconds=seconds, what=what)

@@ -54,7 +54,6 @@ class Account:
     Attributes:
         ratio: the time of the steps that were kept, at the asked size, in the whole time.
         step_seconds: what a step of the asked size takes: the median.
-        costs: of each event.
         real: what each event would cost in reality, in seconds.
         real_ratio: the effective training time ratio at the real rate, where another node is free at once.
         scarce_ratio: the same, where the node is away for a time and there is no other.
@@ -72,7 +71,6 @@ def account(run: Run, away_seconds: float) -> Account:
     """Accounts for a run.
 
     Args:
-        run: what was seen.
         away_seconds: for how long a node is away in reality.
 
     Raises:
@@ -82,8 +80,7 @@ def account(run: Run, away_seconds: float) -> Account:
     if not run.events:
         raise ValueError("no event was made")
     step = step_seconds(run)
-    ends = [*(event.at for event in run.events[1:]), run.ended]
-    costs = [cost(run, step, event.at, end) for event, end in zip(run.events, ends, strict=True)]
+    costs = [cost(run, step, at, end) for at, end in pairwise([*run.events, run.ended])]
     real = [real_seconds(each, job, trace, run.factor) for each in costs]
     away = away_seconds * without_a_node(job, trace)
     began, ended = _edge(run.steps, run.began, step), _edge(run.steps, run.ended, step)
@@ -110,7 +107,6 @@ def cost(run: Run, step: float, begin: float, end: float) -> Cost:
     """What was lost between two moments.
 
     Args:
-        run: what was seen.
         step: seconds of a step of the asked size.
         begin: an event.
         end: the next one, or the end of the trace.

@@ -19,7 +19,7 @@ from measure.recorded_job import Told, open_to_all
 
 from replay.jobs import SIZE, Job, manifest
 from replay.restart_all import ATTEMPT, RestartAll
-from replay.run import Made, Run, members, read_lines
+from replay.run import Run, members, read_lines
 from replay.traces import LOSS, Event, Trace, compression, draw
 
 TROUBLE = (*BROKEN, *engine.TROUBLE, NotUndone, RuntimeError)
@@ -50,7 +50,7 @@ class Player:
         file = self._folder / f"{job.name}.jsonl"
         file.unlink(missing_ok=True)
         open_to_all(self._folder / job.name, exist_ok=True)
-        began, events, error = time.time(), list[Made](), ""
+        began, events, error = time.time(), list[float](), ""
         try:
             async with self._training(job, factor):
                 await self._whole(job, file)
@@ -58,7 +58,7 @@ class Player:
                 for event in draw(trace, seed, seconds):
                     await asyncio.sleep(began + event.at - time.time())
                     target = await self._target(event, job, file)
-                    events.append(Made(time.time(), event.kind, target.what))
+                    events.append(time.time())
                     self._say(f"    {target.what}")
                     async with made(target, self._say):
                         await asyncio.sleep(event.away_seconds)
@@ -173,9 +173,7 @@ def choose(pods: Sequence[Mapping[str, Any]], trained: Collection[str], pick: in
     """The pod whose node goes: of a worker that trains, if there is one, and alone on its node, if one is.
 
     Args:
-        pods: of the job.
         trained: the workers that have lately taken a step.
-        pick: a random number.
     """
     running = sorted((pod for pod in pods if _runs(pod)), key=lambda pod: str(pod["metadata"]["name"]))
     training = [pod for pod in running if pod["metadata"]["name"] in trained] or running

@@ -25,30 +25,17 @@ class SetUp(NamedTuple):
     worker: str
 
 
-class Made(NamedTuple):
-    """An event of the trace was made."""
-
-    at: float
-    kind: str
-    what: str
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """A trace that was replayed to a job.
 
     Attributes:
-        trace: a name of TRACES.
-        job: a name of JOBS.
-        seed: of the trace.
         factor: how much faster than in reality it was.
-        commit: of this checkout.
         began: when the trace began, seconds since the epoch.
         ended: when its time was over.
         steps: in the order of their times; also those before it began.
         joined: groups that workers have joined.
-        set_ups: of all workers.
-        events: that were made.
+        events: when each of the trace was made.
         error: why it was broken off; empty: it was not.
     """
 
@@ -62,7 +49,7 @@ class Run:
     steps: Sequence[Step]
     joined: Sequence[Joined]
     set_ups: Sequence[SetUp]
-    events: Sequence[Made]
+    events: Sequence[float]
     error: str = ""
 
 
@@ -91,6 +78,6 @@ def read_all(folder: Path) -> list[Run]:
 
 
 def _read(entry: dict[str, Any]) -> Run:
-    kinds: dict[str, Any] = {"joined": Joined, "set_ups": SetUp, "events": Made}
+    kinds: dict[str, Any] = {"joined": Joined, "set_ups": SetUp}
     lists = {name: [kind(*values) for values in entry[name]] for name, kind in kinds.items()}
     return Run(**entry | lists | {"steps": [Step(**step) for step in entry["steps"]]})

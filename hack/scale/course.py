@@ -13,7 +13,7 @@ from elastic_pytorch_local.faults.watcher import until
 from scale.machine import cores, processor_seconds
 from scale.meter import Meter
 from scale.observations import spread
-from scale.results import Result, describe
+from scale.results import Result
 from scale.stage import Stage
 
 CREATED_A_SECOND = 4  # fewer than that, and a run gives up
@@ -54,12 +54,11 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
             for name, size in (("first_round", 0), ("whole", stage.workers)):
                 moments = [observed.first(job, size=size) for job in stage.jobs]
                 result.spreads[name] = spread(at - begin for at in moments if at is not None)
-            say(f"  {result.times}, {result.spreads}; {describe(meter.phases['create'])}")
+            say(f"  {result.times}, {result.spreads}")
         async with meter.phase("settle"):
             await settle(say)
         async with meter.phase("quiet"):
             await asyncio.sleep(QUIET_SECONDS)
-        say(f"  quiet: {describe(meter.phases['quiet'])}")
         async with meter.phase("losses"):
             result.spreads["loss"] = spread(await lose_workers(stage, LOSSES, whole=True))
         result.operator_ends = await stage.operator_ends() - ended_before

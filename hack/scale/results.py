@@ -19,7 +19,6 @@ class Phase:
     """A part of a run.
 
     Attributes:
-        seconds: how long it took.
         cores: how many each program used.
         leader_cores: of it, the operator's replica that led at the beginning.
         standby_cores: the other replica's.
@@ -82,14 +81,6 @@ def read(text: str) -> Result:
 def read_all(folder: Path) -> list[Result]:
     found = [read(path.read_text()) for path in folder.glob("*x*.json")]
     return sorted(found, key=lambda result: (result.jobs == 1, result.jobs * result.workers))
-
-
-def describe(phase: Phase) -> str:
-    leader = f"leader {_number(phase.leader_cores, 2)} cores, {_number(phase.leader_mib, 0)} MiB"
-    standby = f"standby {_number(phase.standby_cores, 2)} cores, {_number(phase.standby_mib, 0)} MiB"
-    return (
-        f"{phase.seconds:.0f} s, {leader}, {standby}, {_rates(phase.cores)}; {_rates(phase.operator_requests)}; {phase.agents}"
-    )
 
 
 def tables(results: Sequence[Result]) -> str:

@@ -12,7 +12,7 @@ from replay import run as runs
 from replay.__main__ import PAGE
 from replay.account import account, cost, step_seconds
 from replay.jobs import JOBS
-from replay.run import Joined, Made, Run, SetUp
+from replay.run import Joined, Run, SetUp
 
 STEP, SIZE, ABC = 0.2, 3, ("a", "b", "c")
 
@@ -23,7 +23,7 @@ class History:
     def __init__(self) -> None:
         self.now, self.number, self.group = 0.0, 0, 0
         self.steps, self.joined = list[Step](), list[Joined]()
-        self.set_ups, self.events = list[SetUp](), list[Made]()
+        self.set_ups, self.events = list[SetUp](), list[float]()
         self.train(50, *ABC)
         self.event()
 
@@ -44,7 +44,7 @@ class History:
         self.now += seconds
 
     def event(self) -> None:
-        self.events.append(Made(self.now, "loss", "a node goes"))
+        self.events.append(self.now)
 
     def run(self, trace: str, job: str, factor: float = 100.0) -> Run:
         told = (self.steps, self.joined, self.set_ups, self.events)
@@ -119,7 +119,7 @@ def test_parts_of_the_costs_add_up_over_the_whole_trace() -> None:
         run = history.run("spot", chance.choice(list(JOBS)))
         found, step = account(run, 600.0), step_seconds(run)
         assert 0 <= found.scarce_ratio <= found.real_ratio <= 1 and 0 <= found.ratio <= 1 + 1e-9, seed
-        whole, parts = cost(run, step, run.began, run.ended), [cost(run, step, run.began, run.events[0].at), *found.costs]
+        whole, parts = cost(run, step, run.began, run.ended), [cost(run, step, run.began, run.events[0]), *found.costs]
         for name in (field.name for field in dataclasses.fields(whole)):
             if "set_up" not in name:  # one that lies on both sides of an event counts once
                 total = sum(getattr(part, name) for part in parts)

