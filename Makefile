@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
 .NOTPARALLEL:
-.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack docs site unit test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
+.PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack docs site unit simulate test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ site: venv ## Build the pages as a site that needs no network: .cluster/website/
 # More processes than cores, as these tests also wait. With the variable, a third of the time goes into compiling modules again.
 unit: venv ## What a change of a rule needs: tests without processes, torch and long simulations; half a minute (ARGS: for pytest)
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest -m "not e2e and not long and not gpu and not process and not torch and not simulation" --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks --hypothesis-profile unit --numprocesses 3 --dist worksteal --durations 10 $(ARGS)
+
+simulate: venv ## Days of a cluster from a seed, in time that passes at once: the real operator, faults, what must always hold (ARGS: --days N --nodes N --jobs N --seed N --shrink)
+	@$(PYTHON) -m tests.simulation $(ARGS)
 
 test: ## All checks and tests but the long ones: first the fast ones, then those on the cluster
 	@hack/test.sh

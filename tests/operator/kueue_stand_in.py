@@ -73,7 +73,9 @@ class KueueCluster(FakeCluster):
 
     def used_of(self, flavor: str) -> int:
         """How many pods have quota of a flavor."""
-        return sum(_count(workload) for workload in self.workloads.values() if _holds(workload) and _flavor(workload) == flavor)
+        return sum(
+            count_of(workload) for workload in self.workloads.values() if holds_quota(workload) and _flavor(workload) == flavor
+        )
 
     def label_job(self, name: str, labels: Mapping[str, str]) -> None:
         """Gives a job these labels in place of those that it has."""
@@ -136,7 +138,7 @@ class KueueCluster(FakeCluster):
             return
         quotas = {FLAVOR: self.quota, **self._others}
         fitting = [flavor for flavor in quotas if self._fits(workload, flavor)]
-        lacking = {flavor: _count(workload) - (quotas[flavor] - self.used_of(flavor)) for flavor in fitting}
+        lacking = {flavor: count_of(workload) - (quotas[flavor] - self.used_of(flavor)) for flavor in fitting}
         if not fitting:
             said = "couldn't assign flavors to pod set main: no flavor matches its node affinity and its tolerations"
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
@@ -171,7 +173,7 @@ class KueueCluster(FakeCluster):
 
     def _admit(self, workload: MutableManifest, flavor: str) -> None:
         name, uid = workload["metadata"]["name"], workload["metadata"]["uid"]
-        assignment = {"name": kueue.POD_SET, "count": _count(workload), "flavors": {"cpu": flavor}}
+        assignment = {"name": kueue.POD_SET, "count": count_of(workload), "flavors": {"cpu": flavor}}
         self._preemptor = "" if self._preemptor == uid else self._preemptor
         self._reserved[uid] = next(self._order)
         self.log.append(f"admitted {name}")
@@ -185,7 +187,7 @@ class KueueCluster(FakeCluster):
 
     def _choose_victims(self, workload: Manifest, missing: int, flavor: str) -> list[MutableManifest]:
         """As few as suffice: those that are evicted already, then those of lower priority, then those that came later."""
-        holders = [w for w in self.workloads.values() if _holds(w) and _flavor(w) == flavor]
+        holders = [w for w in self.workloads.values() if holds_quota(w) and _flavor(w) == flavor]
         lower = [w for w in holders if w["spec"]["priority"] < workload["spec"]["priority"]]
         evicted = [w for w in holders if _is(w, kueue.EVICTED) and w not in lower]
         ranked = sorted(
@@ -198,12 +200,12 @@ class KueueCluster(FakeCluster):
         )
         chosen: list[MutableManifest] = []
         for victim in ranked:
-            if sum(map(_count, chosen)) < missing:
+            if sum(map(count_of, chosen)) < missing:
                 chosen.append(victim)
-        if sum(map(_count, chosen)) < missing:
+        if sum(map(count_of, chosen)) < missing:
             return []
         for victim in chosen[::-1]:
-            if sum(map(_count, chosen)) - _count(victim) >= missing:
+            if sum(map(count_of, chosen)) - count_of(victim) >= missing:
                 chosen.remove(victim)
         return chosen
 
@@ -227,7 +229,7 @@ def _is(workload: Manifest, type_: str) -> bool:
     return _condition(workload, type_).get("status") == "True"
 
 
-def _count(workload: Manifest) -> int:
+def count_of(workload: Manifest) -> int:
     (pods,) = workload["spec"]["podSets"]
     assigned = ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or [{}]
     return int(min(pods["count"], assigned[0].get("count", pods["count"])))
@@ -238,7 +240,7 @@ def _flavor(workload: Manifest) -> str:
     return str(assignment["flavors"]["cpu"])
 
 
-def _holds(workload: Manifest) -> bool:
+def holds_quota(workload: Manifest) -> bool:
     """Whether a Workload's quota is taken. A deactivated one frees it at once, an evicted one does not."""
     reserved = _is(workload, kueue.QUOTA_RESERVED) and bool(workload["status"].get("admission"))
     return reserved and workload["spec"].get("active") is not False and not _is(workload, kueue.FINISHED)

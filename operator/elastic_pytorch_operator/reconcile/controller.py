@@ -158,7 +158,7 @@ class Controller:
             raise found.trouble
         self._tell_unavailable(found)
         touched = self._cache.replace_all(found.jobs, found.pods, found.nodes, began, found.workloads, found.failed)
-        for key in touched | set(self._cache.keys):
+        for key in sorted(touched.union(self._cache.keys)):
             self._queue.add(key, urgent=False)
 
     def _tell_unavailable(self, found: Listing) -> None:

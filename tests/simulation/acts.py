@@ -1,0 +1,385 @@
+"""What happens to a simulated world: each act has dice of its own, so that the others stay what they are if one is left out."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.spec.fields import InvalidJob
+
+from tests.simulation.agents import OWN, Agent
+from tests.simulation.api_server import ENDED, NAMESPACE
+from tests.simulation.jobs import UsersJob, template
+from tests.simulation.operators import KINDS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+DAY_SECONDS = 86_400.0
+HOUR = 3600.0
+KILLED = {"exitCode": -9, "signal": "SIGKILL", "exception": "", "message": "killed by SIGKILL"}
+SOFT_TAINT = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1", "effect": "PreferNoSchedule"}
+SURE_TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that happens at a time, in seconds since the world's begin; its number and the seed are its dice."""
+
+    number: int
+    at: float
+    name: str
+
+
+Do = Callable[["World", random.Random], str]
+
+
+def delete_pod(world: "World", dice: random.Random) -> str:
+    pod = _choose_pod(world, dice)
+    if pod:
+        world.server.begin_deletion(NAMESPACE, pod["metadata"]["name"])
+    return _worker(pod)
+
+
+def force_delete_pod(world: "World", dice: random.Random) -> str:
+    pod = _choose_pod(world, dice)
+    if pod:
+        world.server.finish_deletion(NAMESPACE, pod["metadata"]["name"])
+    return _worker(pod)
+
+
+def evict_pod(world: "World", dice: random.Random) -> str:
+    pod = _choose_pod(world, dice)
+    if pod:
+        world.nodes.evict(pod["metadata"]["name"])
+    return _worker(pod)
+
+
+def kill_container(world: "World", dice: random.Random) -> str:
+    agent = _choose_agent(world, dice)
+    if agent:
+        agent.end(137)
+    return _place(agent)
+
+
+def fail_script(world: "World", dice: random.Random) -> str:
+    agent = _choose_agent(world, dice)
+    if agent:
+        agent.fail(OWN)
+    return _place(agent)
+
+
+def kill_process(world: "World", dice: random.Random) -> str:
+    agent = _choose_agent(world, dice)
+    if agent:
+        agent.fail(KILLED)
+    return _place(agent)
+
+
+def cut_agent(world: "World", dice: random.Random) -> str:
+    agent, seconds = _choose_agent(world, dice), dice.choice((1.0, 5.0, 20.0, 60.0))
+    if agent:
+        agent.lose_network()
+        world.undo_after(seconds, agent.regain_network)
+    return f"{_place(agent)} for {seconds:.0f} s"
+
+
+def slow_agents(world: "World", dice: random.Random) -> str:
+    agents = [agent for agent in world.living_agents() if dice.random() < 0.3]
+    for agent in agents:
+        agent.slow_seconds = 1.5
+
+    def undo() -> None:
+        for agent in agents:
+            agent.slow_seconds = 0.0
+
+    world.undo_after(60.0, undo)
+    return f"{len(agents)}"
+
+
+def kill_node(world: "World", dice: random.Random) -> str:
+    return _lose_node(world, dice, dies=True)
+
+
+def cut_node(world: "World", dice: random.Random) -> str:
+    return _lose_node(world, dice, dies=False)
+
+
+def drain_node(world: "World", dice: random.Random) -> str:
+    name = _choose_node(world, dice)
+    world.server.change_node(name, unschedulable=True)
+    for agent in world.nodes.on(name):
+        world.nodes.evict(agent.pod.name)
+    world.undo_after(dice.uniform(60.0, 600.0), lambda: world.server.change_node(name, unschedulable=False))
+    return name
+
+
+def reclaim_node(world: "World", dice: random.Random) -> str:
+    name, seconds = _choose_node(world, dice), dice.choice((30.0, 120.0))
+    world.server.change_node(name, taints=[SURE_TAINT])
+    number = world.next_number()
+
+    def replace() -> None:
+        world.nodes.remove(name)
+        world.nodes.add(f"node-{number}")
+
+    world.undo_after(seconds, replace)
+    return f"{name} in {seconds:.0f} s"
+
+
+def doubt_node(world: "World", dice: random.Random) -> str:
+    name = _choose_node(world, dice)
+    world.server.change_node(name, taints=[SOFT_TAINT])
+    world.undo_after(dice.uniform(30.0, 600.0), lambda: world.server.change_node(name, taints=[]))
+    return name
+
+
+def slow_node(world: "World", dice: random.Random) -> str:
+    name = _choose_node(world, dice)
+    node = world.nodes.nodes[name]
+    node.slow_seconds = 20.0
+    world.undo_after(300.0, partial(setattr, node, "slow_seconds", 0.0))
+    return name
+
+
+def trouble_api(world: "World", dice: random.Random) -> str:
+    """The API server is slow, refuses, or is away."""
+    trouble, seconds = world.server.trouble, dice.choice((2.0, 8.0, 30.0, 120.0))
+    kind = dice.choice(("slow", "409", "429", "500", "away", "some"))
+    if kind == "slow":
+        trouble.seconds = 3.0
+    elif kind == "away":
+        trouble.share, trouble.code = 1.0, 0
+        world.break_watches()
+    elif kind == "some":
+        trouble.share, trouble.code = 0.3, 0
+    else:
+        trouble.share, trouble.code = 0.5, int(kind)
+
+    def undo() -> None:
+        trouble.seconds, trouble.share, trouble.code = 0.0, 0.0, 0
+
+    world.undo_after(seconds, undo)
+    return f"{kind} for {seconds:.0f} s"
+
+
+def break_watches(world: "World", dice: random.Random) -> str:
+    kinds = tuple(kind for kind in KINDS if dice.random() < 0.5)
+    world.break_watches(kinds)
+    return ", ".join(kinds)
+
+
+def stall_watch(world: "World", dice: random.Random) -> str:
+    kind, seconds = dice.choice(KINDS), dice.choice((5.0, 30.0, 240.0))
+    for process in world.processes[: dice.randint(1, 2)]:
+        process.watches.stall(kind, seconds)
+    world.troubled_until(seconds + 10.0)
+    return f"{kind} for {seconds:.0f} s"
+
+
+def lag_watches(world: "World", dice: random.Random) -> str:
+    world.server.trouble.watch_seconds = 3.0
+    world.undo_after(60.0, partial(setattr, world.server.trouble, "watch_seconds", 0.0))
+    return ""
+
+
+def kill_leader(world: "World", dice: random.Random) -> str:
+    leaders = [process for process in world.processes if process.leads]
+    for process in leaders:
+        world.undo_after(*world.kill_process(process, dice.uniform(1.0, 20.0)))
+    return f"{len(leaders)}"
+
+
+def kill_operators(world: "World", dice: random.Random) -> str:
+    for process in list(world.processes):
+        world.undo_after(*world.kill_process(process, dice.uniform(1.0, 60.0)))
+    return ""
+
+
+def cut_leader(world: "World", dice: random.Random) -> str:
+    seconds = dice.choice((1.0, 4.0, 30.0))
+    for process in world.processes:
+        if process.leads:
+            process.connection.is_cut = True
+            process.watches.break_off()
+            world.undo_after(seconds, partial(setattr, process.connection, "is_cut", False))
+    return f"for {seconds:.0f} s"
+
+
+def suspend_machine(world: "World", dice: random.Random) -> str:
+    seconds = dice.choice((2.0, 5.0, 100.0))
+    for process in world.processes:
+        if process.leads:
+            process.suspended_seconds += seconds
+    return f"for {seconds:.0f} s"
+
+
+def scale(world: "World", dice: random.Random) -> str:
+    job = _choose_job(world, dice, "elastic", "limited", "rounded", "queued", "units")
+    if job is None:
+        return ""
+    least, _, most = job.sizes
+    unit = job.spec.get("unitReplicas", 1)
+    return world.edit(job, replicas=unit * (dice.randint(least, most) // unit))
+
+
+def change_spares(world: "World", dice: random.Random) -> str:
+    job = _choose_job(world, dice, "spares", "queued-spares")
+    return world.edit(job, spares=dice.randint(0, 3)) if job else ""
+
+
+def suspend(world: "World", dice: random.Random) -> str:
+    """Suspends a job, and resumes it later, perhaps with another template."""
+    job, seconds = _choose_job(world, dice), dice.choice((1.0, 10.0, 60.0))
+    changes = {"template": template(dice.randint(1, 3))} if dice.random() < 0.5 else {}
+    if job is None:
+        return ""
+
+    def resume() -> None:
+        if job.name in world.jobs:
+            world.story.tell("act", f"resume {world.edit(job, suspend=False)}")
+
+    def swap() -> None:
+        if job.name in world.jobs and changes:
+            try:
+                world.edit(job, **changes)
+            except InvalidJob:
+                return
+
+    world.undo_after(seconds, swap)
+    world.undo_after(seconds + 0.5, resume)
+    return world.edit(job, suspend=True)
+
+
+def edit_invalidly(world: "World", dice: random.Random) -> str:
+    """Puts a field into a job's spec that only the operator refuses, and corrects it later."""
+    job = _choose_job(world, dice)
+    if job is None or job.invalid:
+        return ""
+    before = job.spec.get("failurePolicy", {})
+    job.invalid = True
+
+    def correct() -> None:
+        job.invalid = False
+        if job.name in world.jobs:
+            world.edit(job, failurePolicy=before)
+
+    world.undo_after(dice.uniform(20.0, 120.0), correct)
+    return world.edit(job, checked=False, failurePolicy={"maxFailures": -1})
+
+
+def delete_job(world: "World", dice: random.Random) -> str:
+    job = _choose_job(world, dice)
+    if job is None:
+        return ""
+    world.delete_job(job)
+    return job.name
+
+
+def lower_quota(world: "World", dice: random.Random) -> str:
+    server, whole = world.server, world.quota
+    server.quota = dice.randint(1, whole)
+    evicted = [w for w in server.workloads if dice.random() < 0.3]
+    for name in evicted:
+        if server.workloads[name]["status"].get("admission"):
+            server.evict(name, "Preempted", "the quota is lower")
+
+    def undo() -> None:
+        server.quota = whole
+        server.admit_again()
+
+    world.undo_after(dice.uniform(10.0, 120.0), undo)
+    return f"to {server.quota}, {len(evicted)} evicted"
+
+
+def bound_namespace(world: "World", dice: random.Random) -> str:
+    world.server.trouble.pods = dice.randint(1, 40)
+    world.undo_after(dice.uniform(30.0, 300.0), partial(setattr, world.server.trouble, "pods", None))
+    return f"to {world.server.trouble.pods}"
+
+
+def deny_pods(world: "World", dice: random.Random) -> str:
+    world.server.trouble.denies_pods = True
+    world.undo_after(dice.uniform(5.0, 60.0), partial(setattr, world.server.trouble, "denies_pods", False))
+    return ""
+
+
+def rewrite_labels(world: "World", dice: random.Random) -> str:
+    world.server.trouble.rewrites = True
+    world.undo_after(HOUR, partial(setattr, world.server.trouble, "rewrites", False), active=False)
+    return ""
+
+
+# How often each happens, beside the others.
+ACTS: dict[Do, int] = {
+    delete_pod: 4, force_delete_pod: 2, evict_pod: 4, kill_container: 5, fail_script: 3, kill_process: 3, cut_agent: 5,
+    slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3, reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 6,
+    break_watches: 3, stall_watch: 2, lag_watches: 2, kill_leader: 5, kill_operators: 1, cut_leader: 2, suspend_machine: 1,
+    scale: 6, change_spares: 3, suspend: 3, edit_invalidly: 2, delete_job: 1, lower_quota: 3, bound_namespace: 1, deny_pods: 1,
+    rewrite_labels: 1,
+}  # fmt: skip
+BY_NAME = {act.__name__: act for act in ACTS}
+
+
+def calendar(seed: int, days: float, per_day: float = 24.0) -> list[Act]:
+    """What happens in a number of days: alone, or a few acts within a minute of each other.
+
+    Args:
+        seed: of all.
+        days: how many.
+        per_day: how many such moments a day has, on average.
+    """
+    dice, at, acts = random.Random(f"calendar {seed}"), 300.0, []
+    weighted = list(ACTS.values())
+    while at < days * DAY_SECONDS:
+        moment = at
+        for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 5))):
+            (act,) = dice.choices(list(ACTS), weighted)
+            acts.append(Act(len(acts), moment, act.__name__))
+            moment += dice.choice((0.0, 0.05, 0.5, 3.0, 15.0)) * dice.random()
+        at += max(120.0, dice.expovariate(per_day / DAY_SECONDS))
+    return acts
+
+
+def _choose_job(world: "World", dice: random.Random, *sorts: str) -> UsersJob | None:
+    found = [job for job in world.jobs.values() if not sorts or job.sort in sorts]
+    found = [job for job in found if not has_ended(world.status(job)) and not job.spec.get("suspend")]
+    return dice.choice(found) if found else None
+
+
+def _choose_pod(world: "World", dice: random.Random) -> Manifest | None:
+    found = [pod for pod in world.server.all_of("Pod") if pod["status"].get("phase") not in ENDED]
+    return dice.choice(found) if found else None
+
+
+def _choose_agent(world: "World", dice: random.Random) -> Agent | None:
+    found = list(world.living_agents())
+    return dice.choice(found) if found else None
+
+
+def _choose_node(world: "World", dice: random.Random) -> str:
+    """A node with pods, mostly."""
+    busy = sorted({agent.node for agent in world.living_agents() if world.nodes.nodes.get(agent.node)})
+    return dice.choice(busy) if busy and dice.random() < 0.9 else dice.choice(list(world.nodes.nodes))
+
+
+def _lose_node(world: "World", dice: random.Random, *, dies: bool) -> str:
+    name, seconds = _choose_node(world, dice), dice.choice((2.0, 15.0, 60.0, 400.0))
+    if world.nodes.nodes[name].up:
+        world.nodes.fail(name, dies=dies)
+        for process in list(world.processes):
+            if process.node == name and dies:
+                world.undo_after(*world.kill_process(process, 10.0))
+        world.undo_after(seconds, lambda: world.nodes.bring_back(name))
+    return f"{name} for {seconds:.0f} s"
+
+
+def _worker(pod: Manifest | None) -> str:
+    return pod["metadata"]["name"].rpartition("-")[0] if pod else "none"
+
+
+def _place(agent: Agent | None) -> str:
+    return agent.pod.name.rpartition("-")[0] if agent else "none"

@@ -1,0 +1,164 @@
+"""Groups of agents: a group steps while all of its members run in its round.
+
+What it has reached is a function of the time, so that no step is an event.
+"""
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tests.simulation.agents import Agent
+    from tests.simulation.operators import Door
+
+ECHO = {"exitCode": 1, "exception": "RuntimeError", "message": "RuntimeError: gloo: Connection closed by peer"}
+
+
+class Surroundings(Protocol):
+    """What agents need of the world."""
+
+    loop: asyncio.AbstractEventLoop
+    dice: random.Random
+
+    def day_seconds(self) -> float:
+        """Seconds since the world's begin, skipped ones included."""
+        ...
+
+    def door_for(self, agent: "Agent") -> "Door | None":
+        """The replica that an agent reaches now."""
+        ...
+
+    def group_of(self, agent: "Agent") -> "Group":
+        """The group of an agent's round."""
+        ...
+
+    def exited(self, agent: "Agent", code: int) -> None:
+        """An agent's container has ended."""
+        ...
+
+    def formed(self, group: "Group") -> None:
+        """A group begins to train."""
+        ...
+
+    def completed(self, group: "Group") -> None:
+        """A group has made its last step."""
+        ...
+
+
+@dataclass
+class Training:
+    """What a job's script does.
+
+    Attributes:
+        total: steps.
+        step_seconds: of each.
+        reports: whether it reports steps.
+        saved: the last step whose state is on a disk.
+    """
+
+    total: int
+    step_seconds: float
+    reports: bool = True
+    saved: int = 0
+
+
+@dataclass(eq=False)
+class Group:
+    """The members of a round that have taken it up."""
+
+    job_uid: str
+    number: int
+    size: int
+    training: Training
+    world: Surroundings
+    members: list["Agent"] = field(default_factory=list)
+    first: int = 0
+    formed_at: float | None = None
+    stopped_at: float | None = None
+    ends: asyncio.TimerHandle | None = None
+
+    @property
+    def trains(self) -> bool:
+        return self.formed_at is not None and self.stopped_at is None
+
+    @property
+    def step(self) -> int:
+        """The last step that is done."""
+        if self.formed_at is None:
+            return 0
+        until = self.stopped_at if self.stopped_at is not None else self.world.day_seconds()
+        done = math.floor((until - self.formed_at) / self.training.step_seconds + 1e-6)
+        return min(self.training.total, self.first - 1 + done)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until its last step."""
+        assert self.formed_at is not None
+        whole = (self.training.total - self.first + 1) * self.training.step_seconds
+        return max(0.0, self.formed_at + whole - self.world.day_seconds())
+
+    def join(self, agent: "Agent") -> None:
+        self.members.append(agent)
+        if len(self.members) == self.size and self.stopped_at is None:
+            self.world.loop.call_later(0.2 + self.world.dice.random() / 2, self._form)
+
+    def _form(self) -> None:
+        if self.stopped_at is not None or self.formed_at is not None:
+            return
+        if not all(member.group is self and member.reachable for member in self.members):
+            return
+        kept = max(member.committed for member in self.members)
+        self.first = max(kept, self.training.saved) + 1
+        self.formed_at = self.world.day_seconds()
+        self.world.formed(self)
+        self.wait_for_end()
+        for member in self.members:
+            member.beat()
+
+    def wait_for_end(self) -> None:
+        """Has it end when its last step is due; again after quiet was skipped."""
+        if self.ends is not None:
+            self.ends.cancel()
+        self.ends = None
+        if self.trains:
+            self.ends = self.world.loop.call_later(self.seconds_left + 1e-6, self._end)
+
+    def _end(self) -> None:
+        if not self.trains:
+            return
+        if self.seconds_left > 1e-3:
+            self.wait_for_end()
+            return
+        self.stop()
+        self.training.saved = self.training.total
+        self.world.completed(self)
+        for member in list(self.members):
+            self.world.loop.call_later(0.3 * self.world.dice.random(), member.succeed, self)
+
+    def stop(self) -> None:
+        """No further step is done."""
+        if self.stopped_at is None:
+            reached = self.step
+            self.stopped_at = self.world.day_seconds()
+            for member in self.members:
+                member.committed = max(member.committed, reached)
+            if self.ends is not None:
+                self.ends.cancel()
+
+    def resume(self) -> None:
+        """The connections of its members bear again, before anything has ended a member."""
+        whole = all(m.group is self and m.reachable and m.state in ("running", "leaving") for m in self.members)
+        if self.formed_at is not None and self.stopped_at is not None and whole:
+            self.formed_at += self.world.day_seconds() - self.stopped_at
+            self.stopped_at = None
+            self.wait_for_end()
+
+    def lose(self, agent: "Agent", *, noticed: bool, within_seconds: float = 1.0) -> None:
+        """A member's processes stop; those of the others fail soon if their connections close, and hang otherwise."""
+        self.stop()
+        if noticed:
+            for member in self.members:
+                if member is not agent:
+                    self.world.loop.call_later(0.05 + within_seconds * self.world.dice.random(), member.fail, ECHO, self)

@@ -1,0 +1,162 @@
+"""What must always hold in a simulated world: each a function with a sentence, which yields what was not kept."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
+from elastic_pytorch_operator.api.manifest import Manifest
+
+from tests.simulation.api_server import ENDED
+from tests.simulation.groups import Group
+from tests.simulation.story import Story
+
+if TYPE_CHECKING:
+    from tests.simulation.jobs import UsersJob
+    from tests.simulation.world import World
+
+OVERUSE_SECONDS = 10.0
+GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still name it
+STATUSES_PER_HOUR, EVENTS_PER_HOUR, PODS_PER_HOUR = 1500, 400, 300
+
+
+class Violation(AssertionError):
+    """Something that must always hold does not.
+
+    Attributes:
+        story: what has happened.
+    """
+
+    def __init__(self, story: Story, found: list[str]) -> None:
+        super().__init__("; ".join(found))
+        self.story = story
+
+
+def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
+    """A round has one worker of each index, all of them alive, and no more than the job may have."""
+    indices = [member.rsplit("-", 2)[1] for member in members]
+    if len(set(indices)) != len(indices):
+        yield f"{job}: a round has two workers of one index: {members}"
+    for member in members:
+        gone = world.gone_at.get(member)
+        if gone is not None and world.loop.time() > gone + GONE_SECONDS and not world.is_troubled():
+            yield f"{job}: a round has {member}, which has been gone for {world.loop.time() - gone:.0f} s"
+    users = world.jobs.get(job.partition("/")[2])
+    if users is not None and len(members) > max(world.most_of(users)):
+        yield f"{job}: a round of {len(members)}, of at most {max(world.most_of(users))}"
+
+
+def check_group(world: "World", group: Group) -> Iterator[str]:
+    """No two rounds train at once where their members are heard, and none begins behind what a living worker has."""
+    for other in world.groups.values():
+        heard = all(member.reachable for member in other.members)
+        if other is not group and other.job_uid == group.job_uid and other.trains and other.size and heard:
+            yield f"rounds {other.number} and {group.number} of {group.members[0].job} train at once"
+    for agent in world.living_agents():
+        known = agent.job_uid == group.job_uid and agent.reachable and agent.connected and agent.state != "leaving"
+        if known and agent.committed >= group.first and agent not in group.members:
+            yield (
+                f"round {group.number} of {agent.job} begins with step {group.first}, "
+                f"and {agent.pod.name} ({agent.state}) has {agent.committed}"
+            )
+
+
+def check_quota(world: "World") -> Iterator[str]:
+    """No more pods of queued jobs run than have quota, but for a moment: a pod that is being deleted has given its place away."""
+    queued = [pod for pod in world.server.all_of("Pod") if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]]
+    lasting = [pod for pod in queued if not pod["metadata"].get("deletionTimestamp") and world.is_up(pod)]
+    there = sum(pod["status"].get("phase") not in ENDED for pod in lasting)
+    if there <= world.server.used or world.is_troubled():
+        world.over_quota_since = None
+    elif world.over_quota_since is None:
+        world.over_quota_since = world.loop.time()
+    elif world.loop.time() > world.over_quota_since + OVERUSE_SECONDS:
+        yield f"{there} pods run by quota for {world.server.used}"
+
+
+def check_ends(world: "World") -> Iterator[str]:
+    """A job that has ended stays ended, and has no pods that run."""
+    for job in world.jobs.values():
+        status = world.status(job)
+        ended = next((type_ for type_ in (names.COMPLETE, names.FAILED) if is_true(status, type_)), "")
+        before = world.ends.setdefault(job.name, ended)
+        if before and before != ended:
+            yield f"{job.name} was {before}, and is {ended or 'not ended'}"
+        world.ends[job.name] = ended
+
+
+def check_settled(world: "World") -> Iterator[str]:
+    """After quiet, each job is as its user wants it, its status says so, and nothing is left of the others."""
+    for job in world.jobs.values():
+        yield from _check_job(world, job)
+    uids = {world.manifest(job)["metadata"]["uid"] for job in world.jobs.values()}
+    for kind in ("Pod", kueue.WORKLOAD, "Service"):
+        for found in world.server.all_of(kind):
+            owner = (found["metadata"].get("ownerReferences") or [{}])[0].get("uid")
+            if owner not in uids:
+                yield f"{kind} {found['metadata']['name']} is left of a job that is gone"
+
+
+def _check_job(world: "World", job: "UsersJob") -> Iterator[str]:
+    status = world.status(job)
+    running = world.running_pods(job)
+    if has_ended(status):
+        if running:
+            yield f"{job.name} has ended, and has {len(running)} pods"
+        return
+    if job.spec.get("suspend"):
+        if running or (find_condition(status, names.SUSPENDED) or {}).get("status") != "True":
+            yield f"{job.name} is to be suspended, and has {len(running)} pods"
+        return
+    group = world.training_group(job)
+    size = group.size if group else 0
+    if status.get("worldSize", 0) != size:
+        yield f"{job.name} trains with {size}, and its status says {status.get('worldSize', 0)}"
+    wanted = world.expected_size(job)
+    if job.invalid:
+        return
+    if job.queued:
+        yield from _check_queued(world, job, size)
+        return
+    if wanted is None:
+        return
+    if size != wanted:
+        yield f"{job.name} trains with {size} of {wanted}; its status: {status.get('state')}, {_why(status)}"
+    elif len(running) != wanted + job.spec.get("spares", 0):
+        yield f"{job.name} has {len(running)} pods for {wanted} workers and {job.spec.get('spares', 0)} spares"
+
+
+def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
+    granted = world.server.granted(str(world.manifest(job)["metadata"]["uid"]))
+    if size > granted:
+        yield f"{job.name} trains with {size}, and has quota for {granted}"
+    elif size < job.sizes[0] <= granted:
+        yield f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"
+    for pod in world.running_pods(job):
+        workload = world.server.workloads.get(pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, ""))
+        if workload is not None and requests(workload["spec"]["podSets"][0]["template"]) != requests(pod):
+            yield f"{pod['metadata']['name']} runs by quota for another template"
+
+
+def requests(pod: Manifest) -> object:
+    """What the training container of a pod, or of a template, requests."""
+    containers = pod["spec"]["containers"]
+    return next(container["resources"]["limits"]["cpu"] for container in containers if container["name"] == "pytorch")
+
+
+def _why(status: dict[str, object]) -> str:
+    found = (find_condition(status, type_) or {} for type_ in (names.DEGRADED, names.RUNNING))
+    return "; ".join(f"{c.get('reason')}: {c.get('message')}" for c in found if c)
+
+
+def check_rates(world: "World") -> Iterator[str]:
+    """The writes and the events of a job in an hour are bounded, and so are the pods that are made for it."""
+    counts = world.server.counts
+    for name, found, most in (
+        ("statuses", counts.statuses, STATUSES_PER_HOUR),
+        ("events", counts.events, EVENTS_PER_HOUR),
+        ("pods", counts.pods, PODS_PER_HOUR),
+    ):
+        for (uid, hour), count in found.items():
+            if count > most:
+                yield f"{count} {name} of job {uid} in hour {hour}"

@@ -1,0 +1,83 @@
+"""Days of a cluster from seeds: what must always hold holds, and each seed tells one story."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection
+
+import pytest
+
+from tests.paths import ROOT
+from tests.simulation.acts import BY_NAME, Act, calendar
+from tests.simulation.story import shrink
+from tests.simulation.world import Setting, play
+
+pytestmark = pytest.mark.simulation
+
+CPU_SECONDS = 30.0  # of new seeds
+LONG_CPU_SECONDS = 3600.0
+SHORT_DAYS = 0.03
+
+
+def commit() -> str:
+    """The commit of this checkout: each has seeds of its own, and the same ones each time."""
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "0"
+
+
+def play_new_seeds(seconds: float, days: float) -> None:
+    """Plays seeds that no one has played before, as long as the time lasts."""
+    began, first = time.process_time(), int(commit()[:7], 16)
+    for seed in range(first, first + 100_000):
+        print(f"seed {seed}: make simulate ARGS='--days {days:g} --seed {seed} --shrink'")
+        play(Setting(seed, days), calendar(seed, days))
+        if time.process_time() > began + seconds:
+            return
+
+
+def test_what_must_always_hold_holds_in_days_of_new_seeds() -> None:
+    play_new_seeds(CPU_SECONDS, 0.25)
+
+
+@pytest.mark.long
+def test_what_must_always_hold_holds_in_weeks_of_new_seeds() -> None:
+    play_new_seeds(LONG_CPU_SECONDS, 7.0)
+
+
+@pytest.mark.process
+def test_seed_tells_the_same_story_twice_and_in_another_process() -> None:
+    digests = {play(Setting(1, SHORT_DAYS), calendar(1, SHORT_DAYS)).digest for _ in range(2)}
+    command = [sys.executable, "-m", "tests.simulation", "--days", str(SHORT_DAYS), "--seed", "1"]
+    other = {**os.environ, "PYTHONHASHSEED": "4711"}
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=other).stdout
+    (digest,) = digests
+    assert f"story {digest}," in told
+
+
+def test_story_is_the_same_whether_or_not_quiet_is_skipped() -> None:
+    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 800.0, "kill_leader")]
+    skipped, lived = (play(Setting(3, 900.0 / 86_400, jobs=2, skips=skips), acts) for skips in (True, False))
+    assert skipped.course() == lived.course()
+    stood = [line for line in skipped.course() if "stands: Running" in line]
+    assert len(stood) == 2 * 3
+
+
+def test_every_act_can_happen() -> None:
+    acts = [Act(number, 60.0 + 15.0 * number, name) for number, name in enumerate(BY_NAME)]
+    story = play(Setting(5, 900.0 / 86_400), acts)
+    happened = [line.what.split()[1] for line in story.lines if line.who == "act" and line.what[0].isdigit()]
+    assert happened == list(BY_NAME)
+
+
+@pytest.mark.parametrize("needed", [{0}, {99}, {3, 50}, {10, 11, 12}, set()])
+def test_of_a_story_that_fails_only_what_is_needed_is_left(needed: set[int]) -> None:
+    tried = 0
+
+    def fails(numbers: Collection[int]) -> bool:
+        nonlocal tried
+        tried += 1
+        return needed <= set(numbers)
+
+    assert shrink(range(100), fails) == sorted(needed)
+    assert tried < 100

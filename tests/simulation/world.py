@@ -1,0 +1,393 @@
+"""A simulated world: an API server, nodes, jobs, agents and the real operator's replicas, on one clock and from one seed."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.cluster.interface import PodIdentity
+
+from tests.operator.virtual_time import VirtualTimeLoop
+from tests.simulation.acts import BY_NAME, Act
+from tests.simulation.agents import Agent
+from tests.simulation.api_server import ENDED, Server
+from tests.simulation.groups import Group
+from tests.simulation.invariants import (
+    Violation,
+    check_ends,
+    check_group,
+    check_quota,
+    check_rates,
+    check_round,
+    check_settled,
+)
+from tests.simulation.jobs import UsersJob, new_job
+from tests.simulation.nodes import Nodes
+from tests.simulation.operators import KINDS, SLICE, SYSTEM, Door, Process
+from tests.simulation.story import Ear, Story
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+PERIOD_SECONDS = 300.0  # what the operator does by a period recurs after it: only whole periods are skipped
+QUIET_SECONDS = 5.0  # for which all must be as it should be, until quiet may be skipped
+SETTLE_SECONDS = 900.0  # in which all must be as it should be
+LOOK_SECONDS = 1.0
+CALM_SECONDS = 20.0  # after trouble, in which the operator may still be late
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a world has.
+
+    Attributes:
+        seed: of all that is left to chance.
+        days: how long it lasts.
+        nodes: how many.
+        jobs: how many at once.
+        skips: quiet is skipped.
+    """
+
+    seed: int
+    days: float = 1.0
+    nodes: int = 8
+    jobs: int = 3
+    skips: bool = True
+
+
+class World:
+    """A world that runs. To be made on a loop of virtual time."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.loop = asyncio.get_running_loop()
+        self.dice = random.Random(f"world {setting.seed}")
+        self.skipped_seconds = 0.0
+        self.story = Story(self.day_seconds)
+        self.quota = max(8, 2 * setting.jobs)
+        self.server = Server(self.quota, self.time, lambda: int(self.day_seconds() // 3600))
+        self.nodes = Nodes(self.server, self.dice, self._begin_agent)
+        self.jobs: dict[str, UsersJob] = {}
+        self.groups: dict[tuple[str, int], Group] = {}
+        self.gone_at: dict[str, float] = {}
+        self.ends: dict[str, str] = {}
+        self.violations: list[str] = []
+        self.over_quota_since: float | None = None
+        self.processes: list[Process] = []
+        self._numbers = 0
+        self._active = 0  # acts that are yet to be undone
+        self._calm_at = 0.0
+        self._edited_at: dict[str, tuple[float, int]] = {}
+        self._ear = Ear(self.story, self._note_round)
+        self._job_numbers = iter(range(10**9))
+        self.server.watch(self._note_pod)
+
+    # What the others need of it.
+
+    def day_seconds(self) -> float:
+        return self.loop.time() + self.skipped_seconds
+
+    def time(self) -> datetime:
+        return BEGIN + timedelta(seconds=self.day_seconds())
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def door_for(self, agent: Agent) -> Door | None:
+        """The replica that the agents' Service leads to, if the agent reaches it and it listens."""
+        slice_ = self.server.find("EndpointSlice", SLICE, SYSTEM)
+        endpoints = (slice_ or {}).get("endpoints") or ()
+        addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
+        if not agent.reachable:
+            return None
+        return next((p.door for p in self.processes if p.address in addresses and p.door is not None), None)
+
+    def group_of(self, agent: Agent) -> Group:
+        key = (agent.job_uid, agent.round)
+        if key not in self.groups:
+            for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
+                del self.groups[old]
+            self.groups[key] = Group(agent.job_uid, agent.round, agent.world_size, agent.training, self)
+        return self.groups[key]
+
+    def exited(self, agent: Agent, code: int) -> None:
+        self.nodes.exited(agent, code)
+
+    def formed(self, group: Group) -> None:
+        self.story.tell(group.members[0].job, f"round {group.number} trains from step {group.first}")
+        self._check(check_group(self, group))
+
+    def completed(self, group: Group) -> None:
+        self.story.tell(group.members[0].job, f"round {group.number} has made the last step")
+
+    def living_agents(self) -> Iterator[Agent]:
+        return (agent for agent in self.nodes.agents.values() if not agent.ended)
+
+    def manifest(self, job: UsersJob) -> Manifest:
+        return self.server.find(names.KIND, job.name) or {"metadata": {"uid": ""}, "status": {}}
+
+    def status(self, job: UsersJob) -> Manifest:
+        return dict(self.manifest(job).get("status") or {})
+
+    def pods(self, job: UsersJob) -> list[MutableManifest]:
+        return [p for p in self.server.all_of("Pod") if p["metadata"]["labels"].get(names.LABEL_JOB_NAME) == job.name]
+
+    def running_pods(self, job: UsersJob) -> list[MutableManifest]:
+        there = (p for p in self.pods(job) if p["status"].get("phase") not in ENDED)
+        return [p for p in there if self.is_up(p)]
+
+    def is_up(self, pod: Manifest) -> bool:
+        """Whether the node of a pod is heard, or is not known yet."""
+        node = self.nodes.nodes.get(pod["spec"].get("nodeName", ""))
+        return node is None or node.up
+
+    def training_group(self, job: UsersJob) -> Group | None:
+        uid = self.manifest(job)["metadata"]["uid"]
+        found = [g for (owner, _), g in self.groups.items() if owner == uid and g.trains]
+        return found[-1] if found else None
+
+    def most_of(self, job: UsersJob) -> list[int]:
+        """How many workers a job may have, and might have had until a moment ago."""
+        at, before = self._edited_at.get(job.name, (-1e9, 0))
+        return [job.sizes[2], before if self.loop.time() < at + CALM_SECONDS or self.is_troubled() else 0]
+
+    def expected_size(self, job: UsersJob) -> int | None:
+        """With how many workers a job is to train after quiet; None: that depends on others."""
+        if job.queued or self.server.trouble.pods is not None:
+            return None
+        _, wanted, _ = job.sizes
+        allowed = job.spec.get("resizePolicy", {}).get("allowedReplicas")
+        return max((size for size in allowed if size <= wanted), default=0) if allowed else wanted
+
+    # What acts do to it.
+
+    def undo_after(self, seconds: float, undo: Callable[[], None], *, active: bool = True) -> None:
+        """Has something end after a while; until then, the world is not quiet."""
+        self._active += active
+        self.troubled_until(seconds if active else 0.0)
+
+        def end() -> None:
+            self._active -= active
+            self._calm_at = max(self._calm_at, self.loop.time() + CALM_SECONDS)
+            undo()
+
+        self.loop.call_later(seconds, end)
+
+    def troubled_until(self, seconds: float) -> None:
+        """What the operator does may be late until some seconds from now, and for a moment after."""
+        self._calm_at = max(self._calm_at, self.loop.time() + seconds + CALM_SECONDS)
+
+    def is_troubled(self) -> bool:
+        return self._active > 0 or self.loop.time() < self._calm_at or self.server.trouble.delays
+
+    def break_watches(self, kinds: tuple[str, ...] = KINDS) -> None:
+        for process in self.processes:
+            process.watches.break_off(kinds)
+
+    def kill_process(self, process: Process, seconds: float) -> tuple[float, Callable[[], None]]:
+        """Ends a replica's process; returns when and how it is started again."""
+        process.die()
+        self.processes.remove(process)
+        return seconds, lambda: self._start_process(process.name)
+
+    def edit(self, job: UsersJob, *, checked: bool = True, **changes: Any) -> str:
+        """`kubectl edit`; returns what was edited."""
+        manifest = {**job.manifest, "spec": {**job.manifest["spec"], **changes}}
+        if self.server.find(names.KIND, job.name) is None:
+            return f"{job.name}: gone"
+        self._edited_at[job.name] = (self.loop.time(), job.sizes[2])
+        if checked:
+            self.server.submit(manifest)
+        else:
+            self.server.apply_job(manifest)
+        job.manifest = copied(manifest)
+        self.troubled_until(0.0)
+        told = {name: value for name, value in changes.items() if name != "template"}
+        return f"{job.name}: {told or 'template'}"
+
+    def delete_job(self, job: UsersJob) -> None:
+        del self.jobs[job.name]
+        self.server.remove_job(job.name)
+        self._submit_missing()
+
+    # Its course.
+
+    async def run(self, acts: Iterable[Act]) -> None:
+        """Lives through acts, each of which is settled before the next one that comes later than that."""
+        self._ear.listen()
+        try:
+            await self._begin()
+            for act in acts:
+                await self._live_until(act.at)
+                self._do(act)
+                self._raise()
+            await self._live_until(self.setting.days * 86_400.0)
+            self._check(check_rates(self))
+            self._raise()
+        finally:
+            self._ear.stop()
+            for process in self.processes:
+                process.die()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(10.0)
+
+    async def _begin(self) -> None:
+        for number in range(self.setting.nodes):
+            self.nodes.add(f"node-{number}")
+        self._numbers = self.setting.nodes
+        for name in ("operator-a", "operator-b"):
+            self._start_process(name)
+        self._submit_missing()
+
+    def _do(self, act: Act) -> None:
+        dice = random.Random(f"act {self.setting.seed} {act.number}")
+        self.dice.seed(f"after {self.setting.seed} {act.number}")
+        random.seed(f"operator {self.setting.seed} {act.number}")
+        self.troubled_until(0.0)
+        told = BY_NAME[act.name](self, dice)
+        self.story.tell("act", f"{act.number} {act.name} {told}".rstrip())
+
+    async def _live_until(self, at: float) -> None:
+        """Lives until a time, and skips quiet."""
+        quiet_since: float | None = None
+        told = False
+        restless_since = self.loop.time()
+        while (left := at - self.day_seconds()) > 0:
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+            self._submit_missing()
+            self._check((*check_ends(self), *check_quota(self)))
+            self._raise()
+            if self._active:
+                quiet_since, restless_since = None, self.loop.time()
+                continue
+            unsettled = [*check_settled(self)]
+            if unsettled:
+                quiet_since = None
+                if self.loop.time() > restless_since + SETTLE_SECONDS:
+                    self.violations += [f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled]
+                    self._raise()
+                continue
+            restless_since = self.loop.time()
+            if quiet_since is None:
+                quiet_since = self.loop.time()
+            if self.loop.time() < quiet_since + QUIET_SECONDS or self.is_troubled():
+                continue
+            if not told:
+                self._tell_states()
+                told = True
+            if self.setting.skips:
+                self._skip(at)
+
+    def _tell_states(self) -> None:
+        for job in self.jobs.values():
+            status = self.status(job)
+            self.story.tell(job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers")
+
+    def _skip(self, at: float) -> None:
+        """Lets the day go on by whole periods, until shortly before the next thing that happens."""
+        dues = [at, *(self.day_seconds() + group.seconds_left for group in self.groups.values() if group.trains)]
+        dues += [due for job in self.jobs.values() for due in self._deadlines(job)]
+        periods = int((min(dues) - self.day_seconds() - QUIET_SECONDS) // PERIOD_SECONDS)
+        if periods > 0:
+            self.skipped_seconds += periods * PERIOD_SECONDS
+            for group in self.groups.values():
+                group.wait_for_end()
+
+    def _deadlines(self, job: UsersJob) -> Iterator[float]:
+        status, spec = self.status(job), job.spec
+        for since, field in (("startTime", "activeDeadlineSeconds"), ("completionTime", "ttlSecondsAfterFinished")):
+            if status.get(since) and field in spec:
+                due = (datetime.fromisoformat(status[since]) - BEGIN).total_seconds() + spec[field]
+                if due > self.day_seconds():
+                    yield due
+
+    def _submit_missing(self) -> None:
+        """Users replace jobs that are gone, and delete those that have ended, after an hour."""
+        for job in [job for job in self.jobs.values() if self.server.find(names.KIND, job.name) is None]:
+            del self.jobs[job.name]
+        ended = [job for job in self.jobs.values() if has_ended(self.status(job))]
+        for job in ended:
+            if "ttlSecondsAfterFinished" not in job.spec and len(ended) > 1:
+                self.story.tell(job.name, "is deleted")
+                del self.jobs[job.name]
+                self.server.remove_job(job.name)
+                break
+        living = sum(not has_ended(self.status(job)) for job in self.jobs.values())
+        for _ in range(self.setting.jobs - living):
+            number = next(self._job_numbers)
+            job = new_job(number, self.setting.seed)
+            self.jobs[job.name] = job
+            self.server.submit(job.manifest)
+            self.story.tell(job.name, "is submitted")
+            self.troubled_until(0.0)
+
+    def _start_process(self, name: str) -> None:
+        number = self.next_number()
+        usable = [node.name for node in self.nodes.nodes.values() if node.up]
+        dice = random.Random(f"process {self.setting.seed} {number}")
+        address = f"10.200.{number >> 8 & 255}.{number & 255}"
+        used = {process.node for process in self.processes}
+        node = next((node for node in usable if node not in used), "node-0")
+        self.processes.append(Process(self.server, name, address, node, dice, self.time, self._close))
+
+    def _close(self, door: Door) -> None:
+        """The connections to a replica end."""
+        for agent in list(self.living_agents()):
+            if agent.connected and agent._door is door:
+                agent.disconnect(dropped=True)
+
+    def _begin_agent(self, pod: PodIdentity, job: str, job_uid: str, node: str) -> Agent:
+        training = self.jobs[job].training if job in self.jobs else new_job(0, self.setting.seed).training
+        return Agent(self, pod, job, job_uid, node, training)
+
+    def _note_pod(self, kind: str, change: str, pod: Manifest) -> None:
+        if kind != "Pod":
+            return
+        name = pod["metadata"]["name"]
+        if change == "DELETED" or pod["status"].get("phase") in ENDED:
+            self.gone_at.setdefault(name, self.loop.time())
+
+    def _note_round(self, job: str, number: int, members: list[str]) -> None:
+        self._check(check_round(self, job, members))
+
+    def _check(self, found: Iterable[str]) -> None:
+        for violation in found:
+            self.story.tell("violation", violation)
+            self.violations.append(violation)
+
+    def _raise(self) -> None:
+        for process in self.processes:
+            if process.task.done():
+                process.task.result()
+        if self.violations:
+            raise Violation(self.story, self.violations)
+
+
+def play(setting: Setting, acts: Iterable[Act]) -> Story:
+    """Plays a world to its end.
+
+    Raises:
+        Violation: something that must always hold does not.
+    """
+
+    async def run() -> Story:
+        world = World(setting)
+        await world.run(acts)
+        return world.story
+
+    chance, logger = random.getstate(), logging.getLogger("elastic_pytorch_operator")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    random.seed(f"operator {setting.seed}")
+    try:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            return runner.run(run())
+    finally:
+        random.setstate(chance)
+        logger.setLevel(level)
