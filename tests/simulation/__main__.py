@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from tests.simulation.acts import Act, calendar
+from tests.simulation.acts import BY_NAME, Act, calendar
 from tests.simulation.invariants import Violation
 from tests.simulation.story import Story, shrink
 from tests.simulation.world import Setting, play
@@ -19,6 +19,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--per-day", type=float, default=24.0, help="moments at which something happens")
+    parser.add_argument(
+        "--acts", type=lambda text: text.split(","), default=list(BY_NAME), help="names of those that may happen"
+    )
     parser.add_argument("--full", action="store_true", help="live through quiet, too")
     parser.add_argument("--only", help="numbers of the only acts that happen, as 1,2,3")
     parser.add_argument("--shrink", action="store_true", help="look for the fewest acts after which it does not hold")
@@ -29,7 +32,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     options = parse_options()
     setting = Setting(options.seed, options.days, options.nodes, options.jobs, skips=not options.full)
-    acts = calendar(options.seed, options.days, options.per_day)
+    acts = calendar(options.seed, options.days, options.per_day, options.acts)
     if options.only is not None:
         only = {int(number) for number in options.only.split(",") if number}
         acts = [act for act in acts if act.number in only]

@@ -1,14 +1,14 @@
 """What happens to a simulated world: each act has dice of its own, so that the others stay what they are if one is left out."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from elastic_pytorch_operator.api.conditions import has_ended
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.simulation.agents import OWN, Agent
 from tests.simulation.api_server import ENDED, NAMESPACE
@@ -243,11 +243,8 @@ def suspend(world: "World", dice: random.Random) -> str:
             world.story.tell("act", f"resume {world.edit(job, suspend=False)}")
 
     def swap() -> None:
-        if job.name in world.jobs and changes:
-            try:
-                world.edit(job, **changes)
-            except InvalidJob:
-                return
+        if job.name in world.jobs and is_true(world.status(job), names.SUSPENDED):  # else the API server refuses it
+            world.edit(job, **changes)
 
     world.undo_after(seconds, swap)
     world.undo_after(seconds + 0.5, resume)
@@ -324,20 +321,21 @@ ACTS: dict[Do, int] = {
 BY_NAME = {act.__name__: act for act in ACTS}
 
 
-def calendar(seed: int, days: float, per_day: float = 24.0) -> list[Act]:
+def calendar(seed: int, days: float, per_day: float = 24.0, names: Collection[str] = BY_NAME) -> list[Act]:
     """What happens in a number of days: alone, or a few acts within a minute of each other.
 
     Args:
         seed: of all.
         days: how many.
         per_day: how many such moments a day has, on average.
+        names: of the acts that may happen.
     """
     dice, at, acts = random.Random(f"calendar {seed}"), 300.0, []
-    weighted = list(ACTS.values())
+    chosen = {act: weight for act, weight in ACTS.items() if act.__name__ in names}
     while at < days * DAY_SECONDS:
         moment = at
         for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 5))):
-            (act,) = dice.choices(list(ACTS), weighted)
+            (act,) = dice.choices(list(chosen), list(chosen.values()))
             acts.append(Act(len(acts), moment, act.__name__))
             moment += dice.choice((0.0, 0.05, 0.5, 3.0, 15.0)) * dice.random()
         at += max(120.0, dice.expovariate(per_day / DAY_SECONDS))

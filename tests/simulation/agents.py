@@ -37,6 +37,7 @@ class Agent:
         self.state, self.round, self.newest, self.rank, self.world_size = "ready", 0, 0, 0, 0
         self.group: Group | None = None
         self.reachable = True
+        self.lost_at = math.inf  # when it could be heard last
         self.slow_seconds = 0.0  # by which its heartbeats come later, at most
         self.ended = False
         self._world, self._loop, self._dice = world, world.loop, world.dice
@@ -110,7 +111,7 @@ class Agent:
 
     def lose_network(self) -> None:
         """It is heard no more, and hears nothing; the operator's side of the connection stays open for a while."""
-        self.reachable = False
+        self.reachable, self.lost_at = False, min(self.lost_at, self._loop.time())
         if self.group is not None and self.group.size > 1:
             self.group.lose(self, noticed=False)
         if self._timer is not None:
@@ -130,7 +131,7 @@ class Agent:
             self._loop.call_later(LOST_PEER_SECONDS, close)
 
     def regain_network(self) -> None:
-        self.reachable = True
+        self.reachable, self.lost_at = True, math.inf
         self._tries = 0
         if self.ended:
             return
@@ -268,7 +269,7 @@ class Agent:
         """Its container ends."""
         if self.ended:
             return
-        self.ended = True
+        self.ended, self.lost_at = True, min(self.lost_at, self._loop.time())
         if self.group is not None:
             self.group.lose(self, noticed=noticed)
             self.group = None

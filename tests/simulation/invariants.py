@@ -1,5 +1,6 @@
 """What must always hold in a simulated world: each a function with a sentence, which yields what was not kept."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 OVERUSE_SECONDS = 10.0
+NEW_SECONDS = 30.0  # for which a leader may not have heard all agents
+FOUND_SECONDS = 3.0 + 5.0  # the table in architecture.md, not the code of it, and what the loss of a last heartbeat takes
+FOUND_BY_NEW_SECONDS = 120.0  # the same
 GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still name it
 STATUSES_PER_HOUR, EVENTS_PER_HOUR, PODS_PER_HOUR = 1500, 400, 300
 
@@ -59,6 +63,19 @@ def check_group(world: "World", group: Group) -> Iterator[str]:
                 f"round {group.number} of {agent.job} begins with step {group.first}, "
                 f"and {agent.pod.name} ({agent.state}) has {agent.committed}"
             )
+
+
+def check_losses(world: "World") -> Iterator[str]:
+    """A lost member is found as soon as the table of silence promises where others are heard: later by a leader that is new."""
+    for group in world.groups.values():
+        lost = min((member.lost_at for member in group.members), default=math.inf)
+        known = lost > world.led_since + NEW_SECONDS
+        late = world.loop.time() - (lost if known else max(lost, world.led_since + FOUND_BY_NEW_SECONDS))
+        heard = any(member.connected and member.group is group and not member.ended for member in group.members)
+        if late > FOUND_SECONDS and heard and group.formed_at is not None and not world.server.trouble.delays:
+            name = group.members[0].job
+            if world.newest.get(name) == group.number and all(member.state != "succeeded" for member in group.members):
+                yield f"{name}: a member of round {group.number} has been lost for {late:.1f} s, and no round follows"
 
 
 def check_quota(world: "World") -> Iterator[str]:

@@ -1,17 +1,19 @@
 """The jobs of a simulated world: of all sorts, and what each must come to."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from elastic_pytorch_operator.api import kueue
-from elastic_pytorch_operator.api.manifest import MutableManifest
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 
 from tests.simulation.api_server import NAMESPACE
 from tests.simulation.groups import Training
 
 HOUR = 3600.0
+DEADLINES = (("startTime", "activeDeadlineSeconds"), ("completionTime", "ttlSecondsAfterFinished"))
 
 
 @dataclass
@@ -46,6 +48,12 @@ class UsersJob:
         spec = self.manifest["spec"]
         replicas = spec["replicas"]
         return spec.get("minReplicas", replicas), replicas, spec.get("maxReplicas", replicas)
+
+    def deadlines(self, status: Manifest) -> Iterator[datetime]:
+        """The times of day at which the operator ends or deletes it."""
+        for since, field in DEADLINES:
+            if status.get(since) and field in self.spec:
+                yield datetime.fromisoformat(status[since]) + timedelta(seconds=self.spec[field])
 
 
 def _elastic(dice: random.Random) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tests.simulation.invariants import (
     Violation,
     check_ends,
     check_group,
+    check_losses,
     check_quota,
     check_rates,
     check_round,
@@ -76,6 +78,9 @@ class World:
         self.gone_at: dict[str, float] = {}
         self.ends: dict[str, str] = {}
         self.violations: list[str] = []
+        self.newest: dict[str, int] = {}  # the newest round of each job, by its name
+        self.led_since = math.inf  # by the present leader
+        self._leader: object = None
         self.over_quota_since: float | None = None
         self.processes: list[Process] = []
         self._numbers = 0
@@ -261,7 +266,8 @@ class World:
         while (left := at - self.day_seconds()) > 0:
             await asyncio.sleep(min(LOOK_SECONDS, left))
             self._submit_missing()
-            self._check((*check_ends(self), *check_quota(self)))
+            self._note_leader()
+            self._check((*check_ends(self), *check_quota(self), *check_losses(self)))
             self._raise()
             if self._active:
                 quiet_since, restless_since = None, self.loop.time()
@@ -292,20 +298,13 @@ class World:
     def _skip(self, at: float) -> None:
         """Lets the day go on by whole periods, until shortly before the next thing that happens."""
         dues = [at, *(self.day_seconds() + group.seconds_left for group in self.groups.values() if group.trains)]
-        dues += [due for job in self.jobs.values() for due in self._deadlines(job)]
+        found = (due for job in self.jobs.values() for due in job.deadlines(self.status(job)) if due > self.time())
+        dues += [(due - BEGIN).total_seconds() for due in found]
         periods = int((min(dues) - self.day_seconds() - QUIET_SECONDS) // PERIOD_SECONDS)
         if periods > 0:
             self.skipped_seconds += periods * PERIOD_SECONDS
             for group in self.groups.values():
                 group.wait_for_end()
-
-    def _deadlines(self, job: UsersJob) -> Iterator[float]:
-        status, spec = self.status(job), job.spec
-        for since, field in (("startTime", "activeDeadlineSeconds"), ("completionTime", "ttlSecondsAfterFinished")):
-            if status.get(since) and field in spec:
-                due = (datetime.fromisoformat(status[since]) - BEGIN).total_seconds() + spec[field]
-                if due > self.day_seconds():
-                    yield due
 
     def _submit_missing(self) -> None:
         """Users replace jobs that are gone, and delete those that have ended, after an hour."""
@@ -353,7 +352,13 @@ class World:
         if change == "DELETED" or pod["status"].get("phase") in ENDED:
             self.gone_at.setdefault(name, self.loop.time())
 
+    def _note_leader(self) -> None:
+        leader = next((process.replica for process in self.processes if process.leads), None)
+        if leader is not self._leader or self.server.trouble.delays:
+            self._leader, self.led_since = leader, self.loop.time() if leader else math.inf
+
     def _note_round(self, job: str, number: int, members: list[str]) -> None:
+        self.newest[job.partition("/")[2]] = number
         self._check(check_round(self, job, members))
 
     def _check(self, found: Iterable[str]) -> None:
