@@ -75,6 +75,7 @@ def test_client_works_with_this_python(endpoint: str) -> None:
     subprocess.run([sys.executable, "-c", "import etcd"], check=True)
 
 
+@pytest.mark.long
 async def test_job_over_etcd_completes_and_leaves_no_pod_behind(tmp_path: Path, endpoint: str) -> None:
     async with local_job(tmp_path, "--steps", "20", backend="etcd-v2", endpoint=endpoint) as job:
         assert await job.until_ended() == "Complete"

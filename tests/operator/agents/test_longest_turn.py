@@ -81,7 +81,7 @@ async def turn_while_pods_send(pods: int, opening: str, block: bytes, connection
             process.join()
 
 
-@pytest.mark.parametrize("pods", [1, 6])
+@pytest.mark.parametrize("pods", [pytest.param(1, marks=pytest.mark.long), 6])
 @pytest.mark.parametrize("block", LINES.values(), ids=LINES)
 async def test_no_turn_is_long_while_pods_flood_their_streams(pods: int, block: bytes) -> None:
     turn = await turn_while_pods_send(pods, stream_opening("TOKEN").decode(), block, MAX_STREAMS)
