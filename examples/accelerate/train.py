@@ -1,6 +1,6 @@
 """Train a small network with Accelerate, in a group whose size may change.
 
-Accelerate chooses the device and wraps the model. The training library deals out the data and takes the steps.
+Accelerate chooses the device and wraps the model. The training library deals out the data and keeps the steps.
 """
 
 import argparse
@@ -50,12 +50,15 @@ def main() -> None:
 
     model = accelerator.prepare(net)
     loader = DataLoader(data, batch_sampler=sampler)  # not prepared: the sampler gives each rank its share already
-    for step in elastic.steps(state, loader, model, optimizer, scheduler=scheduler, epochs=options.epochs):
-        inputs, targets = (each.to(accelerator.device) for each in step.batch)
-        loss = mse_loss(model(inputs), targets)
-        step.backward(loss)
-        if step.ends_epoch:
-            accelerator.print(f"step {state.step}/{total_steps}  loss {loss:.3f}  workers {accelerator.num_processes}")
+    for _ in elastic.epochs(state, options.epochs):
+        for step in elastic.steps(state, loader, model):
+            optimizer.zero_grad()
+            for inputs, targets in step.parts:
+                loss = mse_loss(model(inputs.to(accelerator.device)), targets.to(accelerator.device))
+                step.backward(loss)
+            optimizer.step()
+            scheduler.step()
+        accelerator.print(f"step {state.step}/{total_steps}  loss {loss:.3f}  workers {accelerator.num_processes}")
     accelerator.end_training()
 
 

@@ -69,10 +69,14 @@ def train(
     loader = DataLoader(samples, batch_sampler=sampler)
     parallel_model = DistributedDataParallel(model)
 
-    for step in elastic.steps(state, loader, parallel_model, optimizer, scheduler=scheduler, max_steps=options.steps):
-        loss = loss_of(parallel_model, *step.batch)
-        step.backward(loss)
-        done = state.step
+    for step in elastic.steps(state, loader, parallel_model, max_steps=options.steps):
+        optimizer.zero_grad()
+        for inputs, targets in step.parts:
+            loss = loss_of(parallel_model, inputs, targets)
+            step.backward(loss)
+        optimizer.step()
+        scheduler.step()
+        done = step.number
         if rank == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
             print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)

@@ -79,11 +79,15 @@ def train(
         print(f"start at step {state.step}/{options.steps}  workers {workers}", flush=True)
     loader = DataLoader(samples, batch_sampler=sampler)
 
-    for step in elastic.steps(state, loader, model, optimizer, scheduler=scheduler, max_steps=options.steps):
-        loss = loss_of(model, *step.batch, device)
-        step.backward(loss)
-        done = state.step
-        if rank == 0 and step.last and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+    for step in elastic.steps(state, loader, model, max_steps=options.steps):
+        optimizer.zero_grad()
+        for inputs, targets in step.parts:
+            loss = loss_of(model, inputs, targets, device)
+            step.backward(loss)
+        optimizer.step()
+        scheduler.step()
+        done = step.number
+        if rank == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
             print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
             printed_step, printed_at = done, time.perf_counter()

@@ -108,21 +108,18 @@ def main() -> None:
     loader = DataLoader(samples, batch_sampler=sampler, pin_memory=device.type == "cuda", **workers_of_loader)
     parallel_model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 
-    for step in elastic.steps(
-        state,
-        loader,
-        parallel_model,
-        optimizer,
-        scheduler=scheduler,
-        max_steps=options.steps,
-        before_step=lambda: clip_grad_norm_(parallel_model.parameters(), 1.0),
-    ):
-        loss = loss_of(parallel_model, *step.batch, device)
-        step.backward(loss)
-        if rank == 0 and step.last and (state.step == options.steps or state.step % options.log_every == 0):
-            pace = 1000 * (time.perf_counter() - printed_at) / (state.step - printed_step)
-            print(f"step {state.step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
-            printed_step, printed_at = state.step, time.perf_counter()
+    for step in elastic.steps(state, loader, parallel_model, max_steps=options.steps):
+        optimizer.zero_grad()
+        for inputs, targets in step.parts:
+            loss = loss_of(parallel_model, inputs, targets, device)
+            step.backward(loss)
+        clip_grad_norm_(parallel_model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        if rank == 0 and (step.number == options.steps or step.number % options.log_every == 0):
+            pace = 1000 * (time.perf_counter() - printed_at) / (step.number - printed_step)
+            print(f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            printed_step, printed_at = step.number, time.perf_counter()
 
     validation_loss = validate(model, Samples(held_out_text, options.context, stride=options.context), device)
     if rank == 0:

@@ -69,7 +69,7 @@ class Training:
 @elastic.in_process
 def train(training: Training) -> float:
     """Train to the end; return the share of the held-out digits that are read right."""
-    state, scaler, scheduler = training.state, training.scaler, training.scheduler
+    state, optimizer, scaler = training.state, training.optimizer, training.scaler
     dist.init_process_group("nccl" if training.device.type == "cuda" else "gloo")
     state.restore()
     rank, workers = dist.get_rank(), dist.get_world_size()
@@ -78,19 +78,21 @@ def train(training: Training) -> float:
     model = DistributedDataParallel(training.model)
     loader = DataLoader(training.data, batch_sampler=training.sampler)
 
-    for step in elastic.steps(
-        state, loader, model, training.optimizer, epochs=training.epochs, scheduler=scheduler, scaler=scaler
-    ):
-        images, labels = (each.to(training.device) for each in step.batch)
-        with torch.autocast(training.device.type, training.precision):
-            loss = cross_entropy(model(moved_a_little(images)), labels)
-        step.backward(loss)
-        if step.ends_epoch:
-            accuracy = accuracy_of(training.model, training.device)
-            state.best_accuracy = max(accuracy, state.best_accuracy)
-            if rank == 0:
-                epoch = f"epoch {step.epoch + 1}/{training.epochs}"
-                print(f"{epoch}  step {state.step}  loss {loss:.3f}  accuracy {accuracy:.3f}", flush=True)
+    for epoch in elastic.epochs(state, training.epochs):
+        for step in elastic.steps(state, loader, model):
+            optimizer.zero_grad()
+            for images, labels in step.parts:
+                with torch.autocast(training.device.type, training.precision):
+                    loss = cross_entropy(model(moved_a_little(images.to(training.device))), labels.to(training.device))
+                step.backward(scaler.scale(loss))
+            scaler.step(optimizer)
+            scaler.update()
+            training.scheduler.step()
+        accuracy = accuracy_of(training.model, training.device)
+        state.best_accuracy = max(accuracy, state.best_accuracy)
+        if rank == 0:
+            line = f"epoch {epoch + 1}/{training.epochs}  step {state.step}"
+            print(f"{line}  loss {loss:.3f}  accuracy {accuracy:.3f}", flush=True)
     return accuracy_of(training.model, training.device)
 
 

@@ -3,8 +3,9 @@
     config.dataloader = ElasticDataLoader.Config(samples=my_samples)
     config.checkpoint = ElasticCheckpointManager.Config(enable=True, interval=100)
 
-torchtitan's own data loaders continue only with the same data-parallel degree, while its checkpoints fit any degree. Copy this file beside
-your script. It fits the release of torchtitan that the Dockerfile names, and the release of elastic-pytorch that it comes with.
+torchtitan's own data loaders continue only with the same data-parallel degree, while its checkpoints fit any degree. Copy this file
+and framework_state.py beside your script. They fit the release of torchtitan that the Dockerfile names, and the release of
+elastic-pytorch that they come with.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import elastic_pytorch as elastic
 import torch
 import tyro
 from elastic_pytorch.training.epoch_order import EpochOrder
+from framework_state import FrameworkState
 from torch.utils.data import DataLoader
 from torchtitan.components.checkpointer import MODEL, OPTIMIZER, TRAIN_STATE, CheckpointManager
 from torchtitan.components.dataloader import BaseDataLoader
@@ -143,7 +145,7 @@ class ElasticCheckpointManager(CheckpointManager):
 
     def __init__(self, config: Config, **components: Any) -> None:
         self._elastic_config = config
-        self._elastic_state: elastic.FrameworkState | None = None
+        self._elastic_state: FrameworkState | None = None
         self._elastic_folder = Folder(self)
         super().__init__(config, **components)
 
@@ -154,7 +156,7 @@ class ElasticCheckpointManager(CheckpointManager):
         kept |= {f"{MODEL}_{number}": part for number, part in enumerate(self.states[MODEL].model)}
         kept |= {f"{OPTIMIZER}_{number}": each for number, each in enumerate(self.states[OPTIMIZER].optimizers)}
         self._elastic_folder.load_step = step
-        self._elastic_state = elastic.FrameworkState(
+        self._elastic_state = FrameworkState(
             self._elastic_folder,
             every=self._elastic_config.commit_every,
             total_steps=self.states[TRAIN_STATE].config.training.steps,

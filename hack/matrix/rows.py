@@ -8,7 +8,7 @@ WHOLE_FOLDERS = ("agent", "group", "memory", "state/values", "state_format", "to
 MODULES = {
     "processes": ("group_formation",),
     "state": ("read_checkpoint", "restore", "state", "state_memory", "step_boundary"),
-    "state/sharded": ("framework_state", "one_state", "regions", "sharded_checkpoint", "sharded_state"),
+    "state/sharded": ("one_state", "regions", "sharded_checkpoint", "sharded_state"),
     "running_agent": (
         *(
             "faults_on_backends",

@@ -29,7 +29,7 @@ PROCESSES.set_forkserver_preload(
         "torch.distributed.fsdp",
         "torch.distributed.tensor.parallel",
         "pytest",
-        "elastic_pytorch.state.sharded.framework_state",
+        "elastic_pytorch.state.sharded.sharded_state",
         "elastic_pytorch.training.streams.loader",
         "elastic_pytorch.training.training_loop",
         __name__,

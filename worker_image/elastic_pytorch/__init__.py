@@ -12,33 +12,22 @@ if TYPE_CHECKING:
     from elastic_pytorch import lightning as lightning
     from elastic_pytorch.group.in_process import in_process
     from elastic_pytorch.state.read_checkpoint import load
-    from elastic_pytorch.state.sharded.framework_state import FrameworkCheckpoints, FrameworkState
-    from elastic_pytorch.state.sharded.sharded_state import ShardedState
     from elastic_pytorch.state.state import State
     from elastic_pytorch.state.values.per_rank import PerRank
     from elastic_pytorch.state.values.trained import Trained
     from elastic_pytorch.training.learning_rate import scale_learning_rate
-    from elastic_pytorch.training.micro_batches import Part
     from elastic_pytorch.training.sampler import ElasticSampler
-    from elastic_pytorch.training.streams.loader import StreamLoader
     from elastic_pytorch.training.streams.stream import ElasticStream
-    from elastic_pytorch.training.training_loop import Step, steps
+    from elastic_pytorch.training.training_loop import epochs, steps
     from elastic_pytorch.training.unit_mesh import unit_mesh
-    from elastic_pytorch.training.work_timer import WorkTimer
 
 __all__ = [
     "ElasticSampler",
     "ElasticStream",
-    "FrameworkCheckpoints",
-    "FrameworkState",
-    "Part",
     "PerRank",
-    "ShardedState",
     "State",
-    "Step",
-    "StreamLoader",
     "Trained",
-    "WorkTimer",
+    "epochs",
     "in_process",
     "load",
     "report",
@@ -50,19 +39,13 @@ __all__ = [
 _MODULES = {
     "ElasticSampler": "elastic_pytorch.training.sampler",
     "ElasticStream": "elastic_pytorch.training.streams.stream",
-    "FrameworkCheckpoints": "elastic_pytorch.state.sharded.framework_state",
-    "FrameworkState": "elastic_pytorch.state.sharded.framework_state",
-    "Part": "elastic_pytorch.training.micro_batches",
     "PerRank": "elastic_pytorch.state.values.per_rank",
-    "ShardedState": "elastic_pytorch.state.sharded.sharded_state",
     "State": "elastic_pytorch.state.state",
-    "Step": "elastic_pytorch.training.training_loop",
-    "StreamLoader": "elastic_pytorch.training.streams.loader",
     "Trained": "elastic_pytorch.state.values.trained",
-    "WorkTimer": "elastic_pytorch.training.work_timer",
     "in_process": "elastic_pytorch.group.in_process",
     "load": "elastic_pytorch.state.read_checkpoint",
     "scale_learning_rate": "elastic_pytorch.training.learning_rate",
+    "epochs": "elastic_pytorch.training.training_loop",
     "steps": "elastic_pytorch.training.training_loop",
     "unit_mesh": "elastic_pytorch.training.unit_mesh",
 }

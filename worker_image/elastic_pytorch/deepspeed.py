@@ -90,7 +90,7 @@ def check_engine(engine: Any) -> None:
     if engine.pipeline_parallelism:
         raise ValueError(
             "DeepSpeedState is not for a PipelineModule: its first and last stages each read the samples, and train_batch weights all "
-            "micro-batches alike. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.ShardedState"
+            "micro-batches alike. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.State"
         )
     if not 1 <= engine.zero_optimization_stage() <= 3:
         raise ValueError(

@@ -116,9 +116,7 @@ def some_steps(
     if state is not None:
         stream.load_state_dict(state)
     # Functions within functions are not for the processes that a server forks, as the tests' do.
-    loader = elastic.StreamLoader(
-        stream, collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None
-    )
+    loader = stream.loader(collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None)
     seen: list[int] = []
     for done, batch in enumerate(loader):
         with stream.part() as part:

@@ -52,35 +52,28 @@ def evaluate() -> None:
         event("evaluated", step=state.step, samples=sorted(seen.int().tolist()), loss=mse_loss(outputs, targets).item())
 
 
-def tell() -> None:
-    """Tells of a step when its gradients are exchanged: a rank that is killed after that has done its share."""
-    event(
-        "step",
-        step=state.step + 1,
-        samples=taken,
-        loss=total * accelerator.num_processes / options.batch_size,
-        rate=scheduler.get_last_lr()[0],
-    )
-
-
 loader = DataLoader(data, batch_sampler=sampler)
 if accelerator.num_processes > 1:
     try:
-        elastic.steps(state, accelerator.prepare(loader), model, optimizer, scheduler=scheduler, epochs=options.epochs)
+        elastic.steps(state, accelerator.prepare(loader), model, epochs=options.epochs)
     except (RuntimeError, ValueError) as error:
         event("refused", message=str(error))
-taken: list[int] = []
-total = 0.0
-for step in elastic.steps(state, loader, model, optimizer, scheduler=scheduler, epochs=options.epochs, before_step=tell):
-    inputs, targets, which = step.batch
-    loss = mse_loss(model(inputs), targets)
-    taken += which.int().tolist()[: step.samples]
-    total += loss.item() * step.samples
-    step.backward(loss)
-    if step.last:
-        taken, total = [], 0.0
+for _ in elastic.epochs(state, options.epochs):
+    for step in elastic.steps(state, loader, model):
+        optimizer.zero_grad()
+        taken: list[int] = []
+        total = 0.0
+        for inputs, targets, which in step.parts:
+            loss = mse_loss(model(inputs), targets)
+            taken += which.int().tolist()[: step.samples]
+            total += loss.item() * step.samples
+            step.backward(loss)
+        # Told when the gradients are exchanged: a rank that is killed after that has done its share.
+        mean, rate = total * accelerator.num_processes / options.batch_size, scheduler.get_last_lr()[0]
+        event("step", step=step.number, samples=taken, loss=mean, rate=rate)
+        optimizer.step()
+        scheduler.step()
         time.sleep(options.step_seconds)
-    if step.ends_epoch:
-        evaluate()
+    evaluate()
 event("done", step=state.step, parameters=[x for p in net.parameters() for x in p.flatten().tolist()])
 accelerator.end_training()

@@ -27,7 +27,8 @@ class Model(lightning.LightningModule):
 
     def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
         inputs, targets = batch
-        return sampler.weight * nn.functional.mse_loss(self.net(inputs).squeeze(1), targets)
+        with sampler.part() as part:
+            return part.weight * nn.functional.mse_loss(self.net(inputs).squeeze(1), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The group is there by now, and the loader is not in use yet."""

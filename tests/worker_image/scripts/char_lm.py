@@ -72,16 +72,18 @@ def train() -> None:
         dist.init_process_group("gloo")
     state.restore()
     ddp = DistributedDataParallel(model) if dist.is_initialized() else model
-    taken: list[int] = []
-    for step in elastic.steps(state, loader, ddp, optimizer, scheduler=scheduler, epochs=options.epochs):
-        numbers, inputs, targets = step.batch
-        scores = ddp(inputs).flatten(0, 1)
-        taken += numbers.tolist() if step.samples else []
-        if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-            note("steps", step=state.step + 1, epoch=step.epoch, samples=taken, generation=state._version.generation)
-        step.backward(torch.nn.functional.cross_entropy(scores, targets.flatten()))
-        if step.last:
-            taken = []
+    for epoch in elastic.epochs(state, options.epochs):
+        for step in elastic.steps(state, loader, ddp):
+            optimizer.zero_grad()
+            taken: list[int] = []
+            for numbers, inputs, targets in step.parts:
+                scores = ddp(inputs).flatten(0, 1)
+                taken += numbers.tolist() if step.samples else []
+                if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                    note("steps", step=step.number, epoch=epoch, samples=taken, generation=state._version.generation)
+                step.backward(torch.nn.functional.cross_entropy(scores, targets.flatten()))
+            optimizer.step()
+            scheduler.step()
             # The test has the training go slowly while it waits for pods, which take as long as the machine is busy.
             time.sleep(0.5 if (options.out / "slow").exists() else options.step_seconds)
 

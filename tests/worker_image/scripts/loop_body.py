@@ -1,4 +1,4 @@
-"""Trains with `elastic.steps` and does after each `backward` what people do there: averages, counts, evaluates, writes metrics."""
+"""Trains with `elastic.steps` and does in each step what people do there: averages, counts, evaluates, writes metrics."""
 
 import argparse
 import atexit
@@ -24,9 +24,8 @@ options = parser.parse_args()
 data = TensorDataset(torch.randn(4000, 2), torch.randn(4000, 1))
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-sampler = elastic.ElasticSampler(data, batch_size=8, seed=3)
+sampler = elastic.ElasticSampler(data, batch_size=8, seed=3, keep_micro_batch=True)  # as on an accelerator
 averaged = torch.optim.swa_utils.AveragedModel(model)
-after = torch.optim.swa_utils.AveragedModel(model)
 state = elastic.State(
     None,
     every=1,
@@ -35,7 +34,6 @@ state = elastic.State(
     optimizer=optimizer,
     sampler=sampler,
     averaged=averaged,
-    after=after,
     seen=0,
 )
 metrics = Path(f"metrics-{os.environ['WORKER']}-{os.getpid()}").open("w")  # noqa: SIM115 - left open, as scripts do
@@ -48,14 +46,13 @@ def train() -> None:
     ddp = DistributedDataParallel(model)
     loader = DataLoader(data, batch_sampler=sampler)
 
-    def update() -> None:
-        after.update_parameters(model)
-
     try:
-        for step in elastic.steps(state, loader, ddp, optimizer, max_steps=options.steps, after_step=update):
-            inputs, targets = step.batch
-            event("step", step=state.step + 1)
-            step.backward((ddp(inputs) - targets).square().mean())
+        for step in elastic.steps(state, loader, ddp, max_steps=options.steps):
+            optimizer.zero_grad()
+            event("step", step=step.number)
+            for inputs, targets in step.parts:
+                step.backward((ddp(inputs) - targets).square().mean())
+            optimizer.step()
             averaged.update_parameters(model)
             state.seen += 1
             time.sleep(0.02)
@@ -71,4 +68,4 @@ def train() -> None:
 
 
 (elastic.in_process(train) if options.in_process else train)()
-event("done", averaged=int(averaged.n_averaged), after=int(after.n_averaged), seen=state.seen)
+event("done", averaged=int(averaged.n_averaged), seen=state.seen)

@@ -43,7 +43,7 @@ gradient = torch.arange(mine.start, mine.stop, dtype=torch.float64).add(1).unsqu
 model = nn.Module()
 model.weight = nn.Parameter(sharded(torch.zeros(len(mine), COLUMNS, dtype=torch.float64)))
 optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, foreach=False)
-state = elastic.ShardedState(None, model=model, optimizer=optimizer)
+state = elastic.State(None, model=model, optimizer=optimizer)
 print(f"RESTORED {state.restore()} rank={rank} world={world}", flush=True)
 
 

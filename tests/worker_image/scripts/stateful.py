@@ -113,7 +113,7 @@ def make() -> SimpleNamespace:
     return SimpleNamespace(model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state)
 
 
-def restore_sharded(state: "elastic.ShardedState") -> int:  # which torch 2.4 does not have
+def restore_sharded(state: elastic.State) -> int:
     """Tells that the process cannot go on in this group; another one that starts instead would hide that."""
     from elastic_pytorch.group.mesh_caches import StaleMesh  # takes seconds
 

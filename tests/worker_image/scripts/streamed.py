@@ -30,16 +30,18 @@ def train() -> None:
     parallel_model = DistributedDataParallel(model)
     share = options.batch_size // dist.get_world_size()
     stock = chain(DataLoader(StockShards(), batch_size=share), repeat(torch.empty(0)))
-    loader = elastic.StreamLoader(stream, num_workers=options.loader_workers)
-    taken: list[Tensor] = []
-    for step in elastic.steps(state, loader, parallel_model, optimizer, epochs=options.epochs):
-        taken.append(step.batch[: step.samples])
-        if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-            told = {"samples": torch.cat(taken).tolist(), "stock": next(stock).int().tolist()}
-            event("step", step=state.step + 1, epoch=step.epoch, generation=state._version.generation, **told)
-            taken = []
-        step.backward(parallel_model(step.batch[:, None] / OFFSET).square().mean())
-        if step.last and options.slow.exists():
+    loader = stream.loader(num_workers=options.loader_workers)
+    for step in elastic.steps(state, loader, parallel_model, epochs=options.epochs):
+        optimizer.zero_grad()
+        taken: list[Tensor] = []
+        for batch in step.parts:
+            taken.append(batch[: step.samples])
+            if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                told = {"samples": torch.cat(taken).tolist(), "stock": next(stock).int().tolist()}
+                event("step", step=step.number, epoch=step.epoch, generation=state._version.generation, **told)
+            step.backward(parallel_model(batch[:, None] / OFFSET).square().mean())
+        optimizer.step()
+        if options.slow.exists():
             time.sleep(0.3)
     dist.destroy_process_group()
 

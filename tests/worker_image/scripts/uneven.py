@@ -8,6 +8,7 @@ from pathlib import Path
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
+from elastic_pytorch.training.work_timer import WorkTimer
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,7 +20,7 @@ options = parser.parse_args()
 
 dist.init_process_group("gloo")
 model = DistributedDataParallel(nn.Linear(4, 1))
-timer, step = elastic.WorkTimer(), 0
+timer, step = WorkTimer(), 0
 while True:
     ill = os.environ["ELASTIC_PYTORCH_WORKER_INDEX"] == options.slow and not options.well.exists()
     time.sleep(options.seconds * (10 if ill else 1))

@@ -65,7 +65,7 @@ def begin_again() -> list[Begun]:
     for step in (0, 2, 2):
         begun.append((state.restore(), model.weight.mean().item(), len(reads)))
         take_steps(state, model, step)
-        state.leave_group()
+        state._leave_group()
     return begun
 
 
@@ -135,8 +135,10 @@ def test_what_initial_cannot_be(arguments: dict[str, Any], words: str) -> None:
 
 @needs_sharded_tensors
 def test_sharded_state_says_what_to_do_instead(tmp_path: Path) -> None:
+    from elastic_pytorch.state.sharded.sharded_state import ShardedState
+
     with pytest.raises(ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"):
-        elastic.ShardedState(tmp_path, every=2, initial=print, model=nn.Linear(2, 2))
+        ShardedState(tmp_path, every=2, initial=print, model=nn.Linear(2, 2))
 
 
 def draw() -> list[float]:

@@ -144,7 +144,7 @@ def train_sharded(folder: Path, *steps: int) -> list[Any]:
     torch.manual_seed(0)
     model = fully_shard(nn.Linear(5, 3))
     optimizer = torch.optim.AdamW(model.parameters())
-    state = elastic.ShardedState(folder, memory=False, keep=9, model=model, optimizer=optimizer, best=9.0)
+    state = elastic.State(folder, memory=False, keep=9, model=model, optimizer=optimizer, best=9.0)
     state.restore()
     weights = []
     for step in steps:

@@ -98,7 +98,7 @@ class Named:
     def __init__(self) -> None:
         self.completed = 0
 
-    def complete_step(self) -> None:
+    def _complete_step(self) -> None:
         self.completed += 1
 
 

@@ -9,6 +9,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -50,13 +51,15 @@ def train(folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, ma
     fully_shard(tensor_parallel(model, mesh["tensors"]), mesh=data_parallel)
     optimizer = SGD(model.parameters(), lr=0.5)
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel)
-    state = elastic.ShardedState(folder, every=100, memory=False, model=model, optimizer=optimizer, sampler=sampler)
+    state = ShardedState(folder, every=100, memory=False, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     seen: list[int] = []
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=1, max_steps=max_steps):
-        inputs, targets, which = step.batch
-        step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
-        seen += which[: step.samples].tolist()
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, epochs=1, max_steps=max_steps):
+        optimizer.zero_grad()
+        for inputs, targets, which in step.parts:
+            seen += which[: step.samples].tolist()
+            step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
+        optimizer.step()
     state.flush()
     return sampler.data_parallel.place(), seen, [parameter.detach().full_tensor() for parameter in model.parameters()]  # type: ignore[attr-defined]
 
@@ -109,10 +112,10 @@ def words_for(make: Callable[[DeviceMesh], tuple[nn.Module, DeviceMesh | None]])
         model, given = make(mesh)
         data, optimizer = TensorDataset(torch.randn(16, 5)), SGD(model.parameters(), lr=0.1)
         sampler = elastic.ElasticSampler(data, 4, mesh=given)
-        state: Any = elastic.ShardedState(
+        state: Any = ShardedState(
             f"unused-{make.__name__}", every=1, memory=False, model=model, optimizer=optimizer, sampler=sampler
         )
-        elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, max_steps=1)
+        elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, max_steps=1)
     except (RuntimeError, ValueError) as error:
         return str(error)
     return ""

@@ -44,7 +44,7 @@ class Training:
         self.loader: Iterable[Any]
         if streamed:
             self.sampler = elastic.ElasticStream([0], lambda _: iter(DATA), batch_size=3, seed=3)
-            self.loader = elastic.StreamLoader(self.sampler)
+            self.loader = self.sampler.loader()
         else:
             self.sampler = elastic.ElasticSampler(DATA, batch_size=3, seed=3)
             self.loader = DataLoader(DATA, batch_sampler=self.sampler)
@@ -76,18 +76,29 @@ class Training:
         self.state.evaluated = [*self.state.evaluated, epoch]
 
 
+def take_steps(training: Training, **end: int) -> None:
+    for step in elastic.steps(training.state, training.loader, training.model, **end):
+        training.optimizer.zero_grad()
+        for batch in step.parts:
+            step.backward(training.loss(batch))
+        training.optimizer.step()
+
+
+def by_epochs(training: Training) -> None:
+    for epoch in elastic.epochs(training.state, EPOCHS):
+        take_steps(training)
+        training.end_epoch(epoch)
+
+
 def by_steps(training: Training) -> None:
     for epoch in range(training.sampler.epoch, EPOCHS):
-        for step in elastic.steps(training.state, training.loader, training.model, training.optimizer, epochs=epoch + 1):
-            step.backward(training.loss(step.batch))
+        take_steps(training, epochs=epoch + 1)
         training.end_epoch(epoch)
 
 
 def by_number_of_steps(training: Training) -> None:
     for epoch in range(training.state.step // STEPS, EPOCHS):
-        end = (epoch + 1) * STEPS
-        for step in elastic.steps(training.state, training.loader, training.model, training.optimizer, max_steps=end):
-            step.backward(training.loss(step.batch))
+        take_steps(training, max_steps=(epoch + 1) * STEPS)
         training.end_epoch(epoch)
 
 
@@ -110,17 +121,9 @@ def by_parts_in_a_range(training: Training) -> None:
         training.end_epoch(epoch)
 
 
-def by_weights(training: Training) -> None:
-    for epoch in training.sampler.epochs(EPOCHS):
-        for batch in training.loader:
-            (training.sampler.weight * training.loss(batch)).backward()
-            training.step()
-        training.end_epoch(epoch)
-
-
 LOOPS = [
-    *[(loop, False) for loop in (by_steps, by_number_of_steps, by_parts, by_parts_in_a_range, by_weights)],
-    *[(loop, True) for loop in (by_steps, by_parts)],
+    *[(loop, False) for loop in (by_epochs, by_steps, by_number_of_steps, by_parts, by_parts_in_a_range)],
+    *[(loop, True) for loop in (by_epochs, by_steps, by_parts)],
 ]
 
 
@@ -147,16 +150,6 @@ def test_an_evaluation_in_which_the_process_is_lost_is_done_again(
     assert (third.state.step, third.state.evaluated) == (EPOCHS * STEPS, list(range(EPOCHS)))
     assert third.optimizer.param_groups[0]["lr"] == 0.5**EPOCHS
     third.state.close()
-
-
-def test_a_loop_that_does_not_say_when_it_goes_on_keeps_each_step_at_once(tmp_path: Path) -> None:
-    training = Training(tmp_path / "run")
-    for _ in range(EPOCHS):
-        for batch in training.loader:
-            (training.sampler.weight * training.loss(batch)).backward()
-            training.step()
-        assert training.state._version.step == training.state.step
-    training.state.close()
 
 
 def test_the_last_step_of_a_training_is_kept_when_the_next_training_begins(tmp_path: Path) -> None:

@@ -54,19 +54,6 @@ def test_a_second_sharding_is_noticed_at_the_second_part(workers: int) -> None:
             next(done)
 
 
-def test_it_is_noticed_without_parts_too() -> None:
-    sampler = ElasticSampler(DATA, 4)
-    batches = iter(loader_of(EverySecond(sampler)))
-    for number in range(2):
-        next(batches)
-        assert sampler.weight == 1
-        if number:
-            with pytest.raises(RuntimeError, match="Accelerate's prepare"):
-                sampler.advance()
-        else:
-            sampler.advance()
-
-
 def test_a_batch_that_is_passed_over_or_used_twice_is_noticed() -> None:
     sampler = ElasticSampler(DATA, 4)
     batches = iter(sampler)

@@ -132,7 +132,8 @@ def test_no_epoch_is_asked_for_that_does_not_come() -> None:
     sampler = ElasticSampler(LENGTH, 2, sampler=OfEpoch(lambda epoch: stages[epoch]))
     for epoch in sampler.epochs(2):
         for _ in sampler:
-            assert sampler.weight == 1
+            with sampler.part() as part:
+                assert part.weight == 1
             sampler.advance()
             state = sampler.state_dict()
             assert (sampler.samples_per_step, state["order"]["epoch"], state["order"]["samples"]) == (2, epoch, 3 - epoch)
@@ -153,12 +154,13 @@ def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
     state.restore()
     steps: list[list[int]] = [[]]
     ends = []
-    for step in elastic_pytorch.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, epochs=2):
-        (numbers,) = step.batch
-        step.backward(model(numbers[:, None].float()).mean())
-        steps[-1] += numbers.tolist()
-        if step.last:
-            steps.append([])
+    for step in elastic_pytorch.steps(state, DataLoader(data, batch_sampler=sampler), model, epochs=2):
+        optimizer.zero_grad()
+        for (numbers,) in step.parts:
+            step.backward(model(numbers[:, None].float()).mean())
+            steps[-1] += numbers.tolist()
+        optimizer.step()
+        steps.append([])
         if step.ends_epoch:
             ends.append(state.step)
     state.close()
@@ -341,24 +343,20 @@ def differs(epoch: int) -> list[int]:
     return [dist.get_rank()] * 4 if epoch else [0, 1, 2, 3]
 
 
-def train_until_refused(in_parts: bool) -> tuple[int, int, str]:
+def train_until_refused() -> tuple[int, int, str]:
     sampler = ElasticSampler(LENGTH, 2, sampler=OfEpoch(differs))
     with pytest.raises(RuntimeError) as refused:
         for _ in sampler.epochs(2):
             for _ in sampler:
-                if in_parts:
-                    with sampler.part() as part:
-                        assert part.weight == 1
-                else:
-                    assert sampler.weight == 1
+                with sampler.part() as part:
+                    assert part.weight == 1
                 sampler.advance()
     return sampler.epoch, sampler.cursor, str(refused.value)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("in_parts", [True, False])
-def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts(in_parts: bool) -> None:
-    first, second = run_group(2, train_until_refused, in_parts)
+def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts() -> None:
+    first, second = run_group(2, train_until_refused)
     assert first == second
     assert first[:2] == (1, 0)
     assert "ranks 0 and 1 have different orders for epoch 1: 4 samples, with checksum" in first[2]
@@ -396,5 +394,6 @@ def test_token_budgets() -> None:
         assert all(len(batch) * int(LENGTHS[batch].max()) <= 64 for batch in batches)
         assert len({len(batch) for batch in batches}) > 3
         for _ in batches:
-            assert sampler.weight
+            with sampler.part() as part:
+                assert part.weight
             sampler.advance()

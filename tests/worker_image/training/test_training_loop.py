@@ -1,7 +1,7 @@
 """`elastic.steps`: the outcome is that of a plain loop over whole batches, for every world size, and nothing can be forgotten."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import elastic_pytorch as elastic
@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.state.values.registered import Registered
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -63,8 +64,9 @@ def plain_loop(*, by_token: bool) -> list[Tensor]:
     sampler = elastic.ElasticSampler(data, BATCH, seed=2)
     for _ in sampler.epochs(EPOCHS):
         for inputs, targets in DataLoader(data, batch_sampler=sampler):
-            assert sampler.weight == 1
-            loss_of(model, inputs, targets, by_token=by_token).backward()
+            with sampler.part() as part:
+                assert part.weight == 1
+                loss_of(model, inputs, targets, by_token=by_token).backward()
             clip_grad_norm_(model.parameters(), 0.1)
             optimizer.step()
             optimizer.zero_grad()
@@ -90,56 +92,59 @@ def with_the_library(*, by_token: bool, micro_batch_size: int | None, sharded: b
     registered = {"model": model, "optimizer": optimizer, "one": scheduler, "other": epoch_scheduler, "sampler": sampler}
     state: Any = elastic.State(None, **registered, **({"scaler": scaler} if scaler else {}))
     if sharded:
-        state = Committed(sampler, model, optimizer, scheduler, epoch_scheduler)
+        state = Committed(**registered)
     state.restore()
     loader = DataLoader(data, batch_sampler=sampler)
 
-    def steps() -> Iterator[elastic.Step]:
-        return elastic.steps(
-            state,
-            loader,
-            in_group,
-            optimizer,
-            epochs=EPOCHS,
-            scheduler=scheduler,
-            epoch_scheduler=epoch_scheduler,
-            scaler=scaler,
-            before_step=lambda: clip_grad_norm_(in_group.parameters(), 0.1),
-        )
-
     ends: list[tuple[int, int]] = []
-    for leave_after in (3, 10**6):
-        for number, step in enumerate(steps(), 1):
-            inputs, targets = step.batch
-            count = (targets != IGNORED).sum() if by_token else None
-            step.backward(loss_of(in_group, inputs, targets, by_token=by_token), count=count)
+    leave_after = 2
+    for epoch in elastic.epochs(state, EPOCHS):  # noqa: B007
+        for step in elastic.steps(state, loader, in_group):
+            optimizer.zero_grad()
+            for inputs, targets in step.parts:
+                count = (targets != IGNORED).sum() if by_token else None
+                loss = loss_of(in_group, inputs, targets, by_token=by_token)
+                step.backward(loss if scaler is None else scaler.scale(loss), count=count)
+            if scaler is None:
+                clip_grad_norm_(in_group.parameters(), 0.1)
+                optimizer.step()
+            else:
+                scaler.unscale_(optimizer)
+                clip_grad_norm_(in_group.parameters(), 0.1)
+                scaler.step(optimizer)
+                scaler.update()
+            scheduler.step()
+            assert step.number == state.step
             ends += [(step.epoch, state.step)] if step.ends_epoch else []
-            if number >= leave_after and step.last:
+            if step.number == leave_after:
                 break
-    assert (ends, state.step) == ([(0, 3), (1, 6)], 6)
-    assert list(steps()) == []
+        if step.ends_epoch:
+            epoch_scheduler.step()
+    assert (ends, epoch, state.step) == ([(0, 3), (1, 6)], 1, 6)
+    assert list(elastic.epochs(state, EPOCHS)) == []
     return [whole(parameter.detach()) for parameter in model.parameters()]
 
 
-class Committed:
+class Committed(Registered):
     """In the place of a ShardedState, which writes to a disk."""
 
-    def __init__(self, *registered: Any) -> None:
-        self.registered = registered
-        self.step = 0
+    def __init__(self, **registered: Any) -> None:
+        super().__init__(registered)
+        self._step = 0
 
-    def holds(self, each: object) -> bool:
-        return any(each is known for known in self.registered)
+    @property
+    def step(self) -> int:
+        return self._step
 
     def restore(self) -> None:
         """There is nothing."""
 
-    def end_step(self, *, loss: Any) -> None:
+    def _end_step(self, *, loss: Any) -> None:
         assert loss is None or loss.requires_grad is False
-        self.step += 1
-        self.registered[0].advance()
+        self._step += 1
+        self._advance()
 
-    def complete_step(self) -> None:
+    def _complete_step(self) -> None:
         """There is nothing to be kept."""
 
 
@@ -197,8 +202,11 @@ def train_with_batch_norm() -> int:
     state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     ddp = DistributedDataParallel(model)
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), ddp, optimizer, epochs=2):
-        step.backward(ddp(*step.batch).square().mean())
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), ddp, epochs=2):
+        optimizer.zero_grad()
+        for batch in step.parts:
+            step.backward(ddp(*batch).square().mean())
+        optimizer.step()
     return state.step
 
 
@@ -221,8 +229,11 @@ def train_compiled() -> list[list[Tensor]]:
         state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
         state.restore()
         in_group = wrapped(model)
-        for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), in_group, optimizer, epochs=1):
-            step.backward(loss_of(in_group, *step.batch, by_token=False))
+        for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), in_group, epochs=1):
+            optimizer.zero_grad()
+            for batch in step.parts:
+                step.backward(loss_of(in_group, *batch, by_token=False))
+            optimizer.step()
         outcomes.append([parameter.detach() for parameter in model.parameters()])
     return outcomes
 

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.progress.report import REPORT_SOCKET
+from elastic_pytorch.training.work_timer import WorkTimer
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -83,7 +84,7 @@ def own_loop(parts: int) -> list[tuple[float, float]]:
     """A loop of a script's own, perhaps with several micro-batches in a step."""
     reports, slowness = Reports(), Slowness()
     model = DistributedDataParallel(nn.Linear(4, 1))
-    optimizer, timer = torch.optim.SGD(model.parameters(), lr=0.01), elastic.WorkTimer()
+    optimizer, timer = torch.optim.SGD(model.parameters(), lr=0.01), WorkTimer()
     for step in range(STEPS):
         for part in range(parts):
             last = part == parts - 1
@@ -110,12 +111,15 @@ def librarys_loop() -> list[tuple[float, float]]:
     state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     parallel = DistributedDataParallel(model)
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), parallel, optimizer, max_steps=STEPS):
-        loss = parallel(*step.batch).mean()
-        slowness.pause(state.step)
-        # Not of the loss itself: the library's callback belongs to what it makes of it, on which backward begins.
-        slowness.note_waiting(loss, state.step)
-        step.backward(loss)
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), parallel, max_steps=STEPS):
+        optimizer.zero_grad()
+        for batch in step.parts:
+            loss = parallel(*batch).mean()
+            slowness.pause(state.step)
+            # Not of the loss itself: the library's callback belongs to what it makes of it, on which backward begins.
+            slowness.note_waiting(loss, state.step)
+            step.backward(loss)
+        optimizer.step()
     return reports.of_work()
 
 
@@ -146,9 +150,12 @@ def loop_alone() -> list[tuple[float, float]]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, optimizer, max_steps=2):
+    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, max_steps=2):
         time.sleep(0.2)
-        step.backward(model(*step.batch).mean())
+        optimizer.zero_grad()
+        for batch in step.parts:
+            step.backward(model(*batch).mean())
+        optimizer.step()
     return reports.of_work()
 
 
@@ -157,7 +164,7 @@ def test_a_rank_that_is_alone_reports_no_work() -> None:
 
 
 def test_without_an_agent_nothing_is_hooked() -> None:
-    timer, loss = elastic.WorkTimer(), nn.Linear(4, 1)(torch.ones(2, 4)).sum()
+    timer, loss = WorkTimer(), nn.Linear(4, 1)(torch.ones(2, 4)).sum()
     timer.watch(loss)
     assert not loss._backward_hooks
     loss.backward()
@@ -174,13 +181,13 @@ class Times:
         return self.now
 
 
-def with_timer(monkeypatch: pytest.MonkeyPatch) -> tuple[elastic.WorkTimer, Times, Reports]:
+def with_timer(monkeypatch: pytest.MonkeyPatch) -> tuple[WorkTimer, Times, Reports]:
     monkeypatch.setenv(REPORT_SOCKET, "to be bound")
     reports, clock = Reports(), Times()
-    return elastic.WorkTimer(clock), clock, reports
+    return WorkTimer(clock), clock, reports
 
 
-def one_step(timer: elastic.WorkTimer, clock: Times, seconds: float, *, watched: bool = True) -> None:
+def one_step(timer: WorkTimer, clock: Times, seconds: float, *, watched: bool = True) -> None:
     loss = nn.Linear(4, 1)(torch.ones(2, 4)).sum()
     clock.now += seconds
     if watched:
@@ -246,7 +253,7 @@ def test_on_a_gpu_the_work_is_that_of_its_stream(monkeypatch: pytest.MonkeyPatch
     work_seconds = begin.elapsed_time(end) / 1000
 
     monkeypatch.setenv(REPORT_SOCKET, "to be bound")
-    reports, timer, model = Reports(), elastic.WorkTimer(), nn.Linear(4, 1).to(device)
+    reports, timer, model = Reports(), WorkTimer(), nn.Linear(4, 1).to(device)
     for _ in range(STEPS):
         loss = model(torch.ones(2, 4, device=device)).sum()
         torch.cuda._sleep(cycles)

@@ -59,7 +59,7 @@ class GroupAborted(BaseException):
 class Holder(Protocol):
     """An object that refers to a process group from one call to the next."""
 
-    def leave_group(self) -> None:
+    def _leave_group(self) -> None:
         """Drops its references to the group."""
 
 
@@ -209,7 +209,7 @@ def _leave_group(*, broken: bool) -> None:
     if broken:
         _abort()
     for holder in list(_holders):
-        holder.leave_group()
+        holder._leave_group()
     _kept.clear()
     gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
     if dist.is_initialized():

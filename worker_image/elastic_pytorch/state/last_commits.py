@@ -75,7 +75,7 @@ class Settles(Protocol):
 class Unfinished(Protocol):
     """A State whose last steps nothing has that outlives this process, or whose last step is counted and not committed yet."""
 
-    def complete_at_exit(self) -> None:
+    def _complete_at_exit(self) -> None:
         """Commits that step, or has it saved. All ranks may have to call it.
 
         Raises:
@@ -83,7 +83,7 @@ class Unfinished(Protocol):
             OSError: likewise.
         """
 
-    def unsaved(self) -> str:
+    def _unsaved(self) -> str:
         """Returns which steps would be lost if this process ended now, for people; empty: none, or it has no folder."""
 
 
@@ -149,7 +149,7 @@ def complete() -> None:
     if sys.exc_info()[0] is not None:
         return  # which has ended the loop's body during a step; or the script is being stopped
     for state in list(unfinished):
-        state.complete_at_exit()
+        state._complete_at_exit()
 
 
 def end_group() -> None:
@@ -186,7 +186,7 @@ def end_training() -> None:
         return
     if lost := _wait_until_written():
         _fail(NOT_WRITTEN, f"the last commit is not on the disk: {lost}")
-    if lost := "; ".join(filter(None, (state.unsaved() for state in unfinished))):
+    if lost := "; ".join(filter(None, (state._unsaved() for state in unfinished))):
         _fail(NOT_SAVED, lost)
 
 

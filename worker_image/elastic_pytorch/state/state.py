@@ -193,12 +193,12 @@ class State(Registered):
             GroupChanged: the group changes, in a function that `in_process` decorates: it is called again.
         """
         turns.take(self)
-        self.end_step(loss=loss)
-        if not self._complete_later(self.complete_step):
-            self.complete_step()
+        self._end_step(loss=loss)
+        if not any(getattr(each, "_epoch_is_over", False) for each in self._objects.values()):
+            self._complete_step()
 
-    def end_step(self, *, loss: Any = None) -> None:
-        """Counts and reports a step, and advances a registered `ElasticSampler`. `complete_step` does the rest of `commit`."""
+    def _end_step(self, *, loss: Any = None) -> None:
+        """Counts and reports a step, and advances a registered `ElasticSampler`. `_complete_step` does the rest of `commit`."""
         turns.complete()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
@@ -212,8 +212,8 @@ class State(Registered):
             unfinished[self] = None
         self._reports.tell(self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes())
 
-    def complete_step(self) -> None:
-        """Commits the step that `end_step` has counted, and stops here if the group changes; does so once."""
+    def _complete_step(self) -> None:
+        """Commits the step that `_end_step` has counted, and stops here if the group changes; does so once."""
         boundary, agent = self._boundary, self._agent_link
         if boundary is None or not self._counted:
             return
@@ -233,7 +233,7 @@ class State(Registered):
                 raise in_process.GroupChanged(self._step, boundary.meet)
             agent.stop_process(self._step)
 
-    def leave_group(self) -> None:
+    def _leave_group(self) -> None:
         """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
@@ -279,7 +279,7 @@ class State(Registered):
         self._reports.complain()
         return done and self._version.step == self._step
 
-    def complete_at_exit(self) -> None:
+    def _complete_at_exit(self) -> None:
         """Commits the last step. Of what each rank has of its own, all ranks exchange their parts, as long as they have a group."""
         if keeps_by_rank(self._objects.values()):
             if self._world > 1 and not dist.is_initialized():
@@ -287,13 +287,13 @@ class State(Registered):
             exchange_all(self._objects.values(), self._group)
         self._write()
 
-    def unsaved(self) -> str:
+    def _unsaved(self) -> str:
         """Returns which steps no checkpoint has that is written or requested, for people; empty: none."""
         if self._rank or not self._folder or self._version.step == self._step:
             return ""
         return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
 
-    def expect_end(self, step: int) -> None:
+    def _expect_end(self, step: int) -> None:
         """Has the step after which the loop ends committed and written like `total_steps`."""
         self._ends.add(step)
 

@@ -48,6 +48,12 @@ def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
     return work
 
 
+def any_rank(wants: bool, group: Any) -> bool:
+    """Whether any of the group's ranks wants something. Collective."""
+    start_maximum(told := torch.tensor([int(wants)]), group).wait()
+    return bool(told)
+
+
 class Agreement(NamedTuple):
     """Numbers of which the ranks learn the largest.
 
@@ -66,7 +72,7 @@ NO_AGREEMENT = Agreement(lambda: (), lambda _: None)
 class Stepping(Protocol):
     """A State, as far as its steps are concerned."""
 
-    def complete_step(self) -> None:
+    def _complete_step(self) -> None:
         """Completes the step that is counted, if there is one."""
 
 
@@ -93,7 +99,7 @@ class Turns:
             GroupChanged: see `State.commit`.
         """
         if self._counted is not None and (state := self._counted()) is not None:
-            state.complete_step()
+            state._complete_step()
 
     def complete_before_destroy(self) -> None:
         """Does so while the ranks still have their group, unless an error ends the step."""

@@ -1,9 +1,11 @@
-"""How a loop goes through epochs: to as many as it asks for, each batch that is given once and in order. No torch."""
+"""How a loop goes through epochs: to as many as it asks for, each batch that is given once and in order."""
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from elastic_pytorch.state.step_boundary import turns
 
 ORDER_LOST = (
     "the loop does not take each batch that ElasticSampler gives: {what}. Either something deals the batches out to the ranks a second "
@@ -61,11 +63,11 @@ class Epochs(ABC):
     """
 
     epoch: int = 0
+    _in_epoch: int | None = None  # the one whose body a loop over `epochs` is in
+    _epoch_is_over = False  # whether the last `advance` has ended an epoch, and the loop says when it goes on
     _epochs: int | None = None  # that the training asks for
     _called: str  # in messages
-    _in_epoch = False  # whether the body of a loop over `epochs` is at work
-    _epoch_is_over = False  # whether the last `advance` has ended an epoch, and the loop says when it goes on
-    _complete: Callable[[], None] | None = None  # completes the last step of that epoch
+    _loop: object = None  # over `epochs`, the newest one
 
     @property
     @abstractmethod
@@ -85,35 +87,20 @@ class Epochs(ABC):
         Raises:
             RuntimeError: a whole epoch has passed, and `advance` was not called.
         """
-        self._epochs = count
+        self._epochs, self._loop = count, (this := object())
         while self.epoch < count:
             place = self.epoch, self._reached
-            self._in_epoch = True
+            self._in_epoch = self.epoch
             try:
                 yield self.epoch
             finally:
-                self._in_epoch = False
-            self._go_on()
+                if self._loop is this:  # one that an exception has ended may be closed while another one is under way
+                    self._in_epoch = None
+            turns.complete()
             if place == (self.epoch, self._reached):
                 raise RuntimeError(
                     f"no step of this epoch was committed: call State.commit, or advance of the {self._called}, after each"
                 )
-
-    def complete_later(self, complete: Callable[[], None]) -> bool:
-        """Keeps what completes an epoch's last step until the loop goes on. Returns False if it is to be completed at once.
-
-        At once, if `advance` has not ended an epoch, or nothing says when the next step begins: there is no loop over `epochs`, and no
-        `part`.
-        """
-        if self._epoch_is_over:
-            self._complete = complete
-        return self._epoch_is_over
-
-    def _go_on(self) -> None:
-        """Completes the last step of an epoch: the next step begins."""
-        complete, self._complete = self._complete, None
-        if complete is not None:
-            complete()
 
 
 def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Sampler
 
+from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 WEIGHT_UNUSED = (
-    "the weight of {what} was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
+    "the weight of a part was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
     "evenly is wrong; with even shares the weight is 1 and does no harm"
 )
 
@@ -112,7 +113,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._look_at_group()
         self._micro = 0  # which micro-batch of the step is next
         self._gradients = StepGradients()
-        self._weight_used = False  # in this step, by a script that needs no part
         self._loads = 0
         self._iteration: Iteration | None = None  # the newest one
         self._compared = False  # whether all ranks are known to have the same order in it
@@ -163,26 +163,17 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         """Advances by one batch of the whole group: the step is done. After an epoch's last batch, moves to the next epoch.
 
         Raises:
-            RuntimeError: the step is not done: micro-batches of it are still to come; or what was computed was not weighted. Or the ranks
-                have different orders.
+            RuntimeError: the step is not done: micro-batches of it are still to come.
         """
         parts = len(self._parts())
-        if 0 < self._micro < parts:
-            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done")
-        if self._micro == 0 and self._iteration is not None:
-            if parts > 1:
-                raise RuntimeError(f"the step has {parts} micro-batches, each with a weight of its own: compute each in a part")
-            if not self._weight_used:
-                raise RuntimeError(WEIGHT_UNUSED.format(what="the step"))
-            self._compare_orders()
-            self._iteration.check()
-            self._iteration.use()
+        if self._micro < parts and (self._micro or self._iteration is not None):
+            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part")
         self._order.end_step(self.epoch)
         batches = self._batches_of(self.epoch)
         self.cursor = batches.end(self.cursor)
         ends_epoch = self.cursor >= batches.samples
-        self._epoch_is_over = ends_epoch and (self._in_epoch or self._micro > 0)
-        self._micro, self._weight_used = 0, False
+        self._epoch_is_over = ends_epoch and (self._in_epoch is not None or self._micro > 0)
+        self._micro = 0
         if ends_epoch:
             self.epoch, self.cursor = self.epoch + 1, 0
 
@@ -282,7 +273,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
                 each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders. Or, when
                 the weight is used: the model's gradients are not those that the step's micro-batches before have left.
         """
-        self._go_on()
+        turns.complete()
         parts = self._parts()
         if self._micro >= len(parts):
             raise RuntimeError(
@@ -294,28 +285,19 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         micro_batch, last = parts[self._micro], self._micro == len(parts) - 1
         if self._seed_random:
             seed_all(mixed(self._seed, self.epoch, micro_batch.begin))
-        part = Part(self._weight_of(micro_batch), last=last, samples=micro_batch.samples, parts=len(parts))
+        batch_samples = self._batches_of(self.epoch).end(self.cursor) - self.cursor
+        weight = weight_of(micro_batch, batch_samples=batch_samples, world_size=self._world_size)
+        part = Part(weight, last=last, samples=micro_batch.samples, parts=len(parts))
         # Where micro-batches save memory, gradients are not to wait unsharded.
         saves = self._micro_batch_size is None and len(parts) > 1
         reduce = last or (saves and hasattr(model, "unshard"))
         with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
             yield part
         if not part.weight_used:
-            raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
+            raise RuntimeError(WEIGHT_UNUSED)
         self._micro += 1
         if self._iteration is not None:
             self._iteration.use()
-
-    @property
-    def weight(self) -> float:
-        """The factor for the mean loss of the current micro-batch, for a script that needs no `part`."""
-        self._weight_used = True
-        parts = self._parts()
-        return self._weight_of(parts[min(self._micro, len(parts) - 1)])
-
-    def _weight_of(self, part: MicroBatch) -> float:
-        batch_samples = self._batches_of(self.epoch).end(self.cursor) - self.cursor
-        return weight_of(part, batch_samples=batch_samples, world_size=self._world_size)
 
     def _parts(self) -> list[MicroBatch]:
         """Returns the share of this rank in the current step."""

@@ -1,6 +1,6 @@
 """The gradients of a step's micro-batches: added up on each rank, reduced in the last one, and touched by nothing between two of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -9,19 +9,37 @@ from torch import Tensor
 from elastic_pytorch.training.micro_batches import Part
 
 CHANGED = (
-    "the gradients that this step's earlier micro-batches have left were cleared or changed, so the step would not be that of its whole "
-    "batch. Leave zero_grad and clipping out of the body: `steps` clears the gradients itself, and calls before_step to clip them. In a "
-    "loop with `part`, both belong to the optimizer's step, below `if part.last`"
+    "the gradients of this step were cleared or changed by something else than its micro-batches' backward, so the step would not be that "
+    "of its whole batch. With `steps`, call zero_grad before the loop over step.parts, and clip below it; only step.backward adds to the "
+    "gradients. In a loop with `part`, zero_grad and clipping belong to the optimizer's step, below `if part.last`"
 )
 
 
 class StepGradients:
-    """What a step's micro-batches have left so far, known by one parameter: clearing and clipping change all of them."""
+    """What was left of the gradients, known by one parameter: clearing and clipping change all of them."""
 
     def __init__(self) -> None:
-        self._left: tuple[Tensor, Tensor, int] | None = (
-            None  # a parameter, its gradient, and how often that was changed in place
-        )
+        self._parameter: Tensor | None = None
+        self._left: tuple[Tensor | None, int] = None, 0  # its gradient, and how often that was changed in place
+
+    def note(self, parameters: Iterable[Tensor] = ()) -> None:
+        """Notes the gradients as they are: by the parameter that was known before, or one of these that has one."""
+        self._find(parameters)
+        self._left = self._now()
+
+    def check(self, parameters: Iterable[Tensor] = ()) -> None:
+        """Checks that the gradients are those that were noted; none of these has one, if no parameter is known.
+
+        Raises:
+            RuntimeError: they are not.
+        """
+        self._find(parameters)
+        if not self._unchanged():
+            raise RuntimeError(CHANGED)
+
+    def still_there(self) -> bool:
+        """Whether there are gradients, and they are those that were noted."""
+        return self._left[0] is not None and self._unchanged()
 
     @contextmanager
     def adding(self, model: Any, part: Part, *, first: bool, reduce: bool) -> Iterator[None]:
@@ -33,26 +51,24 @@ class StepGradients:
             first: whether it is the first one of its step.
             reduce: whether its gradients are reduced over the ranks.
         """
-        if first:
-            self._left = None
-        part.check = self._check
+        if not first:
+            part.check = self.check
         with _reduction(model, reduce):
             yield
-        found = None if part.last or not hasattr(model, "parameters") else _first_gradient(model)
-        self._left = None if found is None else (*found, found[1]._version)
+        if not part.last and hasattr(model, "parameters"):
+            self.note(model.parameters())
 
-    def _check(self) -> None:
-        """Checks that the gradients are those that the micro-batch before has left.
+    def _find(self, parameters: Iterable[Tensor]) -> None:
+        if self._parameter is None:
+            self._parameter = next((each for each in parameters if each.grad is not None), None)
 
-        Raises:
-            RuntimeError: they are not.
-        """
-        if self._left is not None and (self._left[0].grad is not self._left[1] or self._left[1]._version != self._left[2]):
-            raise RuntimeError(CHANGED)
+    def _now(self) -> tuple[Tensor | None, int]:
+        gradient = None if self._parameter is None else self._parameter.grad
+        return gradient, 0 if gradient is None else gradient._version
 
-
-def _first_gradient(model: Any) -> tuple[Tensor, Tensor] | None:
-    return next(((each, each.grad) for each in model.parameters() if each.grad is not None), None)
+    def _unchanged(self) -> bool:
+        gradient, version = self._now()
+        return gradient is self._left[0] and version == self._left[1]
 
 
 def _reduction(model: Any, reduce: bool) -> AbstractContextManager[Any]:

@@ -1,145 +1,121 @@
-"""The training loop: one micro-batch at a time, and all parts of a step in their order."""
+"""The training loop: a turn is a step of the optimizer, and what follows the loop belongs to the epoch."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
-from elastic_pytorch.log import logger
 from elastic_pytorch.state.state import State
-from elastic_pytorch.state.step_boundary import turns
+from elastic_pytorch.state.step_boundary import any_rank, turns
 from elastic_pytorch.training.counted_loss import CountedStep
-from elastic_pytorch.training.data_parallel import DataParallel
+from elastic_pytorch.training.iteration import Epochs
 from elastic_pytorch.training.loaders import sampler_of, stream_of
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
+from elastic_pytorch.training.step_gradients import StepGradients
 from elastic_pytorch.training.streams.stream import ElasticStream
 from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62
+# What a scheduler of torch, or of an older one, leaves on an optimizer's `step`.
+SCHEDULED = ("_wrapped_by_lr_sched", "_with_counter")
+NOT_GONE_THROUGH = (
+    "the parts of this step are not gone through: write `for batch in step.parts:`, to its end, and optimizer.step() below that loop. "
+    "A batch of several steps is a larger batch_size"
+)
+NOT_STEPPED = (
+    "an optimizer of the model has taken no step in this turn, and each turn of `steps` is one: call optimizer.step() after the loop over "
+    "step.parts. With a GradScaler, call scaler.step and scaler.update, and register it with the State. To leave a step out, ask on all "
+    "ranks: `if step.skip(when): continue`. To add up the gradients of several batches, make batch_size larger, with a micro_batch_size"
+)
+NOT_CLEARED = (
+    "the gradients of the step before are still there, and would be part of this one: call optimizer.zero_grad() before the loop over "
+    "step.parts, or after optimizer.step()"
+)
 
 
-class Step:
-    """A micro-batch: the whole step of this rank, or with a `micro_batch_size` a part of it.
+def epochs(state: State, count: int) -> Iterator[int]:
+    """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
 
-    Attributes:
-        batch: what the loader yields.
-        epoch: the epoch of the batch, from 0.
-        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
-        last: whether the optimizer's step comes after it.
-        ends_epoch: whether it is the last one of its epoch.
+        for epoch in elastic.epochs(state, 90):
+            for step in elastic.steps(state, loader, model):
+                ...
+            epoch_scheduler.step()
+            evaluate(model)
+
+    What follows the inner loop belongs to the epoch, whose last step is committed when the loop goes on: a group that is lost in an
+    evaluation does it again. An epoch whose inner loop is left before its end comes again, for its rest.
+
+    Args:
+        state: the State with which the loader's ElasticSampler or ElasticStream is registered.
+        count: the number of epochs after which to end.
+
+    Raises:
+        RuntimeError: none is registered, or more than one. Or a whole epoch has passed without a step.
     """
-
-    def __init__(self, loop: "_Loop", batch: Any, part: Part, *, epoch: int, ends_epoch: bool, stack: ExitStack) -> None:
-        self._loop, self._part, self._stack = loop, part, stack
-        self._done = False
-        self.batch = batch
-        self.epoch = epoch
-        self.samples = part.samples
-        self.last = part.last
-        self.ends_epoch = ends_epoch
-
-    def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
-        """Runs backward. After a step's last micro-batch, also runs the optimizer's step, and counts the step as done.
-
-        Left over from another loop, `zero_grad` and clipping within a step are errors, as are steps of the optimizer or the schedulers.
-
-        Args:
-            loss: the mean over the micro-batch; the library weights it, and scales it if there is a scaler.
-            count: the number that the mean is over, if not samples: tokens without padding, for example. On all ranks, or on none.
-
-        Raises:
-            RuntimeError: it was called before for this micro-batch; the loss has not come through the model that `steps` was given;
-                or what `State.commit` raises for the step before. Or the body has cleared or changed the gradients of the step's earlier
-                micro-batches, or has stepped a scheduler that `steps` was given.
-        """
-        if self._done:
-            raise RuntimeError("backward was called before for this micro-batch: add the losses up, and call it once")
-        self._loop.backward(self._part, loss, count)
-        self._done = True
-        self._stack.close()
-        if self.last:
-            self._loop.finish_step(ends_epoch=self.ends_epoch)
-
-    def check(self) -> None:
-        """Checks that backward was called, and that the body has not taken the scheduler's step a second time.
-
-        Raises:
-            RuntimeError: it was not; or it has.
-        """
-        self._loop.check_schedulers()
-        if not self._done:
-            raise RuntimeError(
-                "step.backward(loss) was not called for this micro-batch: every one is part of a step of all ranks"
-            )
+    samplers = state._objects_of(Epochs)
+    if len(samplers) != 1:
+        raise RuntimeError(
+            f"{len(samplers)} samplers and streams are registered with the State: epochs are those of one. Register the loader's "
+            "ElasticSampler or ElasticStream; of several, go through the epochs of the one that counts them, with its own `epochs`"
+        )
+    looped: Epochs = samplers[0]
+    return looped.epochs(count)
 
 
 def steps(
     state: State,
     loader: Iterable[Any],
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
     *,
     epochs: int | None = None,
     max_steps: int | None = None,
-    scheduler: Any = None,
-    epoch_scheduler: Any = None,
-    scaler: Any = None,
-    before_step: Callable[[], object] | None = None,
-    after_step: Callable[[], object] | None = None,
-) -> Iterator[Step]:
-    """Runs the training loop from the step of the state. Each group calls it after `State.restore`.
+) -> Iterator["Step"]:
+    """Yields the steps of the training, from the one of the state. Each group calls it after `State.restore`.
 
-        for step in elastic.steps(state, loader, model, optimizer, epochs=3):
-            step.backward(loss_of(model, *step.batch))
+        for step in elastic.steps(state, loader, model, max_steps=5000):
+            optimizer.zero_grad()
+            for inputs, targets in step.parts:
+                step.backward(loss_of(model(inputs), targets))
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
 
-    A step's last `backward` also runs, in this order: `before_step`, `optimizer.step`, `zero_grad`, `scheduler.step`. Then it counts the
-    step, so that `state.step` has its number, and calls `after_step`. What the loop's body does next still belongs to the step:
-    `State.commit` comes when the loop goes on, and a group that changes stops there. A step may have several micro-batches, and has
-    on an accelerator when the group shrinks: the body runs for each of them, so what belongs to the step is for `if step.last`.
+    In a loop over `elastic.epochs`, it ends with the epoch. With `epochs` or `max_steps`, it is both loops in one.
 
-    The loop may be left after any `backward`, and continued by another call. What the script does after the loop, at the end of an epoch
-    for example, belongs to the loop's last step, whether the loop has come to its end or was left. This step is committed by the next
-    call, by `State.flush` or `State.close`, or at the end of the process; not if an exception ends that.
+    Each registered optimizer of the model takes one step in each turn. All that the body does belongs to the step: the commit comes when
+    the loop goes on, and a group that changes stops there. The loop may be left after the optimizer's step, and continued by another
+    call. What follows the loop belongs to its last step, which is committed by the next call, by `State.flush` or `State.close`, or at
+    the end of the process; not if an exception ends that.
 
     Args:
-        state: the State with which the model, the optimizer, the schedulers, the scaler and the loader's sampler or stream are registered.
+        state: the State with which the model, its optimizers, their schedulers, the scaler, and the loader's sampler or
+            stream are registered.
         loader: a DataLoader whose batch_sampler is an ElasticSampler; or a StreamLoader.
         model: the model that computes the loss, wrapped in DistributedDataParallel, or sharded by fully_shard.
-        optimizer: the optimizer of the model.
         epochs: the number of epochs after which to end.
         max_steps: the step after which to end.
-        scheduler: a scheduler of the learning rate that steps with the optimizer.
-        epoch_scheduler: a scheduler that steps with each epoch.
-        scaler: a torch.amp.GradScaler.
-        before_step: called when the step's gradients are complete, and unscaled: to clip them, for example.
-        after_step: called when the step is counted: to update an averaged model, for example.
 
     Raises:
         TypeError: the loader has no ElasticSampler, and is no StreamLoader.
-        ValueError: there is no end.
+        ValueError: there is no end; or there are two, as the loop over `elastic.epochs` has its own.
         RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients. Or the
-            model's mesh and the sampler's do not fit; or the model is a stage of a pipeline.
+            model's mesh and the sampler's do not fit; or the model is a stage of a pipeline. Or a turn is not one step.
     """
-    if epochs is None and max_steps is None:
-        raise ValueError("say when to end: epochs=, or max_steps=, or both")
     sampler = stream_of(loader) or sampler_of(loader)
-    needed = {"model": model, "optimizer": optimizer, "loader's sampler": sampler}
-    needed |= {"scheduler": scheduler, "epoch_scheduler": epoch_scheduler, "scaler": scaler}
-    missing = [name for name, each in needed.items() if each is not None and not state.holds(each)]
-    if missing:
-        raise RuntimeError(
-            f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
+    if (epochs is None and max_steps is None) != (sampler._in_epoch is not None):
+        raise ValueError(
+            "say once when to end: by a loop over elastic.epochs around this one, which is left by `break`; or by epochs=, max_steps= or "
+            "both"
         )
-    if getattr(state, "has_stages", False):
-        raise RuntimeError(
-            "the model is a stage of a pipeline: its backward pass takes a schedule, and the loss only the last stage. Write the loop with "
-            "sampler.part, in which all ranks read part.weight"
-        )
+    optimizers = _optimizers_of(state, model)
+    _refuse_unregistered(state, model, sampler, optimizers)
     ranks = sampler.data_parallel
     ranks.check(model)
     if isinstance(sampler, ElasticSampler):
@@ -151,147 +127,236 @@ def steps(
         )
     # Ranks that share a model wait for each other in forward, too, so that no one part of a step is a rank's own.
     timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None else None
+    scaler = next((each for each in state._objects_of(torch.amp.GradScaler) if each.is_enabled()), None)
     if max_steps is not None:
-        state.expect_end(max_steps)
-    loop = _Loop(state, model, optimizer, scheduler, epoch_scheduler, scaler, before_step, after_step, timer, ranks)
-    return loop.run(loader, sampler, END if epochs is None else epochs, END if max_steps is None else max_steps)
+        state._expect_end(max_steps)
+    loop = _Loop(state, sampler, model, optimizers, scaler, timer)
+    return loop.run(loader, END if epochs is None else epochs, END if max_steps is None else max_steps)
+
+
+class Step:
+    """One step of the training: this rank's share of a batch of the whole group, in one part or several.
+
+    Attributes:
+        number: of the step, from 1.
+        epoch: of its batch, from 0.
+        ends_epoch: whether it is the last one of its epoch.
+    """
+
+    def __init__(self, loop: "_Loop", batches: Iterator[Any], *, epoch: int) -> None:
+        self._loop, self._batches = loop, batches
+        self._begun = False
+        self._part: Part | None = None  # that is being computed
+        self._all_done = False  # the parts
+        self._skipped = False
+        self.number = loop.state.step + 1
+        self.epoch, self.ends_epoch = epoch, loop.sampler.ends_epoch
+
+    @property
+    def parts(self) -> Iterator[Any]:
+        """Yields what the loader yields: this rank's share at once, or with a `micro_batch_size` or a group that has shrunk in pieces.
+
+        To be gone through once, to its end, with one `backward` in each. The ranks' gradients are reduced in the last one.
+        """
+        if self._begun:
+            raise RuntimeError("the parts of a step are gone through once, in one loop")
+        self._begun = True
+        return self._loop.parts(self, self._batches)
+
+    @property
+    def samples(self) -> int:
+        """The samples of the current part that count; 0 where this rank has none, and computes so that the collectives match."""
+        return 0 if self._part is None else self._part.samples
+
+    @property
+    def last(self) -> bool:
+        """Whether the current part is the last one."""
+        return self._part is not None and self._part.last
+
+    def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
+        """Runs backward, with the loss weighted so that the step's gradients are those of the mean over the whole batch.
+
+        Args:
+            loss: the mean over the part; scaled, if there is a scaler: `step.backward(scaler.scale(loss))`.
+            count: the number that the mean is over, if not samples: tokens without padding, for example. On all ranks, or on none.
+
+        Raises:
+            RuntimeError: it is not once a part, or not of the model that `steps` was given. Or something else has changed gradients.
+        """
+        if self._part is None:
+            raise RuntimeError("step.backward is called once for each part of a step: add the losses of a part up")
+        part, self._part = self._part, None
+        self._loop.backward(part, loss, count)
+
+    def skip(self, when: Tensor | bool) -> bool:
+        """Whether to leave this step out, because any rank says so: its batch is done, and the optimizer takes no step.
+
+        To be called by all ranks after the loop over `parts`, as it is collective: `if step.skip(not norm.isfinite()): continue`.
+
+        Raises:
+            RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a peer is lost.
+        """
+        if not self._all_done:
+            raise RuntimeError(NOT_GONE_THROUGH)
+        if self._loop.stepped:
+            raise RuntimeError("the optimizer has taken this step already: call step.skip before optimizer.step()")
+        self._skipped = any_rank(bool(when), self._loop.state._group)
+        if self._skipped:
+            self._loop.count()
+        return self._skipped
+
+
+def _optimizers_of(state: State, model: torch.nn.Module) -> list[Optimizer]:
+    parameters = set(map(id, model.parameters()))
+    groups = ((each, (group["params"] for group in each.param_groups)) for each in state._objects_of(Optimizer))
+    return [each for each, params in groups if any(id(one) in parameters for group in params for one in group)]
+
+
+def _refuse_unregistered(state: State, model: torch.nn.Module, sampler: object, optimizers: list[Optimizer]) -> None:
+    missing = [name for name, each in (("model", model), ("loader's sampler", sampler)) if not state._holds(each)]
+    missing += [] if optimizers else ["optimizer of the model"]
+    # What else has a `step` may be a scheduler of the script's own, with torch's in it.
+    kinds = (torch.nn.Module, Optimizer, torch.amp.GradScaler)
+    has_schedulers = any(hasattr(each, "step") and not isinstance(each, kinds) for each in state._objects_of(object))
+    scheduled = any(hasattr(each.step, mark) for each in optimizers for mark in SCHEDULED)
+    missing += ["scheduler of the optimizer"] if scheduled and not has_schedulers else []
+    if missing:
+        raise RuntimeError(
+            f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
+        )
+    if getattr(state, "has_stages", False):
+        raise RuntimeError(
+            "the model is a stage of a pipeline: its backward pass takes a schedule, and the loss only the last stage. Write the loop with "
+            "sampler.part, in which all ranks read part.weight"
+        )
 
 
 @dataclass(slots=True)
 class _Loop:
     state: State
+    sampler: ElasticSampler | ElasticStream
     model: torch.nn.Module
-    optimizer: torch.optim.Optimizer
-    scheduler: Any
-    epoch_scheduler: Any
+    optimizers: list[Optimizer]
     scaler: Any
-    before_step: Callable[[], object] | None
-    after_step: Callable[[], object] | None
     timer: WorkTimer | None
-    ranks: DataParallel
-    forwarded: bool = False  # whether the model has run since the micro-batch was taken
+    gradients: StepGradients = field(default_factory=StepGradients)
+    step: Step | None = None  # whose turn it is
+    stepped: list[Optimizer] = field(default_factory=list)  # in this turn
+    forwarded: bool = False  # whether the model has run since the part was taken
     counted: CountedStep | None = None  # of the current step
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
-    told_parts: bool = False  # whether the log says that a step has several micro-batches
-    stepping: bool = False  # whether this loop takes the optimizer's step
-    scheduled: list[int] = field(default_factory=list)  # how far the schedulers were after the loop's last step
+    scale: Tensor | None = None  # of the current step's losses
 
-    def run(
-        self, loader: Iterable[Any], sampler: ElasticSampler | ElasticStream, epochs: int, max_steps: int
-    ) -> Iterator[Step]:
+    def run(self, loader: Iterable[Any], epochs: int, max_steps: int) -> Iterator[Step]:
         turns.complete()  # after which a loop was left
-        self.optimizer.zero_grad()  # left over from a loop that was left within a step
-        self.scheduled = self._schedule()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()  # left over from a loop that was left within a step
+        around = self.sampler._in_epoch  # of a loop over `epochs`
         with self._watched():
-            for epoch in sampler.epochs(epochs):
+            for epoch in self.sampler.epochs(epochs) if around is None else range(self.sampler.epoch, around + 1):
                 if self.state.step >= max_steps:
                     return
-                for batch in loader:
-                    with ExitStack() as stack:
-                        part = stack.enter_context(sampler.part(self.model))
-                        self.forwarded = False
-                        self.tell_parts(part)
-                        step = Step(self, batch, part, epoch=epoch, ends_epoch=part.last and sampler.ends_epoch, stack=stack)
-                        yield step
-                        step.check()
-                    if sampler.finished or self.state.step >= max_steps:
+                batches = iter(loader)
+                for batch in batches:
+                    yield from self._turn(Step(self, chain((batch,), batches), epoch=epoch))
+                    is_last = self.sampler.finished if around is None else self.sampler.epoch > around
+                    if is_last or self.state.step >= max_steps:
                         return  # what follows the loop belongs to its last step
-                    self.state.complete_step()
-                if sampler.epoch == epoch:
-                    left = f"{sampler.batches_left} batches" if isinstance(sampler, ElasticSampler) else "samples"
-                    raise RuntimeError(f"the loader has ended, and {left} of epoch {epoch} are left")
+                    self.state._complete_step()
+                if self.sampler.epoch == epoch:
+                    self._refuse_end()
+
+    def _turn(self, step: Step) -> Iterator[Step]:
+        self.step, self.counted, self.scale = step, None, None
+        self.stepped, self.losses = [], []
+        try:
+            yield step
+        finally:
+            self.step = None
+        if self.state.step < step.number and self.scale is not None and self.scaler.get_scale() < self.scale.item():
+            self.count()  # the scaler has found infinite gradients, and left the step out
+        if self.state.step < step.number:
+            raise RuntimeError(NOT_STEPPED if step._all_done else NOT_GONE_THROUGH)
+        self.gradients.note()
+
+    def parts(self, step: Step, batches: Iterator[Any]) -> Iterator[Any]:
+        if self.gradients.still_there():
+            raise RuntimeError(NOT_CLEARED)
+        self.gradients.note()
+        for batch in batches:
+            with self.sampler.part(self.model) as part:
+                step._part, self.forwarded = part, False
+                yield batch
+                if step._part is not None:
+                    raise RuntimeError(
+                        "step.backward(loss) was not called for this part, in place of loss.backward(): every one is part of a step of "
+                        "all ranks"
+                    )
+                self.gradients.check()
+            if part.last:
+                step._all_done = True
+                return
+        self._refuse_end()
+
+    def _refuse_end(self) -> NoReturn:
+        left = f"{self.sampler.batches_left} batches" if isinstance(self.sampler, ElasticSampler) else "samples"
+        raise RuntimeError(f"the loader has ended, and {left} of epoch {self.sampler.epoch} are left")
 
     def backward(self, part: Part, loss: Tensor, count: Tensor | float | None) -> None:
         if isinstance(self.model, DistributedDataParallel) and not self.forwarded:
             raise RuntimeError(
                 "the loss was not computed with the model that steps was given: its gradients would stay on this rank"
             )
+        self.gradients.check(self._parameters())
+        mean = loss.detach()
+        if self.scaler is not None:
+            self.scale = self.scaler.scale(torch.ones_like(mean)) if self.scale is None else self.scale
+            mean = mean / self.scale
         weighted: Any
         if count is None and self.counted is None:
             weighted = part.weight * loss
             if part.samples:
-                self.losses.append((part.samples, loss.detach()))
+                self.losses.append((part.samples, mean))
         else:
-            weighted = self._counted_loss(part, loss, count)
-        if self.scaler is not None:
-            weighted = self.scaler.scale(weighted)
+            weighted = self._counted_loss(part, loss, mean, count)
         if self.timer is not None:
             self.timer.watch(weighted)
         weighted.backward()
+        if part.last and self.counted is not None:
+            self.counted.correct(each.grad for each in self._parameters() if each.grad is not None)
+        self.gradients.note(self._parameters())
 
-    def finish_step(self, *, ends_epoch: bool) -> None:
-        optimizer = self.optimizer
-        self.check_schedulers()
-        if self.counted is not None:
-            self.counted.correct(p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
-        if self.before_step is not None:
-            if self.scaler is not None:
-                self.scaler.unscale_(optimizer)
-            self.before_step()
-        self.stepping = True
-        if self.scaler is None:
-            optimizer.step()
-        else:
-            self.scaler.step(optimizer)
-            self.scaler.update()
-        self.stepping = False
-        optimizer.zero_grad()
-        if self.scheduler is not None:
-            self.scheduler.step()
-        if self.epoch_scheduler is not None and ends_epoch:
-            self.epoch_scheduler.step()
-        self.scheduled = self._schedule()
-        losses, self.losses, self.counted = self.losses, [], None
-        self.state.end_step(loss=_mean(losses))
-        if self.after_step is not None:
-            self.after_step()
-        if self.timer is not None:
-            self.timer.end_step()
-
-    def _counted_loss(self, part: Part, loss: Tensor, count: Tensor | float | None) -> Tensor:
+    def _counted_loss(self, part: Part, loss: Tensor, mean: Tensor, count: Tensor | float | None) -> Tensor:
         if count is None or (self.counted is None and self.losses):
-            raise RuntimeError("count is given for all micro-batches of a step or for none")
+            raise RuntimeError("count is given for all parts of a step or for none")
         if self.counted is None:
-            self.counted = CountedStep(part.parts, self.ranks)
+            self.counted = CountedStep(part.parts, self.sampler.data_parallel)
         count = count if part.samples else 0
         counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
-        loss = torch.where(counts > 0, loss, torch.zeros_like(loss))  # a mean over nothing is nan
-        self.losses.append((counts, loss.detach()))
+        loss, mean = (
+            torch.where(counts > 0, each, torch.zeros_like(each)) for each in (loss, mean)
+        )  # a mean over nothing is nan
+        self.losses.append((counts, mean))
         part.use_weight()  # in whose place the count is
         return self.counted.weight(counts) * loss
 
-    def tell_parts(self, part: Part) -> None:
-        """Says once that the body runs several times a step: on an accelerator, it is a smaller group that brings this about."""
-        if part.parts > 1 and not self.told_parts and self.ranks.place()[0] == 0:
-            self.told_parts = True
-            logger.info(
-                "each step has %d micro-batches in this group, and the loop's body runs for each: what belongs to the step, such as a "
-                "counter, averaged weights or an evaluation, goes below `if step.last`",
-                part.parts,
-            )
+    def count(self) -> None:
+        """Counts the step: all that is still to come in this turn belongs to it."""
+        self.state._end_step(loss=_mean(self.losses))
+        if self.timer is not None:
+            self.timer.end_step()
 
-    def check_schedulers(self) -> None:
-        """Checks that nothing but this loop has stepped the schedulers that it was given.
-
-        Raises:
-            RuntimeError: something has.
-        """
-        if self._schedule() != self.scheduled:
-            raise RuntimeError(
-                "the loop's body has stepped a scheduler that `steps` steps, too: leave scheduler.step() out of the body, or leave the "
-                "scheduler out of the arguments of steps"
-            )
-
-    def _schedule(self) -> list[int]:
-        given = [each for each in (self.scheduler, self.epoch_scheduler) if each is not None]
-        parts = [
-            part for each in given for part in (each, *getattr(each, "_schedulers", ()))
-        ]  # of a ChainedScheduler, which counts none
-        return [each.last_epoch for each in parts if hasattr(each, "last_epoch")]
+    def _parameters(self) -> Iterator[Tensor]:
+        return (each for optimizer in self.optimizers for group in optimizer.param_groups for each in group["params"])
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        watches = [self.optimizer.register_step_pre_hook(self._check_step)]
+        watches: list[Any] = []
+        for optimizer in self.optimizers:
+            watches += [
+                optimizer.register_step_pre_hook(self._before_step),
+                optimizer.register_step_post_hook(self._after_step),
+            ]
         if isinstance(self.model, DistributedDataParallel):
             watches.append(self.model.register_forward_pre_hook(self._note_forward))
         try:
@@ -300,11 +365,20 @@ class _Loop:
             for watch in watches:
                 watch.remove()
 
-    def _check_step(self, *_: object) -> None:
-        if not self.stepping:
+    def _before_step(self, optimizer: Optimizer, *_: object) -> None:
+        if self.step is None or not self.step._all_done:
+            raise RuntimeError(NOT_GONE_THROUGH)
+        if self.step._skipped:
+            raise RuntimeError("this step is left out, as step.skip has said: go on to the next turn")
+        if optimizer in self.stepped:
             raise RuntimeError(
-                "step.backward takes the optimizer's step after a step's last micro-batch: leave optimizer.step() out of the loop's body"
+                "the optimizer has taken a step in this turn already, and each turn of `steps` is one: leave the second one out"
             )
+
+    def _after_step(self, optimizer: Optimizer, *_: object) -> None:
+        self.stepped.append(optimizer)
+        if len(self.stepped) == len(self.optimizers):
+            self.count()
 
     def _note_forward(self, *_: object) -> None:
         self.forwarded = True

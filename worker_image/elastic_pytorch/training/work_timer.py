@@ -28,7 +28,7 @@ Mark = Any  # seconds, or an event on a GPU's stream
 class WorkTimer:
     """Measures how long this rank works in each step, and reports it, so that the operator finds ranks that are slow.
 
-        timer = elastic_pytorch.WorkTimer()
+        timer = WorkTimer()
         for batch in loader:
             loss = loss_of(model, batch)
             timer.watch(loss)

@@ -117,7 +117,7 @@ def begin(folder: Path | None, model: nn.Module, **options: Any) -> ShardedState
     except RuntimeError:
         state.close()
         raise
-    assert state.holds(model)
+    assert state._holds(model)
     return state
 
 

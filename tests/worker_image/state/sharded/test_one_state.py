@@ -99,7 +99,7 @@ def kinds() -> dict[str, str]:
         "of its optimizer": type(elastic.State(None, optimizer=AdamW(model.parameters()))).__name__,
         "of one model of two": type(elastic.State(None, first=plain, second=model)).__name__,
         "of a whole model": type(elastic.State(None, model=plain, optimizer=AdamW(plain.parameters()), best=1)).__name__,
-        "asked for": type(elastic.ShardedState(None, model=plain)).__name__,
+        "asked for": type(ShardedState(None, model=plain)).__name__,
     }
 
 

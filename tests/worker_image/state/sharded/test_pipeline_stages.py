@@ -134,7 +134,7 @@ def told_of_all() -> dict[str, str]:
     state = ShardedState(None, name="steps", memory=False, model=stage, optimizer=optimizer, sampler=sampler)
     state.restore()
     with pytest.raises(RuntimeError, match=r"the model is a stage of a pipeline.*sampler\.part"):
-        elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, optimizer, max_steps=1)  # type: ignore[arg-type]
+        elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, max_steps=1)  # type: ignore[arg-type]
     return {
         "tied": words_for(tied, "tied"),
         "other shape": words_for(other_shape, "shape"),

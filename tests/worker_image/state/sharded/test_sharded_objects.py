@@ -18,6 +18,7 @@ from elastic_pytorch.memory import pod_memory
 from elastic_pytorch.object_url import location_of
 from elastic_pytorch.state.sharded.shard_files import checked_by
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
+from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
@@ -163,7 +164,7 @@ def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
 
 def save_state(folder: Any, until: int) -> tuple[int, bool]:
     registered = build()
-    state = elastic.ShardedState(str(folder), every=2, memory=False, **registered)
+    state = ShardedState(str(folder), every=2, memory=False, **registered)
     began = state.restore()
     while state.step < until:
         train(registered, 1)

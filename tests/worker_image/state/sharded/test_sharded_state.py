@@ -80,7 +80,7 @@ def fail_at_the_end(folder: Path) -> str:
         raise ValueError
     except ValueError:
         dist.destroy_process_group()
-    return state.unsaved()
+    return state._unsaved()
 
 
 @pytest.mark.process

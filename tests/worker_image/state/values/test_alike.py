@@ -59,7 +59,7 @@ def restore_twice() -> str:
     state.restore()
     if dist.get_rank() == 1:
         shards.shards = []
-    state.leave_group()
+    state._leave_group()
     try:
         state.restore()
     except RuntimeError as error:

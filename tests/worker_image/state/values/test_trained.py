@@ -32,7 +32,7 @@ def train_to(folder: Path, last_step: int, model: nn.Module, wrap: Callable[[nn.
     state = elastic.State(folder, every=1, model=elastic.Trained(model), optimizer=optimizer)
     step = state.restore()
     wrapped = wrap(model)
-    assert state.holds(torch.compile(wrapped, backend="eager"))
+    assert state._holds(torch.compile(wrapped, backend="eager"))
     while step < last_step:
         torch.manual_seed(100 + step)
         wrapped(torch.randn(4, 8)).square().mean().backward()

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch.training.streams.lane import Unreadable
+from elastic_pytorch.training.streams.loader import StreamLoader
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import get_worker_info
@@ -31,7 +32,7 @@ def every(lengths: Any = UNEVEN) -> Counter[int]:
     return Counter(100 * shard + sample for shard, length in enumerate(lengths) for sample in range(length))
 
 
-def epoch_of(stream: elastic.ElasticStream, loader: elastic.StreamLoader) -> Seen:
+def epoch_of(stream: elastic.ElasticStream, loader: StreamLoader) -> Seen:
     """What a rank gets in an epoch: the samples of each micro-batch that count, and its weight."""
     seen: Seen = []
     for batch in loader:
@@ -49,7 +50,7 @@ def counted(ranks: list[Seen]) -> Counter[int]:
 
 def with_workers(workers: int) -> tuple[Seen, int]:
     stream = elastic.ElasticStream(range(len(UNEVEN)), read_uneven, 9, shuffle_block=5)
-    loader = elastic.StreamLoader(stream, num_workers=workers)
+    loader = stream.loader(num_workers=workers)
     return epoch_of(stream, loader), stream.epoch
 
 
@@ -70,7 +71,7 @@ def as_other_libraries_split(shard: int) -> Iterator[int]:
 
 def test_a_reader_that_splits_by_worker_leaves_nothing_out() -> None:
     stream = elastic.ElasticStream(range(len(UNEVEN)), as_other_libraries_split, 9)
-    assert counted([epoch_of(stream, elastic.StreamLoader(stream, num_workers=3))]) == every()
+    assert counted([epoch_of(stream, stream.loader(num_workers=3))]) == every()
 
 
 def steps_of_ddp(shards: int, workers: int) -> tuple[Seen, list[bool], list[torch.Tensor]]:
@@ -78,14 +79,17 @@ def steps_of_ddp(shards: int, workers: int) -> tuple[Seen, list[bool], list[torc
     model = nn.Linear(1, 1).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     stream = elastic.ElasticStream(range(shards), read_uneven, 8, micro_batch_size=3)
-    loader = elastic.StreamLoader(stream, num_workers=workers)
+    loader = stream.loader(num_workers=workers)
     state = elastic.State(None, model=model, optimizer=optimizer, stream=stream)
     state.restore()
     seen, ends = [], []
     parallel_model = DistributedDataParallel(model)
-    for step in elastic.steps(state, loader, parallel_model, optimizer, epochs=2):
-        step.backward(parallel_model(step.batch[:, None].double()).square().mean())
-        seen.append((step.batch.tolist() if step.samples else [], 1.0))
+    for step in elastic.steps(state, loader, parallel_model, epochs=2):
+        optimizer.zero_grad()
+        for batch in step.parts:
+            seen.append((batch.tolist() if step.samples else [], 1.0))
+            step.backward(parallel_model(batch[:, None].double()).square().mean())
+        optimizer.step()
         ends.append(step.ends_epoch)
     return seen, ends, [each.detach() for each in model.parameters()]
 
@@ -108,7 +112,7 @@ def test_no_rank_idles_as_long_as_there_is_a_shard_for_it(lengths: list[int]) ->
     def make() -> elastic.ElasticStream:
         return elastic.ElasticStream(range(len(lengths)), read, 6, seed_random=False, shuffle=False)
 
-    def train(stream: elastic.ElasticStream, loader: elastic.StreamLoader) -> tuple[Seen, list[int]]:
+    def train(stream: elastic.ElasticStream, loader: StreamLoader) -> tuple[Seen, list[int]]:
         seen: Seen = []
         left: list[int] = []
         for batch in loader:
@@ -153,7 +157,7 @@ def test_skipped_shards_are_known_to_all_ranks(caplog: pytest.LogCaptureFixture)
     def make() -> elastic.ElasticStream:
         return elastic.ElasticStream(range(len(UNEVEN)), read, 6, skip_unreadable=True, seed_random=False)
 
-    def train(stream: elastic.ElasticStream, loader: elastic.StreamLoader) -> tuple[Seen, list[list[Any]]]:
+    def train(stream: elastic.ElasticStream, loader: StreamLoader) -> tuple[Seen, list[list[Any]]]:
         seen: Seen = []
         skipped = []
         for batch in loader:
@@ -179,7 +183,7 @@ def read_of_which_one_breaks(shard: int) -> Iterator[int]:
 def train_on_what_breaks(workers: int) -> None:
     stream = elastic.ElasticStream(range(2), read_of_which_one_breaks, 4, shuffle=False)
     try:
-        epoch_of(stream, elastic.StreamLoader(stream, num_workers=workers))
+        epoch_of(stream, stream.loader(num_workers=workers))
     except Unreadable as error:
         assert dist.get_rank() == 1
         assert "shard 1 cannot be read: OSError: gone; after 50 samples" in str(error)

@@ -8,6 +8,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 from elastic_pytorch.training.loaders import sampler_of, stream_of
+from elastic_pytorch.training.streams.loader import StreamLoader
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.worker_image.training.streams.ranks import as_list, run_ranks
@@ -23,8 +24,8 @@ def stream(shards: Any = range(4), batch_size: int = 6, **options: Any) -> elast
     return elastic.ElasticStream(shards, options.pop("read", read), batch_size, **options)
 
 
-def loader(of: elastic.ElasticStream, **options: Any) -> elastic.StreamLoader:
-    return elastic.StreamLoader(of, collate_fn=as_list, **options)
+def loader(of: elastic.ElasticStream, **options: Any) -> StreamLoader:
+    return of.loader(collate_fn=as_list, **options)
 
 
 def take(of: elastic.ElasticStream, batches: Any, steps: int) -> list[list[int]]:
@@ -124,7 +125,7 @@ def test_options_that_are_the_streams_are_refused(options: dict[str, Any], error
 def test_a_loader_is_for_an_elastic_stream() -> None:
     dataset: Any = Stream()
     with pytest.raises(TypeError, match="StreamLoader needs an ElasticStream, not a Stream"):
-        elastic.StreamLoader(dataset)
+        StreamLoader(dataset)
 
 
 def test_a_stream_without_samples_is_an_error() -> None:
@@ -187,7 +188,7 @@ def test_ranks_with_different_settings_are_refused() -> None:
 
 
 def test_ranks_of_one_model_replica_get_the_same_samples() -> None:
-    def all_of(of: elastic.ElasticStream, its: elastic.StreamLoader) -> list[list[int]]:
+    def all_of(of: elastic.ElasticStream, its: StreamLoader) -> list[list[int]]:
         batches = iter(its)
         return [next(batches) for _ in range(4)]
 

@@ -191,9 +191,9 @@ class ShardedState(State):
         self._take_saved(wait=True)
         return self._saved.step == self._step or self._save()
 
-    def leave_group(self) -> None:
+    def _leave_group(self) -> None:
         """Ends what goes on in the group, and closes the memory, in which the next group's ShardedState finds all."""
-        super().leave_group()
+        super()._leave_group()
         self._left, self._saves_group = True, None
         self._background.take(wait=True)  # its outcome is of no use any more
         self._commits.settle(wait=True)  # a device may still be writing to the memory
@@ -211,13 +211,13 @@ class ShardedState(State):
             self._peers = None
         in_process.release_holder(self)
 
-    def complete_at_exit(self) -> None:
+    def _complete_at_exit(self) -> None:
         """Has all ranks together save the last step, as long as they have a group."""
         self._counted = False
         if dist.is_initialized() and self._settle_last(stop=False) and self._agent_link is not None:
             self._agent_link.stop_process(self._step)
 
-    def unsaved(self) -> str:
+    def _unsaved(self) -> str:
         """Returns which steps no checkpoint has, for people; empty: none."""
         if self._path is None or self._saved.step == self._step:
             return ""

@@ -1,6 +1,6 @@
 """The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ class Registered:
         self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
 
-    def holds(self, each: object) -> bool:
+    def _holds(self, each: object) -> bool:
         """Whether an object is registered; a model may have been wrapped or compiled since."""
         return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
 
@@ -67,10 +67,9 @@ class Registered:
             if (advance := getattr(each, "advance", None)) is not None:
                 advance()
 
-    def _complete_later(self, complete: Callable[[], None]) -> bool:
-        """Returns whether a sampler has ended an epoch, and calls `complete` when the loop goes on."""
-        places = [each for each in self._objects.values() if hasattr(each, "complete_later")]
-        return any(each.complete_later(complete) for each in places)
+    def _objects_of(self, kind: type) -> list[Any]:
+        """The objects of a class."""
+        return [each for each in self._objects.values() if isinstance(each, kind)]
 
     def _first_trained(self) -> str | None:
         return next((name for name, each in self._objects.items() if model_of(each) is not each), None)

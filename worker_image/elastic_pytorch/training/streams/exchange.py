@@ -97,7 +97,7 @@ class Groups:
             in_process.register_holder(self)
         return Exchange(self._gather, self._gather_objects, place)
 
-    def leave_group(self) -> None:
+    def _leave_group(self) -> None:
         """Drops the process group."""
         self._has_group, self._group = False, None
 

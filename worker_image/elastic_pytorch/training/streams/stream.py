@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
+from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
@@ -23,6 +24,8 @@ from elastic_pytorch.training.streams.place import Change, Place, order_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+    from elastic_pytorch.training.streams.loader import StreamLoader
 
 NOT_TAKEN = "this step has no batch of the stream: iterate a StreamLoader of it, and call `advance` or State.commit once a step"
 
@@ -69,7 +72,7 @@ class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
 
         stream = elastic.ElasticStream(urls, read, batch_size=256, seed=1)
-        loader = elastic.StreamLoader(stream, num_workers=4)
+        loader = stream.loader(num_workers=4)
 
     Whole shards are dealt to the ranks, and to the workers of their loaders. The place is the number of samples that are taken of each
     shard. All ranks know it after each step, so a group of any size deals out what is left. Each sample of each shard comes exactly once in
@@ -186,6 +189,12 @@ class ElasticStream(Epochs):
         """The shards of this epoch that could not be read to their end."""
         return [self._names[shard] for shard in self._skipped]
 
+    def loader(self, **options: Any) -> "StreamLoader":
+        """Returns a DataLoader whose workers each read shards of their own; `StreamLoader` has its options."""
+        from elastic_pytorch.training.streams.loader import StreamLoader  # noqa: PLC0415 # it is made of streams
+
+        return StreamLoader(self, **options)
+
     def advance(self) -> None:
         """Advances by a step of the whole group: it is done. After the epoch's last one, moves to the next epoch.
 
@@ -279,7 +288,7 @@ class ElasticStream(Epochs):
                 the loop does not take each batch that the loader gives; or the weight of the part was not used. Or, when it is used:
                 the model's gradients are not those that the step's micro-batches before have left.
         """
-        self._go_on()
+        turns.complete()
         if not self._taken:
             raise RuntimeError(NOT_TAKEN)
         step = self._taken[0]
@@ -296,7 +305,7 @@ class ElasticStream(Epochs):
         with self._gradients.adding(model, part, first=self._micro == 0, reduce=last):
             yield part
         if not part.weight_used:
-            raise RuntimeError(WEIGHT_UNUSED.format(what="a part"))
+            raise RuntimeError(WEIGHT_UNUSED)
         self._micro += 1
         self._iteration.use()
 

@@ -5,10 +5,10 @@ from tests.worker_image.cpu_fsdp2 import fully_shard
 # isort: split
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
-import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
@@ -19,9 +19,14 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.optim import AdamW
 
+from tests.paths import ROOT
 from tests.torch_features import needs_averages
 from tests.worker_image.state.sharded.test_sharded_memory import outcome, until_copied
 from tests.worker_image.state.test_state_memory import pods, run_pods
+
+sys.path.append(str(ROOT / "examples" / "torchtitan"))
+
+from framework_state import FrameworkState
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
@@ -74,7 +79,7 @@ class Framework:
         self.step += 1
 
 
-def let_copies_end(state: elastic.FrameworkState) -> None:
+def let_copies_end(state: FrameworkState) -> None:
     if state._peers is not None and dist.get_world_size() > 1:
         until_copied(state)
 
@@ -84,7 +89,7 @@ def train(folder: Path, until: int, saves_at: int = 0, stops: bool = False, **op
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     framework = Framework(folder, pretrained=options.pop("pretrained", False))
     kept = {"model": framework.model, "optimizer": framework.optimizer, "trainer": framework}
-    state = elastic.FrameworkState(framework, **{"every": 1, **options}, **kept)
+    state = FrameworkState(framework, **{"every": 1, **options}, **kept)
     assert state.restore() == framework.step
     outcomes = {framework.step: outcome(framework.model, framework.optimizer)}
     while framework.step < until:
