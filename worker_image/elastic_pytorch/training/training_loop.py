@@ -289,7 +289,7 @@ class _Loop:
                 yield batch
                 if step._part is not None:
                     raise RuntimeError(
-                        "step.backward(loss) was not called for this part, in place of loss.backward(): every one is part of a step of "
+                        "step.backward(loss) was not called for this part, instead of loss.backward(): every one is part of a step of "
                         "all ranks"
                     )
                 self.gradients.check()
