@@ -289,8 +289,8 @@ class _Loop:
                 yield batch
                 if step._part is not None:
                     raise RuntimeError(
-                        "step.backward(loss) was not called for this part, instead of loss.backward(): every one is part of a step of "
-                        "all ranks"
+                        "step.backward(loss) was not called for this part: write it instead of loss.backward(), as each part belongs "
+                        "to a step of all ranks"
                     )
                 self.gradients.check()
             if part.last:
