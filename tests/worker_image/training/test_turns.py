@@ -121,7 +121,7 @@ MISTAKES: list[tuple[Turn, str]] = [
     (skip_before_the_parts, r"parts of this step are not gone through"),
     (skip_after_the_step, r"call step.skip before optimizer.step\(\)"),
     *[
-        (each, r"step.backward\(loss\) was not called for this part, in place of loss")
+        (each, r"step.backward\(loss\) was not called for this part: write it instead of loss")
         for each in (no_backward, plain_backward)
     ],
     *[(each, r"only step.backward adds to the gradients") for each in (plain_backward_before, plain_backward_after)],
