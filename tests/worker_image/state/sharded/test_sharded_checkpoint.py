@@ -5,6 +5,7 @@ from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 # isort: split
 
 import resource
+import shutil
 import threading
 from functools import partial
 from pathlib import Path
@@ -138,6 +139,14 @@ def load_engine(folder: Path) -> tuple[StateVersion, Any, list[str]]:
     return found[0], found[1]["best"], engine.read
 
 
+@pytest.fixture(scope="module")
+def saved_at_2_and_3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two checkpoints of two ranks, which tests copy."""
+    folder = tmp_path_factory.mktemp("saved")
+    run_group(2, save_steps, folder, [2, 3], 1)
+    return folder
+
+
 @pytest.mark.process
 def test_what_an_engine_writes_by_itself_is_a_part_of_the_checkpoint_and_checked_with_it(tmp_path: Path) -> None:
     run_group(3, save_engine, tmp_path, [4, 8])
@@ -170,8 +179,8 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
 
 
 @pytest.mark.process
-def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(tmp_path: Path) -> None:
-    run_group(2, save_steps, tmp_path, [2, 3], 1)
+def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(saved_at_2_and_3: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved_at_2_and_3, tmp_path, dirs_exist_ok=True)
     newest = tmp_path / "checkpoint-g000001-s000000003.sharded"
     shard = newest / "__1_0.distcp"
     content = bytearray(shard.read_bytes())
@@ -207,9 +216,8 @@ def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) ->
 
 
 @pytest.mark.process
-def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    run_group(2, save_steps, folder, [2, 3], 1)
+def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(saved_at_2_and_3: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved_at_2_and_3, tmp_path / "folder")
     assert run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "late", 1.0) == [(1, 3), (1, 3)]
     told = run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "never", 0.0)
     assert "training must not go on from an older one" in told[0]
@@ -217,8 +225,8 @@ def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(tmp_
 
 
 @pytest.mark.process
-def test_shard_that_is_gone_for_all_is_damage(tmp_path: Path) -> None:
-    run_group(2, save_steps, tmp_path, [2, 3], 1)
+def test_shard_that_is_gone_for_all_is_damage(saved_at_2_and_3: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved_at_2_and_3, tmp_path, dirs_exist_ok=True)
     (tmp_path / "checkpoint-g000001-s000000003.sharded" / "__1_0.distcp").unlink()
     for outcome in run_group(2, load_and_go_on, tmp_path, 0):
         assert outcome[0] == (1, 2)

@@ -23,7 +23,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
 
-from tests.worker_image.object_storage import Bucket, Request, s3_error
+from tests.worker_image.object_storage import Bucket, Proxy, Request, S3Server, s3_error
 from tests.worker_image.state.sharded.test_sharded_checkpoint import build, load_and_go_on, save_steps, train
 from tests.worker_image.torch_group import run_group
 
@@ -73,33 +73,48 @@ def save_two(folder: Any) -> None:
     save_steps(folder, [2, 3], 1)
 
 
-def test_what_is_not_whole_is_skipped_and_then_deleted(bucket: Bucket) -> None:
+@pytest.fixture(scope="module")
+def two_checkpoints(s3_server: S3Server) -> dict[str, bytes]:
+    """The objects of two checkpoints that two ranks have saved, by name."""
+    bucket = Bucket("two-checkpoints", s3_server, Proxy(s3_server.port))
+    s3_server.make_bucket(bucket.name)
     run(bucket, 2, save_two)
+    bucket.proxy.stop()
+    return {name: s3_server.get(f"/{bucket.name}/{name}") for name in s3_server.names(bucket.name)}
+
+
+@pytest.fixture
+def filled(bucket: Bucket, two_checkpoints: dict[str, bytes]) -> Bucket:
+    """A bucket with two checkpoints."""
+    for name, content in two_checkpoints.items():
+        bucket.server.put(f"/{bucket.name}/{name}", content)
+    return bucket
+
+
+def test_what_is_not_whole_is_skipped_and_then_deleted(filled: Bucket) -> None:
     own = "checkpoint-g000001-s000000003.sharded/checkpoint-g000001-s000000003.elastic"
-    bucket.server.delete(f"/{bucket.name}/run/{own}")
-    bucket.server.put(f"/{bucket.name}/run/checkpoint-g000001-s000000009.sharded/__0_0.distcp", b"cut short")
-    for outcome in run(bucket, 2, load_and_go_on, 0):
+    filled.server.delete(f"/{filled.name}/run/{own}")
+    filled.server.put(f"/{filled.name}/run/checkpoint-g000001-s000000009.sharded/__0_0.distcp", b"cut short")
+    for outcome in run(filled, 2, load_and_go_on, 0):
         assert outcome[0] == (1, 2)
-    run(bucket, 2, save_steps, [5], 2)
-    assert checkpoints(bucket) == [(2, 5), (1, 2)], "what was cut short does not count as one of the two"
+    run(filled, 2, save_steps, [5], 2)
+    assert checkpoints(filled) == [(2, 5), (1, 2)], "what was cut short does not count as one of the two"
 
 
-def test_damaged_shard_is_skipped(bucket: Bucket) -> None:
-    run(bucket, 2, save_two)
-    shard = f"/{bucket.name}/run/checkpoint-g000001-s000000003.sharded/__1_0.distcp"
-    content = bytearray(bucket.server.get(shard))
+def test_damaged_shard_is_skipped(filled: Bucket) -> None:
+    shard = f"/{filled.name}/run/checkpoint-g000001-s000000003.sharded/__1_0.distcp"
+    content = bytearray(filled.server.get(shard))
     content[len(content) // 2] ^= 1
-    bucket.server.put(shard, bytes(content))
-    for outcome in run(bucket, 2, load_and_go_on, 0):
+    filled.server.put(shard, bytes(content))
+    for outcome in run(filled, 2, load_and_go_on, 0):
         assert outcome[0] == (1, 2)
 
 
-def test_cut_off_group_leaves_no_checkpoint(bucket: Bucket) -> None:
-    run(bucket, 2, save_two)
-    checkpoint_folder.claim(bucket.url, 2)
-    told = run(bucket, 2, save_steps, [9], 1)
+def test_cut_off_group_leaves_no_checkpoint(filled: Bucket) -> None:
+    checkpoint_folder.claim(filled.url, 2)
+    told = run(filled, 2, save_steps, [9], 1)
     assert all(each.startswith("Superseded") for each in told)
-    assert checkpoints(bucket) == [(1, 3), (1, 2)]
+    assert checkpoints(filled) == [(1, 3), (1, 2)]
 
 
 def claimed_late(request: Request, bucket: Bucket) -> None:
@@ -108,31 +123,28 @@ def claimed_late(request: Request, bucket: Bucket) -> None:
         bucket.server.put(f"/{bucket.name}/run/.claim-g000002", b"")
 
 
-def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(bucket: Bucket) -> None:
-    run(bucket, 2, save_two)
-    bucket.proxy.fault = lambda request: claimed_late(request, bucket)
-    assert all(each.startswith("Superseded") for each in run(bucket, 2, save_steps, [9], 1))
-    assert checkpoints(bucket) == [(1, 3), (1, 2)], "and nothing of it is left"
+def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(filled: Bucket) -> None:
+    filled.proxy.fault = lambda request: claimed_late(request, filled)
+    assert all(each.startswith("Superseded") for each in run(filled, 2, save_steps, [9], 1))
+    assert checkpoints(filled) == [(1, 3), (1, 2)], "and nothing of it is left"
 
 
 @pytest.mark.parametrize(
     "refused",
     ["__1_0.distcp", *(pytest.param(name, marks=pytest.mark.long) for name in (".metadata", "s000000009.elastic"))],
 )
-def test_refused_write_is_told_to_all_and_deletes_nothing(bucket: Bucket, refused: str) -> None:
-    run(bucket, 2, save_two)
-    before = names(bucket)
-    bucket.proxy.fault = lambda request: (
+def test_refused_write_is_told_to_all_and_deletes_nothing(filled: Bucket, refused: str) -> None:
+    before = names(filled)
+    filled.proxy.fault = lambda request: (
         s3_error(403, "AccessDenied") if request.kind == "put" and request.path.endswith(refused) else None
     )
-    told = run(bucket, 2, save_steps, [9], 1)
+    told = run(filled, 2, save_steps, [9], 1)
     assert all(each.startswith(("OSError", "PermissionError")) for each in told)
-    assert any(f"bucket {bucket.name} refuses these credentials" in each for each in told), told
-    assert names(bucket) == before
+    assert any(f"bucket {filled.name} refuses these credentials" in each for each in told), told
+    assert names(filled) == before
 
 
-def test_checkpoint_stays_if_older_ones_cannot_be_deleted(bucket: Bucket) -> None:
-    run(bucket, 2, save_two)
+def test_checkpoint_stays_if_older_ones_cannot_be_deleted(filled: Bucket) -> None:
     appeared: list[str] = []
 
     def refuse_lists_of_checkpoints(request: Request) -> Any:
@@ -140,10 +152,10 @@ def test_checkpoint_stays_if_older_ones_cannot_be_deleted(bucket: Bucket) -> Non
             appeared.append(request.path)
         return s3_error(403, "AccessDenied") if appeared and request.kind == "list" and "s000000002" in request.path else None
 
-    bucket.proxy.fault = refuse_lists_of_checkpoints
-    told = run(bucket, 2, save_steps, [9], 1)
+    filled.proxy.fault = refuse_lists_of_checkpoints
+    told = run(filled, 2, save_steps, [9], 1)
     assert not any(isinstance(each, str) for each in told), told
-    assert checkpoints(bucket)[0] == (1, 9)
+    assert checkpoints(filled)[0] == (1, 9)
 
 
 def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
@@ -184,19 +196,17 @@ def test_training_goes_on_from_the_last_checkpoint_and_any_process_reads_it(buck
     torch.testing.assert_close(one["model"], loaded["model"], rtol=0, atol=0)
 
 
-def test_a_checkpoint_takes_few_requests(bucket: Bucket) -> None:
-    run(bucket, 2, save_two)
-    bucket.proxy.forget()
-    run(bucket, 2, save_steps, [4], 1)
-    kinds = bucket.proxy.kinds()
+def test_a_checkpoint_takes_few_requests(filled: Bucket) -> None:
+    run(filled, 2, save_steps, [4], 1)
+    kinds = filled.proxy.kinds()
     assert kinds.count("put") == 4, "two ranks' shards, torch's metadata, and the file that lists them"
     assert len(kinds) <= 25, kinds
-    bucket.proxy.forget()
-    run(bucket, 2, load_and_go_on, 0)
-    kinds = bucket.proxy.kinds()
-    assert len(kinds) <= 30, [f"{request.kind} {request.path}" for request in bucket.proxy.requests]
+    filled.proxy.forget()
+    run(filled, 2, load_and_go_on, 0)
+    kinds = filled.proxy.kinds()
+    assert len(kinds) <= 30, [f"{request.kind} {request.path}" for request in filled.proxy.requests]
     for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
-        gets = [request.path for request in bucket.proxy.requests if request.kind == "get" and request.path.endswith(name)]
+        gets = [request.path for request in filled.proxy.requests if request.kind == "get" and request.path.endswith(name)]
         assert len(gets) <= 1 + (name == ".metadata"), "what a rank has checked it does not read again"
 
 
