@@ -10,16 +10,15 @@ a few new ones reviewed in a second.
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from elastic_pytorch_operator.agents.load import LEAST_SECONDS
 from elastic_pytorch_operator.agents.token_signature import TokenSignatures
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
-from elastic_pytorch_operator.http.rate_limit import RateLimit
+from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
 REVIEW_HEARTBEATS = 100  # the same in heartbeats, if that is longer: thousands of agents send them less often
@@ -32,19 +31,11 @@ REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, aft
 MAX_FIRST_REVIEWS = 16
 MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
 
-Value = TypeVar("Value")
-
 
 class TooManyTokensError(Exception):
     def __init__(self, retry_seconds: float) -> None:
         super().__init__("too many new tokens from this address")
         self.retry_seconds = retry_seconds
-
-
-class ReviewObserver(Protocol):
-    def reviewed(self, result: str) -> None:
-        """A token was valid by its `signature`; or its review is over, and it is `valid` or `invalid`, or there was an `error`."""
-        ...
 
 
 @dataclass(slots=True)
@@ -63,22 +54,21 @@ class TokenReviewer:
     def __init__(
         self,
         cluster: Cluster,
-        observer: ReviewObserver | None = None,
+        metrics: Metrics | None = None,
         *,
         heartbeat_seconds: Callable[[float], float] = lambda _: LEAST_SECONDS,
         max_remembered: int = MAX_REMEMBERED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._observer = observer
+        self._metrics = metrics or Metrics()
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
-        self._valid: OrderedDict[bytes, _Known] = OrderedDict()
-        self._invalid: OrderedDict[bytes, float] = OrderedDict()  # until when
+        self._valid: Newest[bytes, _Known] = Newest(max_remembered)
+        self._invalid: Newest[bytes, float] = Newest(max_remembered)  # until when
         self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
         self._signatures = TokenSignatures(cluster, clock=clock)
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
-        self._max_remembered = max_remembered
         self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
 
     async def identify(self, token: str, address: str = "", client: PodIdentity | None = None) -> PodIdentity | None:
@@ -125,21 +115,21 @@ class TokenReviewer:
         # What the API server has said of a token is not overruled by its signature.
         reviewed = digest in self._valid or digest in self._invalid
         if not reviewed and (identity := await self._signatures.identify(token)):
-            self._tell("signature")
+            self._metrics.reviewed("signature")
             self._accept(digest, identity)
             return identity
         try:
             async with gate:
                 identity = await self._cluster.review_token(token, names.TOKEN_AUDIENCE)
         except ClusterError:
-            self._tell("error")
+            self._metrics.reviewed("error")
             if known := self._valid.get(digest):
                 known.review_at = self._clock() + _spread(digest) * RETRY_SECONDS
             raise
-        self._tell("valid" if identity else "invalid")
+        self._metrics.reviewed("valid" if identity else "invalid")
         if identity is None:
             self._valid.pop(digest, None)
-            self._remember(self._invalid, digest, self._clock() + INVALID_SECONDS)
+            self._invalid[digest] = self._clock() + INVALID_SECONDS
         else:
             self._accept(digest, identity)
         return identity
@@ -147,17 +137,7 @@ class TokenReviewer:
     def _accept(self, digest: bytes, identity: PodIdentity) -> None:
         now = self._clock()
         seconds = max(REVIEW_SECONDS, REVIEW_HEARTBEATS * self._heartbeat_seconds(now))
-        self._remember(self._valid, digest, _Known(identity, now + _spread(digest) * seconds))
-
-    def _tell(self, result: str) -> None:
-        if self._observer:
-            self._observer.reviewed(result)
-
-    def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
-        known[digest] = value
-        known.move_to_end(digest)
-        if len(known) > self._max_remembered:
-            known.popitem(last=False)
+        self._valid[digest] = _Known(identity, now + _spread(digest) * seconds)
 
 
 def _spread(digest: bytes) -> float:

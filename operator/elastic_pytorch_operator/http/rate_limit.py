@@ -5,9 +5,24 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 MAX_KEYS = 20_000
 ROUNDING = 1e-6  # of a request: who waits as long as told is admitted, although times are rounded
+
+
+class Newest(OrderedDict[Key, Value]):
+    """So many entries at most: the one that was set longest ago is forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 class RateLimit(Generic[Key]):
@@ -22,8 +37,7 @@ class RateLimit(Generic[Key]):
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._max_keys = max_keys
-        self._buckets: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # what was left, and when
+        self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)  # what was left, and when
 
     def admit(self, key: Key, now: float, price: float = 1.0) -> float:
         """Admits a request, or returns how many seconds to wait: 0 means admitted.
@@ -33,7 +47,7 @@ class RateLimit(Generic[Key]):
                 key owes the rest.
         """
         if wait := self.wait_seconds(key, now):
-            self._keep(key, self._left(key, now), now)
+            self._buckets[key] = (self._left(key, now), now)
             return wait
         self.charge(key, price, now)
         return 0.0
@@ -45,14 +59,8 @@ class RateLimit(Generic[Key]):
 
     def charge(self, key: Key, requests: float, now: float) -> None:
         """Takes the price of more requests from a key, which may owe as many as it gets in a second."""
-        self._keep(key, max(self._left(key, now) - requests, -self._per_second), now)
+        self._buckets[key] = (max(self._left(key, now) - requests, -self._per_second), now)
 
     def _left(self, key: Key, now: float) -> float:
         left, since = self._buckets.get(key, (self._burst, now))
         return min(self._burst, left + max(0.0, now - since) * self._per_second)
-
-    def _keep(self, key: Key, left: float, now: float) -> None:
-        self._buckets[key] = (left, now)
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > self._max_keys:
-            self._buckets.popitem(last=False)

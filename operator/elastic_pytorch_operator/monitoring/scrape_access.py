@@ -10,16 +10,14 @@ import hashlib
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
-from elastic_pytorch_operator.http.rate_limit import RateLimit
+from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
 from elastic_pytorch_operator.http.server import peer_of
 
 logger = logging.getLogger(__name__)
@@ -33,8 +31,6 @@ MAX_REMEMBERED = 1000
 MAX_REVIEWS = 4  # at once
 REVIEWS_PER_SECOND = 1.0  # of unknown tokens, for an address
 REVIEWS_AT_ONCE = 10.0
-
-Value = TypeVar("Value")
 
 
 class Access(Enum):
@@ -55,9 +51,8 @@ class ScrapeAccess:
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._max_remembered = max_remembered
-        self._allowed: OrderedDict[bytes, float] = OrderedDict()  # since when
-        self._refused: OrderedDict[bytes, tuple[Access, float]] = OrderedDict()  # until when
+        self._allowed: Newest[bytes, float] = Newest(max_remembered)  # since when
+        self._refused: Newest[bytes, tuple[Access, float]] = Newest(max_remembered)  # until when
         self._reviews: dict[bytes, asyncio.Task[Access]] = {}
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
         self._slots = asyncio.Semaphore(MAX_REVIEWS)
@@ -130,16 +125,10 @@ class ScrapeAccess:
     def _note(self, digest: bytes, access: Access) -> None:
         now = self._clock()
         if access is Access.ALLOWED:
-            self._remember(self._allowed, digest, now)
+            self._allowed[digest] = now
         else:
             self._allowed.pop(digest, None)
-            self._remember(self._refused, digest, (access, now + REFUSED_SECONDS))
-
-    def _remember(self, known: OrderedDict[bytes, Value], digest: bytes, value: Value) -> None:
-        known[digest] = value
-        known.move_to_end(digest)
-        if len(known) > self._max_remembered:
-            known.popitem(last=False)
+            self._refused[digest] = (access, now + REFUSED_SECONDS)
 
 
 def _refusal(kind: type[web.HTTPException], text: str, headers: dict[str, str] | None = None) -> web.HTTPException:
