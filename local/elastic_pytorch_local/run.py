@@ -72,7 +72,7 @@ async def run_local(
         return 0
     if not is_true(status, names.FAILED):
         return 130
-    failed = find_condition(status, names.FAILED) or {}
+    failed = find_condition(status, names.FAILED)
     print(f"{key.name} has failed, {failed['reason']}: {failed['message']}", file=sys.stderr)
     return 1
 

@@ -40,7 +40,7 @@ class LocalJob:
 
     @property
     def failed(self) -> str:
-        return str((find_condition(self.status, "Failed") or {}).get("message", ""))
+        return str(find_condition(self.status, "Failed").get("message", ""))
 
     @property
     def text(self) -> str:

@@ -121,7 +121,7 @@ def observed(pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **f
 def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
     """The condition of a status, which must have it."""
     found = find_condition(status, type_)
-    assert found is not None, f"no condition {type_} in {status}"
+    assert found, f"no condition {type_} in {status}"
     return found
 
 

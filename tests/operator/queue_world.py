@@ -88,7 +88,7 @@ class QueueWorld(RunningController[KueueCluster]):
 
     def condition(self, name: str, type_: str) -> tuple[str, str, str]:
         """Status, reason and message."""
-        found = find_condition(self.cluster.job(name)["status"], type_) or {}
+        found = find_condition(self.cluster.job(name)["status"], type_)
         return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
     def events(self, name: str, reason: str) -> list[str]:

@@ -17,23 +17,19 @@ class Condition:
     message: str
 
 
-def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any] | None:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == type_:
-            found: Mapping[str, Any] = condition
-            return found
-    return None
+def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """The condition of a type; empty if there is none."""
+    return next((each for each in status.get("conditions") or () if each.get("type") == type_), {})
 
 
-def transition_time(before: Mapping[str, Any] | None, status: str, time: str) -> str:
+def transition_time(before: Mapping[str, Any], status: str, time: str) -> str:
     """Since when a condition has its status: what is written of it if that has not changed, and otherwise now."""
-    kept = before.get("lastTransitionTime") if before and before.get("status") == status else None
+    kept = before.get("lastTransitionTime") if before.get("status") == status else None
     return kept or time
 
 
 def is_true(status: Mapping[str, Any], type_: str) -> bool:
-    condition = find_condition(status, type_)
-    return condition is not None and condition.get("status") == "True"
+    return find_condition(status, type_).get("status") == "True"
 
 
 def has_ended(status: Mapping[str, Any]) -> bool:

@@ -48,7 +48,7 @@ def state_of(status: Mapping[str, Any]) -> str:
 
 def wait_reason(status: Mapping[str, Any]) -> str:
     """What a Pending job waits for: the reason of its condition Running, and what makes WaitingForWorkers more precise."""
-    reason = (find_condition(status, names.RUNNING) or {}).get("reason")
+    reason = find_condition(status, names.RUNNING).get("reason")
     if reason == names.WAITING_FOR_WORKERS:
         if status.get("refusals"):
             return names.REFUSED
@@ -63,7 +63,7 @@ def impairment(status: Mapping[str, Any]) -> str:
         return ""
     if state_of(status) == PENDING:
         return wait_reason(status)
-    degraded = find_condition(status, names.DEGRADED) or {}
+    degraded = find_condition(status, names.DEGRADED)
     return str(degraded.get("reason") or OTHER) if degraded.get("status") == "True" else ""
 
 
@@ -71,5 +71,5 @@ def failure_reason(status: Mapping[str, Any]) -> str | None:
     """Why a job that has ended has failed; None: it is complete."""
     if is_true(status, names.COMPLETE):
         return None
-    reason = (find_condition(status, names.FAILED) or {}).get("reason")
+    reason = find_condition(status, names.FAILED).get("reason")
     return reason if reason in FAILURE_REASONS else OTHER

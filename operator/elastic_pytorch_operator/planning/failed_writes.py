@@ -115,4 +115,4 @@ def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers
         return False
     if DRY_RUN in answers.failed or job.status.get("observedGeneration") != job.generation:
         return True
-    return (find_condition(job.status, names.SUSPENDED) or {}).get("reason") == names.REFUSED
+    return find_condition(job.status, names.SUSPENDED).get("reason") == names.REFUSED

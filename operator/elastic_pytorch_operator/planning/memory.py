@@ -100,7 +100,7 @@ def find_news(
 def recall(job: Job, now: float, time: str) -> Memory:
     """The memory of a job that this operator has not planned before."""
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
-    running = find_condition(job.status, names.RUNNING) or {}
+    running = find_condition(job.status, names.RUNNING)
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF
     state = read_operator_state(job.status)
     timeouts, step = state.schedule_timeouts, int(progress.get("step", 0))

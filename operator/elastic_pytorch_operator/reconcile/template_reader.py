@@ -90,7 +90,7 @@ class TemplateReader:
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
         missing = Condition(names.DEGRADED if runs else names.RUNNING, runs, names.TEMPLATE_MISSING, message)
-        known = find_condition(status, missing.type) or {}
+        known = find_condition(status, missing.type)
         told = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
         if told != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
             conditions = [missing]

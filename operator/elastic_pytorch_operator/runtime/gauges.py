@@ -90,7 +90,7 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
     status = manifest.get("status") or {}
     times = [manifest["metadata"].get("creationTimestamp") or ""]
     for type_ in (names.RUNNING, names.SUSPENDED):
-        condition = find_condition(status, type_) or {}
+        condition = find_condition(status, type_)
         if condition.get("status") == "False":
             times.append(condition.get("lastTransitionTime") or "")
     return max(times)
@@ -98,7 +98,7 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
 
 def _impaired_since(manifest: Mapping[str, Any]) -> str:
     status = manifest.get("status") or {}
-    degraded = find_condition(status, names.DEGRADED) or {}
+    degraded = find_condition(status, names.DEGRADED)
     return pending_since(manifest) if state_of(status) == PENDING else str(degraded.get("lastTransitionTime") or "")
 
 

@@ -292,4 +292,4 @@ async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_fai
     quiet = sum(world.cluster.called_at[int(world.clock()) - second] for second in range(20))
     assert quiet == 0, f"{quiet} requests although nothing happens"
     assert world.cache.has_job(KEY, job["metadata"]["uid"])
-    assert find_condition(job["status"], "Running") is not None
+    assert find_condition(job["status"], "Running")

@@ -68,7 +68,7 @@ class World(RunningController[SlowAdmission]):
         return self.loop.time() - began
 
     def condition(self, name: str, namespace: str, type_: str) -> Mapping[str, str]:
-        return find_condition(self.cluster.job(name, namespace)["status"], type_) or {}
+        return find_condition(self.cluster.job(name, namespace)["status"], type_)
 
 
 @pytest.mark.parametrize("error", [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")])

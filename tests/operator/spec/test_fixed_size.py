@@ -12,7 +12,7 @@ FIXED: dict[str, Any] = {"minimum": None, "maximum": None}
 
 
 def running_condition(simulation: Simulation) -> dict[str, Any]:
-    return dict(find_condition(simulation.job.status, "Running") or {})
+    return dict(find_condition(simulation.job.status, "Running"))
 
 
 def test_group_waits_for_all_workers() -> None:

@@ -53,7 +53,7 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     """
     declared, resumed, failed = news.declared, news.resumed, news.failed
     events = []
-    known = find_condition(job.status, names.SUSPENDED) or {}
+    known = find_condition(job.status, names.SUSPENDED)
     suspended = known.get("status") == "True" or known.get("reason") == names.SUSPENDING
     if job.suspend and not suspended:
         slow = explain_slow_saves(job, observed.agents.values())
@@ -129,7 +129,7 @@ def _allowed(job: Job) -> str:
 
 
 def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
-    known = (find_condition(job.status, names.RESIZING) or {}).get("reason")
+    known = find_condition(job.status, names.RESIZING).get("reason")
     quota = target.quota
     if target.held:
         reason = reason_of(quota)

@@ -192,7 +192,7 @@ def find_activity(
         step_seconds=1 / max(speeds) if speeds else None,
     )
     current, last = interruptions.current, interruptions.last
-    running = find_condition(status, names.RUNNING) or {}
+    running = find_condition(status, names.RUNNING)
     if running.get("status") == "False":
         return replace(now, activity=_waits_for(running["reason"], observed, interrupted=current is not None))
     if running.get("status") != "True" or round_ is None:

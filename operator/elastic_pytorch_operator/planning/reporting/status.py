@@ -274,7 +274,7 @@ def _suspended(job: Job, observed: Observed, size: int, waiting: str, refusal: s
 
 
 def _not_suspended(job: Job) -> Condition:
-    before = (find_condition(job.status, names.SUSPENDED) or {}).get("reason", names.NOT_SUSPENDED)
+    before = find_condition(job.status, names.SUSPENDED).get("reason", names.NOT_SUSPENDED)
     reason = names.NOT_SUSPENDED if before == names.NOT_SUSPENDED else names.JOB_RESUMED
     return Condition(names.SUSPENDED, False, reason, "the job is not suspended")
 
@@ -283,7 +283,7 @@ def _as_before(job: Job) -> Condition:
     """Suspended, of a job that may not run: one that was suspended is not resumed by a spec that is not valid."""
     if not is_true(job.status, names.SUSPENDED):
         return _not_suspended(job)
-    before = find_condition(job.status, names.SUSPENDED) or {}
+    before = find_condition(job.status, names.SUSPENDED)
     return Condition(names.SUSPENDED, True, str(before.get("reason")), str(before.get("message")))
 
 

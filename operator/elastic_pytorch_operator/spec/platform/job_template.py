@@ -119,7 +119,7 @@ def resumes(manifest: Manifest) -> bool:
     status = manifest.get("status") or {}
     if manifest["spec"].get("suspend") is True or not is_true(status, names.SUSPENDED) or has_ended(status):
         return False
-    return (find_condition(status, names.SUSPENDED) or {}).get("reason") != names.JOB_RESUMED
+    return find_condition(status, names.SUSPENDED).get("reason") != names.JOB_RESUMED
 
 
 def usable_spec(template: Manifest) -> Manifest:
