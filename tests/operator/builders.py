@@ -13,7 +13,7 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failu
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
-from elastic_pytorch_operator.planning.rounds.next_round import Decision, GroupState, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
@@ -200,4 +200,4 @@ def decide_next(
 ) -> Decision:
     """What comes after a round of which an earlier status tells, for a job with these fields."""
     told = a_job(**{"status": {"round": last_number}, **job})
-    return next_round(told, Target(wanted), observed(agents=agents, round=current), candidates, GroupState(**state))
+    return next_round(told, Target(wanted), observed(agents=agents, round=current), candidates, **state)

@@ -25,7 +25,7 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
 )
 from elastic_pytorch_operator.planning.reporting.status_writes import Written
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers, read_stragglers
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, WaitEnd
 from elastic_pytorch_operator.planning.stock.group import StockMemory
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait, pause_seconds
 from elastic_pytorch_operator.spec.job import Job
@@ -81,24 +81,19 @@ class Plan:
 
 
 def find_news(
-    before: Memory, after: Memory, declared: Round | None, ending: Ending | None, resumed: Interruption | None = None
+    before: Memory,
+    after: Memory,
+    declared: Round | None,
+    ending: Ending | None,
+    resumed: Interruption | None = None,
+    waited: WaitEnd | None = None,
 ) -> News:
-    """What a plan finds out.
-
-    Args:
-        after: no event has reported its failed writes yet.
-    """
-    return News(
-        declared,
-        resumed,
-        ending,
-        unreported(after.answers.failed),
-        failed=after.budget.last if after.budget.last is not before.budget.last else None,
-    )
+    """What a plan finds out; no event has reported the failed writes in `after` yet."""
+    failed = after.budget.last if after.budget.last is not before.budget.last else None
+    return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)
 
 
 def recall(job: Job, now: float, time: str) -> Memory:
-    """The memory of a job that this operator has not planned before."""
     progress, failures = job.status.get("progress") or {}, int(job.status.get("failures", 0))
     running = find_condition(job.status, names.RUNNING)
     backing_off = running.get("status") == "False" and running.get("reason") == names.BACKING_OFF

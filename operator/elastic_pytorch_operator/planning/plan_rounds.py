@@ -30,7 +30,7 @@ from elastic_pytorch_operator.planning.reporting.stragglers import (
 from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
-from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, GroupState, grows, next_round
+from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, grows, next_round
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
@@ -38,7 +38,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train."""
     if (until := takeover_grace_until(observed)) is not None:
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)
@@ -65,10 +64,10 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     account = keep_account(job, status, observed, round_, memory.account, after.interruptions, resumed)
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
-    news = find_news(memory, after, decision.round, judged.ending, resumed)
+    news = find_news(memory, after, decision.round, judged.ending, resumed, deferral.over)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
-        *record_events(job, target, observed, replace(news, waited=deferral.over)),
+        *record_events(job, target, observed, news),
         *(record_stragglers(memory.stragglers, after.stragglers) if judged.ending is None else ()),
         *record_timeout(job, workers.schedule),
     ]
@@ -114,9 +113,9 @@ def _decide(
     resumed = current if current is not None and current.seconds is not None else None
     current = None if resumed else current
     if decision.round is not None:
-        told_step = (job.status.get("progress") or {}).get("step")
+        status_step = (job.status.get("progress") or {}).get("step")
         current = begin_interruption(
-            observed.round, decision.round, observed, current, told_step=told_step, unled_step=known.unled_step
+            observed.round, decision.round, observed, current, status_step=status_step, unled_step=known.unled_step
         )
     unled_step = known.unled_step if observed.round is None and decision.round is None else None
     grown = grows(observed.round, decision.round)
@@ -134,7 +133,11 @@ def _decide(
 
 def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement) -> Decision:
     memory = judged.memory
-    state = GroupState(
+    return next_round(
+        job,
+        target,
+        observed,
+        judged.workers.candidates,
         stop=_why_stopped(target),
         backoff_until=memory.budget.backoff_until,
         failure_open=judged.failure.open,
@@ -144,7 +147,6 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
         eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
     )
-    return next_round(job, target, observed, judged.workers.candidates, state)
 
 
 def _why_stopped(target: Target) -> Cause | None:

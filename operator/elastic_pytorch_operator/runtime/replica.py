@@ -29,7 +29,7 @@ from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, keep_e
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.monitoring.health import HealthSample, failed_checks
+from elastic_pytorch_operator.monitoring.health import failed_checks
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrapes import Scrapes
@@ -265,13 +265,12 @@ class Replica:
         return not self._stopped and (self._elector is None or self._elector.leading)
 
     def _failed_checks(self) -> tuple[str, ...]:
-        sample = HealthSample(
-            now=self._clock(),
-            silent_since=self._cache.watch_lag.silent_since(),
-            answering_since=self._answering_since(),
-            longest_reconcile_seconds=self._controller.longest_work_seconds,
+        return failed_checks(
+            self._clock(),
+            self._cache.watch_lag.silent_since(),
+            self._answering_since(),
+            self._controller.longest_work_seconds,
         )
-        return failed_checks(sample)
 
     def _begin_to_render(self) -> Callable[[], bytes]:
         read = begin_to_read(

@@ -2,7 +2,7 @@
 
 import pytest
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
-from elastic_pytorch_operator.monitoring.health import HealthSample, failed_checks
+from elastic_pytorch_operator.monitoring.health import failed_checks
 
 
 def an_object(version: int, uid: str = "u") -> dict[str, object]:
@@ -10,24 +10,24 @@ def an_object(version: int, uid: str = "u") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("sample", "ill"),
+    ("silent_since", "answering_since", "working_seconds", "ill"),
     [
-        (HealthSample(1000.0, {}, 0.0), False),
-        (HealthSample(1000.0, {"pods": 990.0}, 0.0), False),  # the watch may take a moment
-        (HealthSample(1000.0, {"pods": 900.0}, 0.0), True),
-        (HealthSample(1000.0, {"pods": 900.0}, None), False),  # the API server is away: no watch could report a change
-        (HealthSample(1000.0, {"pods": 500.0}, 990.0), False),  # it has only just come back
-        (HealthSample(1000.0, {"pods": 500.0}, 900.0), True),
-        (HealthSample(1000.0, {}, None, longest_reconcile_seconds=30.0), False),
-        (HealthSample(1000.0, {}, None, longest_reconcile_seconds=301.0), True),
+        ({}, 0.0, 0.0, False),
+        ({"pods": 990.0}, 0.0, 0.0, False),  # the watch may take a moment
+        ({"pods": 900.0}, 0.0, 0.0, True),
+        ({"pods": 900.0}, None, 0.0, False),  # the API server is away: no watch could report a change
+        ({"pods": 500.0}, 990.0, 0.0, False),  # it has only just come back
+        ({"pods": 500.0}, 900.0, 0.0, True),
+        ({}, None, 30.0, False),
+        ({}, None, 301.0, True),
     ],
 )
-def test_what_ails(sample: HealthSample, ill: bool) -> None:
-    assert bool(failed_checks(sample)) is ill
+def test_what_ails(silent_since: dict[str, float], answering_since: float | None, working_seconds: float, ill: bool) -> None:
+    assert bool(failed_checks(1000.0, silent_since, answering_since, working_seconds)) is ill
 
 
 def test_complaint_names_the_watch() -> None:
-    (complaint,) = failed_checks(HealthSample(1000.0, {"pods": 850.0}, 0.0))
+    (complaint,) = failed_checks(1000.0, {"pods": 850.0}, 0.0)
     assert "pods" in complaint
     assert "150 s" in complaint
 

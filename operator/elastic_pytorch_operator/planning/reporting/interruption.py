@@ -1,14 +1,6 @@
 """How long a change of the group has interrupted the training, and what it cost. Pure: moments in, seconds out.
 
-Its phases follow each other, so together they are the interruption:
-
-- `detection`: from the disturbance until the operator declares a round, with the pause of a crash loop;
-- `stop`: until the remaining members have stopped their processes;
-- `wait`: until the round that trains is declared: a job below its minimum waits for pods, or a group changes again before its first step;
-- `prepare`: the end of that wait, if nothing trains before: since the worker that was ready last has begun its set-up (`spec.prepare`);
-- `start`: until the slowest pod has started its processes;
-- `init`: until all processes have joined their process group;
-- `firstStep`: until the first step is reported.
+docs/internals/rounds.md describes the phases. They follow each other, so together they are the interruption.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -55,7 +47,6 @@ class Interruption:
         return found if self.step_before is None else found | {"step": self.step_before}
 
     def as_status(self) -> dict[str, Any]:
-        """As an entry of `status.history`, once it is over."""
         found: dict[str, Any] = {"time": self.time, "round": self.round, "replicas": self.size, "cause": self.reason}
         found["seconds"] = f"{self.seconds or 0.0:.2f}"
         if self.phases:
@@ -90,14 +81,14 @@ def begin_interruption(
     observed: Observed,
     current: Interruption | None,
     *,
-    told_step: int | None = None,
+    status_step: int | None = None,
     unled_step: int | None = None,
 ) -> Interruption | None:
     """The interruption that a newly declared round starts; None for a first round.
 
     Args:
         before: None: this operator knows of none.
-        told_step: the last step in the job's status, which holds if no agent of the group is known
+        status_step: the last step in the job's status, which holds if no agent of the group is known
             any more; None: there is none.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
@@ -119,7 +110,7 @@ def begin_interruption(
         round=after.number,
         reason=after.reason,
         since=min([*(max(sign, before.declared_at) for sign in signs), after.declared_at]),
-        step_before=max(steps, default=None if agents else told_step),
+        step_before=max(steps, default=None if agents else status_step),
         group=before,
         emptied=not after.size,
         declared_at=after.declared_at,

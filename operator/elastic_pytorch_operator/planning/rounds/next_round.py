@@ -49,27 +49,32 @@ class Decision:
     cooling: tuple[str, ...] = ()  # newcomers that wait only because the group has just grown
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """What has been decided about a group, or is remembered of it."""
-
-    stop: Cause | None = None  # why no worker is to train
-    backoff_until: float = 0.0
-    failure_open: bool = False  # why a member has failed is not known yet: all are to report first
-    stall: Cause | None = None  # why the group hangs and is to be restarted
-    # The change waits for a checkpoint anyway: no further newcomers are awaited.
-    settled: bool = False
-    # When it last grew: each round that makes it larger sets that, the first one included.
-    grown_at: float | None = None
-    restart: Cause | None = None  # why all workers are replaced, so that the group stops
-    eviction: Cause | None = None  # why it has less quota, if some is taken back
-
-
-def next_round(job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], state: GroupState) -> Decision:
+def next_round(
+    job: Job,
+    target: Target,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    *,
+    stop: Cause | None = None,
+    restart: Cause | None = None,
+    stall: Cause | None = None,
+    eviction: Cause | None = None,
+    failure_open: bool = False,
+    backoff_until: float = 0.0,
+    settled: bool = False,
+    grown_at: float | None = None,
+) -> Decision:
     """Decides on the next round.
 
     Args:
         candidates: all workers of the job; at most one READY one of each index is chosen.
+        stop: why no worker is to train.
+        restart: why all workers are replaced, so that the group stops.
+        stall: why the group hangs and is to be restarted.
+        eviction: why it has less quota, if some is taken back.
+        failure_open: why a member has failed is not known yet: all are to report first.
+        settled: the change waits for a checkpoint anyway: no further newcomers are awaited.
+        grown_at: when a round, the first one included, last made the group larger.
     """
     now, current, members, wanted = observed.now, observed.round, observed.ranks, target.size
     # A member has finished its work: a whole group is not disturbed any more.
@@ -95,7 +100,7 @@ def next_round(job: Job, target: Target, observed: Observed, candidates: Sequenc
             members, group, current.store_port if current else 0, job.unit_replicas, domains_of(job, observed)
         )
         port = (ranked[0].port if ranked else 0) or job.store_port
-        order = order_of(current, candidates, number, now=now, stuck=state.stall is not None or finishing)
+        order = order_of(current, candidates, number, now=now, stuck=stall is not None or finishing)
         return Decision(
             Round(
                 number,
@@ -111,10 +116,10 @@ def next_round(job: Job, target: Target, observed: Observed, candidates: Sequenc
         )
 
     recheck = earliest(*(c.recheck_at for c in candidates))
-    if state.stop is not None:
-        return declare(*state.stop) if current and current.size else Decision()
-    if state.restart is not None and current and current.size:
-        return declare(*state.restart)
+    if stop is not None:
+        return declare(*stop) if current and current.size else Decision()
+    if restart is not None and current and current.size:
+        return declare(*restart)
     if _may_train_unheard(current, candidates, last_number, present):
         return Decision(recheck_at=recheck)
     if current is None or current.size == 0:
@@ -127,20 +132,20 @@ def next_round(job: Job, target: Target, observed: Observed, candidates: Sequenc
 
     failed = [candidate for candidate in present if candidate.failed]
     if len(present) < current.size or failed:
-        if failed and state.failure_open:
+        if failed and failure_open:
             return Decision(nudge=True, recheck_at=recheck)
-        if failed and now < state.backoff_until:
-            return Decision(recheck_at=earliest(state.backoff_until, recheck))
+        if failed and now < backoff_until:
+            return Decision(recheck_at=earliest(backoff_until, recheck))
         chosen = _without_set_up(stay, joiners, job, wanted) or chosen
         reason, cause = _explain_loss(current, by_name, failed)
-        if reason == names.SCALED_DOWN and state.eviction is not None:
-            reason, cause = state.eviction
+        if reason == names.SCALED_DOWN and eviction is not None:
+            reason, cause = eviction
         if len(chosen) < job.minimum:
             shortage = f"workers left: {len(chosen)}, the minimum is {job.minimum}"
             return declare(names.BELOW_MINIMUM, f"{cause}; {shortage}")
         return declare(reason, cause, chosen)
-    if state.stall is not None:
-        return declare(*state.stall, chosen if len(chosen) >= job.minimum else ())
+    if stall is not None:
+        return declare(*stall, chosen if len(chosen) >= job.minimum else ())
     if finishing or observed.saving_since is not None:  # the last checkpoint is in the members' memory
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
@@ -154,11 +159,11 @@ def next_round(job: Job, target: Target, observed: Observed, candidates: Sequenc
         return declare(names.SCALED_DOWN, f"{wanted} workers are wanted", chosen)
     if not (newcomers := [candidate for candidate in chosen if candidate.worker not in members]):
         return Decision(recheck_at=recheck)
-    settled = settled_at(newcomers, candidates, wanted - len(stay), job.settle_seconds, now)
+    wait_until = settled_at(newcomers, candidates, wanted - len(stay), job.settle_seconds, now)
     arrived = tuple(candidate.worker for candidate in newcomers)
-    if now < settled and not state.settled:
-        return Decision(recheck_at=earliest(settled, recheck))
-    if state.grown_at is not None and now < (grow_at := state.grown_at + job.growth_seconds):
+    if now < wait_until and not settled:
+        return Decision(recheck_at=earliest(wait_until, recheck))
+    if grown_at is not None and now < (grow_at := grown_at + job.growth_seconds):
         return Decision(recheck_at=earliest(grow_at, recheck), cooling=arrived)
     return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
@@ -210,7 +215,6 @@ def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequenc
 
 
 def grows(before: Round | None, declared: Round | None) -> bool:
-    """Whether a round that is declared now makes the group larger."""
     return declared is not None and declared.size > (before.size if before else 0)
 
 
