@@ -40,10 +40,10 @@ class ServerClock:
 
     def time(self) -> datetime | None:
         try:
-            told = parsedate_to_datetime(self._date)
+            date = parsedate_to_datetime(self._date)
         except ValueError:
             return None
-        return told.astimezone(UTC) + timedelta(seconds=self._clock() - self._noted_at)
+        return date.astimezone(UTC) + timedelta(seconds=self._clock() - self._noted_at)
 
 
 class TimeOfDay:

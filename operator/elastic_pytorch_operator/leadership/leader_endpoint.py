@@ -83,14 +83,14 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
 
 async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
     """As `write_endpoint`, but tries until it has succeeded: as long as it has not, no agent finds this leader."""
-    told = ""
+    logged = ""
     while True:
         try:
             return await write_endpoint(cluster, namespace, endpoint)
         except ClusterError as error:
-            if str(error) != told:
+            if str(error) != logged:
                 logger.error("no agent finds this leader: cannot write its address into the Service's EndpointSlice: %s", error)
-            told = str(error)
+            logged = str(error)
             await asyncio.sleep(RETRY_SECONDS)
 
 

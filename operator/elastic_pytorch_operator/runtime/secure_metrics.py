@@ -44,7 +44,7 @@ async def serve_metrics(cluster: Cluster, settings: ReplicaSettings, probes: Pro
 
 
 async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext) -> None:
-    told = False
+    logged = False
     while True:
         try:
             trust, _ = read_trust(await cluster.get_secret(settings.namespace, secret_name(settings.name)))
@@ -52,7 +52,7 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
                 load_certificate(trust, tls)
                 return
         except ClusterError as error:
-            if not told:
+            if not logged:
                 logger.warning("cannot read the certificate of the metrics: %s", error)
-            told = True
+            logged = True
         await asyncio.sleep(RETRY_SECONDS)

@@ -31,7 +31,6 @@ REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 
 def rule_on_worker(cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]) -> FailureRecord:
-    """The failure of a round's worker process, with the rule that decides on it."""
     pod = observed.pods_by_name.get(cause.worker)
     restarts = pod.group_restarts if pod else 0
     return replace(cause, rule=find_rule(rules, cause.exit_code), group_restarts=restarts)
@@ -46,21 +45,21 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
         if fault is None:
             continue
         agent = observed.agents.get(pod.name)
-        told = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
-        if told is None:
+        record = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
+        if record is None:
             message = pod.exit_message.strip()
             if has_own_end(pod):
                 message = f"the pod {describe_end(pod)}"
             elif pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message:  # its log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
-            told = _record(pod, pod.exit_code, message, observed.now, fault)
+            record = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
-        records.append(replace(told, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0))
+        records.append(replace(record, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0))
     return records
 
 
 def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> FailureRecord | None:
-    """Why the torchrun of a pod that has ended gave up, if its agent has told.
+    """Why the torchrun of a pod that has ended gave up, if its agent has reported that.
 
     Args:
         explained: a lost member of the group explains echoes in it.

@@ -108,7 +108,6 @@ def find_objections(
 
 
 def nodes_of(objections: Objections, cause: Cause) -> dict[str, Objection]:
-    """What speaks against nodes for one cause, by the node's name."""
     return {each.node: each for each in objections if each.cause is cause}
 
 
@@ -172,11 +171,11 @@ def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objecti
 
 def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:
     failed = [each for each in known if each.cause is DEVICE_FAILED and observed.now <= each.until]
-    told = {each.worker for each in failed}
+    reported = {each.worker for each in failed}
     yield from failed
     for agent in observed.agents.values():
         pod = observed.pods_by_name.get(agent.worker)
-        if pod and pod.node and pod.name not in told and agent.state is AgentState.FAILED and has_device_fault(agent):
+        if pod and pod.node and pod.name not in reported and agent.state is AgentState.FAILED and has_device_fault(agent):
             yield _begin(pod.node, DEVICE_FAILED, observed.now, pod.name)
     for pod in observed.pods:
         if pod.unhealthy and not pod.ended:

@@ -10,23 +10,17 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
-TOLD_FROM = (
-    3,
-    10,
-    30,
-    100,
-    300,
-    1000,
-)  # failed saves in a row: a number that grew with each would be a write of the status each time
+# Failed saves in a row: a number that grew with each would be a write of the status each time.
+REPORTED_FROM = (3, 10, 30, 100, 300, 1000)
 
 
 def explain_failing_saves(agents: Iterable[AgentView]) -> str:
     """Returns which worker of a group cannot save checkpoints, how often, and why; empty: none reports that."""
-    failing = [each for each in agents if each.state is AgentState.RUNNING and each.progress.failed_saves >= TOLD_FROM[0]]
+    failing = [each for each in agents if each.state is AgentState.RUNNING and each.progress.failed_saves >= REPORTED_FROM[0]]
     if not failing:
         return ""
     worst = max(failing, key=lambda each: (each.progress.failed_saves, each.worker))
-    least = max(count for count in TOLD_FROM if count <= worst.progress.failed_saves)
+    least = max(count for count in REPORTED_FROM if count <= worst.progress.failed_saves)
     return f"at least {least} saves of a checkpoint in a row have failed in {worst.worker}: {worst.progress.save_error}"
 
 
@@ -54,11 +48,11 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
 def with_failing_saves(degraded: Condition, job: Job, observed: Observed, round_: Round | None) -> Condition:
     """Returns the condition Degraded with what is wrong with the saves. One that is true already keeps its reason."""
     members = [observed.agents[name] for name in round_.ranks if name in observed.agents] if round_ else []
-    reason, told = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
-    if not told:
-        reason, told = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)
-    if not told:
+    reason, message = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
+    if not message:
+        reason, message = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)
+    if not message:
         return degraded
     if degraded.true:
-        return replace(degraded, message=f"{degraded.message}; {told}")
-    return Condition(names.DEGRADED, True, reason, told)
+        return replace(degraded, message=f"{degraded.message}; {message}")
+    return Condition(names.DEGRADED, True, reason, message)

@@ -38,7 +38,6 @@ def changes_of(history: Sequence[Entry]) -> list[Entry]:
 
 
 def count_interruptions(history: Sequence[Entry]) -> int:
-    """Returns how often the training stopped, and went on."""
     return sum(int(entry.get("count", 1)) for entry in history if "seconds" in entry)
 
 
@@ -70,8 +69,8 @@ def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Ent
     measured = _measured(progress)
     if not history or not measured:
         return list(history)
-    told = [entry for entry in history if any(name in entry for name in MEASURED)]
-    if told and _seconds(told[-1], {"time": time}) * MAX_SAMPLES < _seconds(history[0], {"time": time}):
+    known = [entry for entry in history if any(name in entry for name in MEASURED)]
+    if known and _seconds(known[-1], {"time": time}) * MAX_SAMPLES < _seconds(history[0], {"time": time}):
         return list(history)
     return _thin([*history, {"time": time, **measured}])
 

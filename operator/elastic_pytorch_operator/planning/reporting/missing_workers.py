@@ -10,10 +10,8 @@ from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, describe_failed_start
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
-TRAINED = (
-    names.RUNNING,
-    names.RESIZING,
-)  # then a group that a new leader has not heard probably still does, and the status stays
+# States of a group that trained: one that a new leader has not heard probably still does, and the status stays.
+TRAINED = (names.RUNNING, names.RESIZING)
 MAX_REASONS = 8  # that a message names: each pod may have one of its own
 
 
@@ -57,9 +55,9 @@ def explain_shortage(
             groups[
                 f"{describe_failed_start(pod)} on node {pod.node} before joining; the operator will retry after a delay"
             ] += 1
-    told = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
-    clauses = [f"{_pods(count)}: {reason}" for reason, count in told[:MAX_REASONS]]
-    if others := sum(count for _, count in told[MAX_REASONS:]):
+    counted = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
+    clauses = [f"{_pods(count)}: {reason}" for reason, count in counted[:MAX_REASONS]]
+    if others := sum(count for _, count in counted[MAX_REASONS:]):
         clauses.append(f"{_pods(others)}: other reasons")
     if refusal:
         clauses.append(refusal)

@@ -116,9 +116,9 @@ def describe_job(
         status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
-    # Those that leave tell the last checkpoint, which they write in their grace period.
-    told = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
-    if progress := describe_progress(told, old.get("progress") or {}):
+    # Those that leave report the last checkpoint, which they write in their grace period.
+    reporting = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
+    if progress := describe_progress(reporting, old.get("progress") or {}):
         status["progress"] = progress
     history = add_changes(old.get(HISTORY) or (), findings.interruptions, round_, progress, observed.time)
     status |= {"interruptions": count_interruptions(history), **({HISTORY: history} if history else {})}
@@ -185,8 +185,8 @@ def _conditions(
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
     preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
     pods = (*observed.pods, *observed.stores)
-    told = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
-    shortage = "; ".join(filter(None, (apart, told, explain_lack(target.quota))))
+    missing = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
+    shortage = "; ".join(filter(None, (apart, missing, explain_lack(target.quota))))
     running = _running(job, observed, live, size, findings, shortage)
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:
