@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.views.status_view import describe_goodput
-from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.model.observed import Place, PlaceKind
 from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.planning.reporting.events import News, record_events
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption

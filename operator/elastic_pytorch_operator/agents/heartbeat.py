@@ -6,9 +6,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeGuard
 
-from elastic_pytorch_operator.model.observed import MAX_COMPARED, MAX_METRICS, AgentState, Failure, Progress
+from elastic_pytorch_operator.model.observed import (
+    MAX_COMPARED,
+    MAX_METRICS,
+    MAX_PLACES,
+    AgentState,
+    Failure,
+    Place,
+    PlaceKind,
+    Progress,
+)
 from elastic_pytorch_operator.model.peer_errors import is_echo
-from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 from elastic_pytorch_operator.spec.resources import MAX_PROCESSES
 

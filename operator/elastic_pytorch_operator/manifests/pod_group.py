@@ -5,8 +5,7 @@ import math
 from elastic_pytorch_operator.api import gang_schedulers
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import MutableManifest
-from elastic_pytorch_operator.manifests.building import building
-from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
+from elastic_pytorch_operator.manifests.worker_pod import building, labels, owner_reference
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.resources import pod_requests
 

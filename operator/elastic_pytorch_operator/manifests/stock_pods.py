@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import native_resources
-from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.manifests.worker_pod import (
+    building,
     labels,
     owner_reference,
     pod_from_template,

@@ -1,15 +1,16 @@
 """The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest, copied
 from elastic_pytorch_operator.manifests.affinity import keep_away, place_in_unit, prefer_alone, prefer_others
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
-from elastic_pytorch_operator.manifests.building import building
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.workload import Grant
+from elastic_pytorch_operator.spec.fields import MAX_WORDS
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
 from elastic_pytorch_operator.spec.volumes import ClaimTemplate, add_claim_volumes, add_shared_memory
@@ -21,6 +22,30 @@ TOKEN_SECONDS = 3600
 # How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
+
+
+class UnbuildableError(ValueError):
+    """No further try helps, until the job's spec is changed.
+
+    `spec` refuses what a builder could not read, by the field's path. What it misses is the job's
+    fault all the same: the same builder fails at each further try.
+    """
+
+    def __init__(self, kind: str, fault: Exception) -> None:
+        super().__init__(f"{kind}: the operator cannot build it: {fault!r}"[:MAX_WORDS])
+
+
+@contextmanager
+def building(kind: str) -> Iterator[None]:
+    """Decorates a builder: whatever it raises names what it builds.
+
+    Raises:
+        UnbuildableError: instead of any other exception.
+    """
+    try:
+        yield
+    except Exception as fault:
+        raise UnbuildableError(kind, fault) from fault
 
 
 def owner_reference(job: Job) -> MutableManifest:
@@ -191,7 +216,6 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
 
 
 def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
-    """Writes on a pod where those before it of its index have failed to start."""
     if nodes:
         pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 

@@ -6,8 +6,7 @@ from typing import Any
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.api.numbers import parse_count
-from elastic_pytorch_operator.manifests.building import building
-from elastic_pytorch_operator.manifests.worker_pod import labels, owner_reference
+from elastic_pytorch_operator.manifests.worker_pod import building, labels, owner_reference
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE
 from elastic_pytorch_operator.spec.job import Job

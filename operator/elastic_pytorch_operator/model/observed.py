@@ -1,7 +1,7 @@
 """What decisions are made from: frozen views of pods, nodes and agents at one moment.
 
-Times named `..._at` and `..._since` are seconds of the operator's own monotonic clock: no worker's or node's time of day enters
-a decision, so a clock that is an hour off changes nothing. The one exception is the date that a cloud announces for a node's maintenance.
+No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing. The one exception
+is the date that a cloud announces for a node's maintenance.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,37 @@ from functools import cached_property
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
-from elastic_pytorch_operator.model.places import Place
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
+
+MAX_PLACES = 128  # of one pod that are compared
+
+
+class PlaceKind(StrEnum):
+    """What a process's main thread is in; docs/internals/protocol.md describes each."""
+
+    COLLECTIVE = "collective"
+    DATA_LOADER = "dataLoader"
+    LOCK = "lock"
+    FILE = "file"
+    OTHER = "other"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    KERNEL = "kernel"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    kind: PlaceKind
+    # Of a collective, as torch calls it; `backward` in the backward pass. Else empty.
+    operation: str = ""
+    # The innermost one of the user's own script, such as `train.py:41 load`; empty: none is known.
+    frame: str = ""
+
+
+SILENT = Place(PlaceKind.SILENT)
+
 
 TERMINAL_PHASES = ("Failed", "Succeeded")
 # The kubelet's reasons for not creating a container: the first never passes, the others may.

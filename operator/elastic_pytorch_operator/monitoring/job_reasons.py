@@ -68,7 +68,6 @@ def impairment(status: Mapping[str, Any]) -> str:
 
 
 def failure_reason(status: Mapping[str, Any]) -> str | None:
-    """Why a job that has ended has failed; None: it is complete."""
     if is_true(status, names.COMPLETE):
         return None
     reason = find_condition(status, names.FAILED).get("reason")

@@ -1,6 +1,9 @@
 """What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on ports of their own that no agent needs to reach."""
 
+import asyncio
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
@@ -10,9 +13,37 @@ from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
+FRESH_SECONDS = 5.0
 PIECE_BYTES = 64 * 1024
 # Kubelets and Prometheus ask rarely, on a connection for each request. Pods of the node's network share the kubelet's address.
 PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True)
+
+
+class Scrapes:
+    """The text that Prometheus reads: made at most once in some seconds, for all who ask, in a thread.
+
+    With a thousand namespaces it is some megabytes, and takes the better part of a second.
+
+    Args:
+        begin: takes the values, and returns what makes the text of them, in a thread.
+    """
+
+    def __init__(self, begin: Callable[[], Callable[[], bytes]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._begin = begin
+        self._clock = clock
+        self._begun_at = -math.inf
+        self._making: asyncio.Task[bytes] | None = None
+
+    async def text(self) -> bytes:
+        """The text, at most so old. All that ask while it is made get the same text, or the same error.
+
+        Raises:
+            Exception: it could not be made.
+        """
+        if self._making is None or (self._making.done() and self._clock() >= self._begun_at + FRESH_SECONDS):
+            self._begun_at = self._clock()
+            self._making = asyncio.create_task(asyncio.to_thread(self._begin()))
+        return await asyncio.shield(self._making)
 
 
 class Probes:
@@ -32,7 +63,6 @@ class Probes:
         self._text = metrics
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes of an aiohttp application that answers both."""
         return [*self.probe_routes(), *self.metrics_routes()]
 
     def probe_routes(self) -> list[web.RouteDef]:

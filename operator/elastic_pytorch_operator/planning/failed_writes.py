@@ -85,7 +85,6 @@ def lasting(failed: FailedWrites) -> tuple[str, ...]:
 
 
 def describe(failed: FailedWrites) -> str:
-    """What a job's conditions say of its failed writes; empty: nothing."""
     return explain_refusals(lasting(failed))
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended, is_true
-from elastic_pytorch_operator.api.times import earliest
+from elastic_pytorch_operator.api.times import earliest, seconds_between
+from elastic_pytorch_operator.model.actions import Action, DeleteJob, DeletePod
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.cleanup import clean_up
 from elastic_pytorch_operator.planning.failed_writes import unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
@@ -16,8 +16,10 @@ from elastic_pytorch_operator.planning.queueing.workloads import finish_workload
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
 from elastic_pytorch_operator.planning.target import Target
-from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
+from elastic_pytorch_operator.planning.workers.worker_pods import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
+
+EXIT_SECONDS = 10.0  # what agents get to exit by themselves once the job has ended
 
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -47,9 +49,8 @@ def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
     if observed.round is not None and observed.round.size == 0 and observed.round.number < int(job.status.get("round", 0)):
-        observed = replace(
-            observed, round=None
-        )  # stock torchrun formed the groups since then: the job was suspended in between
+        # Stock torchrun formed the groups since then: the job was suspended in between.
+        observed = replace(observed, round=None)
     target = Target(job.wanted, find_quota(job, job.wanted, observed), job.spares)
     return _with_quota(job, target, observed, plan_rounds(job, target, observed, memory))
 
@@ -72,3 +73,31 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     moments = replace(memory.moments, ended_at=ended_at)
     memory = replace(memory, moments=moments, answers=memory.answers.reported())
     return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
+
+
+def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
+    """Decides which pods of an ended job go, and whether the job itself does.
+
+    Returns:
+        What to do; and when to look again.
+    """
+    recheck = None
+    if job.ttl_seconds is not None:
+        left = job.ttl_seconds - seconds_between(str(job.status.get("completionTime", observed.time)), observed.time)
+        if left <= 0:
+            return [DeleteJob()], None
+        recheck = observed.now + left
+    actions: list[Action] = []
+    for pod in observed.pods:
+        if pod.deleting:
+            continue
+        if pod.ended:
+            if job.clean_pod_policy == "All" or (job.clean_pod_policy == "Running" and pod.lingers):
+                actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+        elif not pod.started and pod.name not in observed.agents:
+            actions.append(DeletePod(pod.name, pod.uid, "the job has ended before it started"))
+        elif observed.now < ended_at + EXIT_SECONDS:
+            recheck = min(recheck or ended_at + EXIT_SECONDS, ended_at + EXIT_SECONDS)
+        elif job.clean_pod_policy != "None":
+            actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
+    return actions, recheck

@@ -43,8 +43,7 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
 )
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
-from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
-from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_replicas
+from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_pod_group, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 

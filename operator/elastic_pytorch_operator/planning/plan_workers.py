@@ -23,9 +23,8 @@ from elastic_pytorch_operator.planning.nodes.placement import misled_pods, nodes
 from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers, without_victims
-from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
-from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, free_indices, plan_replicas
+from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, free_indices, plan_pod_group, plan_replicas
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 

@@ -13,7 +13,7 @@ from enum import Enum, unique
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.manifests.building import UnbuildableError
+from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
 from elastic_pytorch_operator.reconcile.write_slots import Write, WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
@@ -45,10 +45,8 @@ class WriteKind(Enum):
 
 
 POD_KINDS = (WriteKind.PODS, WriteKind.DELETES)
-KEPT = (
-    WriteKind.DELETES,
-    WriteKind.EVENTS,
-)  # when the next plan comes: it takes these pods for deleted, and these events for told
+# When the next plan comes: it takes these pods for deleted, and these events for recorded.
+KEPT = (WriteKind.DELETES, WriteKind.EVENTS)
 # One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
 ONE_FIRST = (WriteKind.CLAIMS, WriteKind.PODS)
 # Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server

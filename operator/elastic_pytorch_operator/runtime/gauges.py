@@ -1,10 +1,12 @@
 """Reads the values of the gauges. What changes is taken on the event loop; the rest is counted wherever there is time for it."""
 
 import logging
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_operator.agents.registry import AgentRegistry
@@ -15,13 +17,30 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import count_states
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
 from elastic_pytorch_operator.monitoring.job_reasons import PENDING, impairment, state_of, wait_reason
-from elastic_pytorch_operator.monitoring.memory_limit import memory_limit_bytes
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
 CONNECTED_SECONDS = 10.0  # agents send a heartbeat every second, or every few seconds where there are thousands
+CGROUP = Path("/sys/fs/cgroup")
+FILES = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
+NO_LIMIT_BYTES = 1 << 60  # version 1 has a large number where there is no limit
+
+
+def memory_limit_bytes(cgroup: Path = CGROUP) -> float:
+    """The limit; infinity if there is none, or no file that says it.
+
+    Args:
+        cgroup: the container's own (kernel documentation, admin-guide/cgroup-v2, `memory.max`).
+    """
+    for name in FILES:
+        try:
+            limit = float((cgroup / name).read_text())
+        except (OSError, ValueError):  # version 2 says `max`
+            continue
+        return limit if limit < NO_LIMIT_BYTES else math.inf
+    return math.inf
 
 
 def begin_to_read(

@@ -31,8 +31,7 @@ from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.monitoring.health import failed_checks
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
-from elastic_pytorch_operator.monitoring.scrapes import Scrapes
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots
@@ -136,7 +135,6 @@ class Replica:
 
     @property
     def leading(self) -> bool:
-        """Whether it acts, and answers agents."""
         return self._listening and self._may_act()
 
     async def run(self, stop: asyncio.Event) -> None:

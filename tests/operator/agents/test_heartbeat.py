@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat, parse_heartbeat
-from elastic_pytorch_operator.model.observed import MAX_COMPARED
-from elastic_pytorch_operator.model.places import MAX_PLACES, Place, PlaceKind
+from elastic_pytorch_operator.model.observed import MAX_COMPARED, MAX_PLACES, Place, PlaceKind
 from hypothesis import given
 from hypothesis import strategies as st
 

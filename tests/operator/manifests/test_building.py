@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING
-from elastic_pytorch_operator.manifests.building import UnbuildableError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import volume_claim
+from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError, volume_claim
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.planning.completion import decide_ending

@@ -10,8 +10,7 @@ from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
-from elastic_pytorch_operator.monitoring.scrapes import Scrapes
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.situations import situations

@@ -9,7 +9,7 @@ import pytest
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.scrapes import FRESH_SECONDS, Scrapes
+from elastic_pytorch_operator.monitoring.probes import FRESH_SECONDS, Scrapes
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.runtime.gauges import begin_to_read
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.actions import DeleteJob
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.cleanup import EXIT_SECONDS, clean_up
+from elastic_pytorch_operator.planning.plan import EXIT_SECONDS, clean_up
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, an_agent, observed
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.manifests.building import UnbuildableError
+from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError
 from elastic_pytorch_operator.planning.failed_writes import (
     DRY_RUN,
     PODS,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.model.observed import Place, PlaceKind
 
 MAX_NAMED = 4  # ranks of which a text says where each stands
 # Point to point: two ranks that wait for each other are in different ones.

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
-from elastic_pytorch_operator.model.places import MAX_PLACES, SILENT, Place
+from elastic_pytorch_operator.model.observed import MAX_PLACES, SILENT, AgentState, AgentView, Observed, Place
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.spec.job import Job

@@ -2,6 +2,8 @@
 
 Pods of one unit come and go together: a unit that lacks a worker does not train (planning/rounds/membership.py).
 
+A job with a gang has a PodGroup: it is there before the pods are, and gone while the job is suspended and once it has ended.
+
 A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a member without a write.
 """
 
@@ -9,7 +11,9 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPodGroup
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrites
 from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
@@ -166,3 +170,29 @@ def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -
 def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     node = nodes.get(pod.node)
     return node is not None and not node.ready
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupPlan:
+    actions: tuple[Action, ...] = ()
+    holds_pods: bool = False  # no pod may be made, because the PodGroup cannot be
+
+
+def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: FailedWrites) -> PodGroupPlan:
+    """Decides what to do about a job's PodGroup.
+
+    Pods wait only for the first write. While a group trains the PodGroup was there when it formed, and a lost worker is replaced at once.
+
+    Args:
+        target: None: the job has ended.
+    """
+    if job.scheduling.gang is None:
+        return PodGroupPlan()
+    if target is None or target.stopped:
+        over = target is None or not (observed.pods or observed.stores)
+        return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
+    if observed.pod_group_minimum == job.minimum:
+        return PodGroupPlan()
+    there = bool(observed.pod_group_minimum) or (observed.round is not None and observed.round.size > 0)
+    put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
+    return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)

@@ -1,7 +1,7 @@
 """Whom the ranks of a hung group wait for."""
 
 import pytest
-from elastic_pytorch_operator.model.places import SILENT, Place, PlaceKind
+from elastic_pytorch_operator.model.observed import SILENT, Place, PlaceKind
 from elastic_pytorch_operator.planning.failures.hang_culprit import Culprits, find_culprits
 
 REDUCE = Place(PlaceKind.COLLECTIVE, "all_reduce", "train.py:60 step")

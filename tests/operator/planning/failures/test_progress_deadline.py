@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import Observed, Progress
-from elastic_pytorch_operator.model.places import Place, PlaceKind
+from elastic_pytorch_operator.model.observed import Observed, Place, PlaceKind, Progress
 from elastic_pytorch_operator.planning.failures.progress_deadline import ANSWERS_SECONDS, STACKS_SECONDS, find_stall
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed

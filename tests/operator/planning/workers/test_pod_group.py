@@ -9,7 +9,7 @@ from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.workers.pod_group import plan_pod_group
+from elastic_pytorch_operator.planning.workers.worker_pods import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_agent, observed

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from elastic_pytorch_operator.monitoring.memory_limit import memory_limit_bytes
+from elastic_pytorch_operator.runtime.gauges import memory_limit_bytes
 
 
 @pytest.mark.parametrize(
