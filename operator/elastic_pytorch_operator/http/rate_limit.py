@@ -12,7 +12,7 @@ ROUNDING = 1e-6  # of a request: who waits as long as told is admitted, although
 
 
 class Newest(OrderedDict[Key, Value]):
-    """So many entries at most: the one that was set longest ago is forgotten first."""
+    """A mapping of at most `most` entries, which forgets the one that was set longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
