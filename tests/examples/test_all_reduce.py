@@ -1,20 +1,19 @@
 """The smallest example, as plain processes."""
 
-import os
 import re
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.paths import ROOT
 from tests.ports import free_port
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, until
+from tests.worker_image.warm_python import script_code, start_python
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-SCRIPT = str(ROOT / "examples" / "all-reduce" / "train.py")
+SCRIPT = ROOT / "examples" / "all-reduce" / "train.py"
 
 
 def test_step_that_is_saved_when_one_rank_is_told_to_end_is_the_last_of_all_ranks(tmp_path: Path) -> None:
@@ -29,21 +28,13 @@ def test_step_that_is_saved_when_one_rank_is_told_to_end_is_the_last_of_all_rank
     ]
     group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     group |= {"TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_RUN_ID": "run"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, SCRIPT, *options], env=os.environ | group | {"RANK": rank}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in "01"
-    ]
+    code, outputs = script_code(SCRIPT, *options), [tmp_path / f"out-{rank}" for rank in range(2)]
+    ranks = [start_python(code, out, tmp_path / f"err-{rank}", RANK=str(rank), **group) for rank, out in enumerate(outputs)]
     try:
-        assert ranks[0].stdout is not None
-        while "STEP 3 " not in ranks[0].stdout.readline():
-            assert ranks[0].poll() is None
-        ranks[1].terminate()
-        rest, _ = ranks[0].communicate(timeout=WAIT_SECONDS)
+        until(lambda: "STEP 3 " in outputs[0].read_text(), "a third step")
+        ranks[1].send_signal(signal.SIGTERM)
         assert [process.wait(WAIT_SECONDS) for process in ranks] == [0, 0]
     finally:
         for process in ranks:
-            process.kill()
-            process.wait()
-    assert (tmp_path / "run.step").read_text() == re.findall(r"STEP (\d+) ", "STEP 3 \n" + rest)[-1]
+            process.send_signal(signal.SIGKILL)
+    assert (tmp_path / "run.step").read_text() == re.findall(r"STEP (\d+) ", outputs[0].read_text())[-1]

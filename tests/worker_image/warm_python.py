@@ -130,19 +130,33 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run_python(code: str, **environment: str) -> Ended:
-    """Runs code as `python -c` does, and waits for its end. It inherits what agents inherit.
+def script_code(script: Path, *arguments: str) -> str:
+    """Code that does what `python script` does."""
+    words = [str(script), *arguments]
+    start = f"import runpy, sys; sys.argv = {words}; sys.path.insert(0, {str(script.parent)!r})"
+    return f"{start}; runpy.run_path({str(script)!r}, run_name='__main__')"
+
+
+def start_python(code: str, out: Path, err: Path, **environment: str) -> ForkedProcess:
+    """Starts what runs code as `python -c` does. It inherits what agents inherit.
 
     Args:
         code: the import of torch takes it no time.
+        out: the file of its standard output.
+        err: the same of its standard error.
         environment: more variables.
     """
-    warm = warm_python(INHERITED, "w0")
+    warm = warm_python(INHERITED, f"w{environment.get('RANK', 0)}")
     assert warm is not None
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        return warm.start(["-c", code], INHERITED | environment, ROOT, to_out.fileno(), to_err.fileno())
+
+
+def run_python(code: str, **environment: str) -> Ended:
+    """Does what `start_python` does, and waits for its end."""
     with tempfile.TemporaryDirectory() as name:
         out, err = Path(name, "out"), Path(name, "err")
-        with out.open("wb") as to_out, err.open("wb") as to_err:
-            process = warm.start(["-c", code], INHERITED | environment, ROOT, to_out.fileno(), to_err.fileno())
+        process = start_python(code, out, err, **environment)
         try:
             return Ended(process.wait(WAIT_SECONDS), out.read_text(), err.read_text())
         finally:

@@ -3,12 +3,10 @@
 Without a GPU each says in its own words that it needs one.
 """
 
-import os
-import subprocess
-import sys
-
 import pytest
 from torch.distributed import distributed_c10d
+
+from tests.worker_image.warm_python import run_python
 
 SCRIPT = """
 import torch.distributed as dist
@@ -25,13 +23,12 @@ NEW = pytest.mark.skipif(not hasattr(distributed_c10d, "ProcessGroupNCCL2"), rea
 
 @NEW
 @pytest.mark.torch
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("given", "chosen"),
-    [(None, OLDER), ("1", NEWER), ("0", OLDER)],
+    [({}, OLDER), ({"TORCH_DIST_USE_NCCL2": "1"}, NEWER), ({"TORCH_DIST_USE_NCCL2": "0"}, OLDER)],
 )
-def test_nccl_is_the_older_backend_unless_the_environment_chooses(given: str | None, chosen: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "TORCH_DIST_USE_NCCL2"}
-    environment["CUDA_VISIBLE_DEVICES"] = ""
-    environment |= {} if given is None else {"TORCH_DIST_USE_NCCL2": given}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+def test_nccl_is_the_older_backend_unless_the_environment_chooses(given: dict[str, str], chosen: str) -> None:
+    done = run_python(SCRIPT, CUDA_VISIBLE_DEVICES="", **given)
+    assert done.returncode == 0, done.stderr
     assert chosen in done.stdout

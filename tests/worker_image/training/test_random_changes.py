@@ -13,8 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from elastic_pytorch_local.local_operator import LocalOperator, local_operator
 from elastic_pytorch_operator.api.conditions import has_ended
 
 from tests.paths import ROOT
+from tests.worker_image.warm_python import run_python, script_code
 
 pytestmark = pytest.mark.process
 
@@ -58,9 +57,9 @@ def train_undisturbed(out: Path) -> dict[str, Any]:
     import torch
 
     out.mkdir()
-    command = [sys.executable, str(SCRIPTS / "char_lm.py"), "--example", str(EXAMPLES / "char-lm"), "--out", str(out)]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ELASTIC_PYTORCH_")}
-    subprocess.run(command, check=True, timeout=300, env=inherited)
+    code = script_code(SCRIPTS / "char_lm.py", "--example", str(EXAMPLES / "char-lm"), "--out", str(out))
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
     check_steps(read(out / "steps"))
     loaded: dict[str, Any] = torch.load(out / "model.pt")
     return loaded
