@@ -218,7 +218,7 @@ def suspend_machine(world: "World", dice: random.Random) -> str:
 
 
 def scale(world: "World", dice: random.Random) -> str:
-    job = _choose_job(world, dice, "elastic", "limited", "rounded", "queued", "units")
+    job = _choose_job(world, dice, "elastic", "limited", "rounded", "queued", "units", "spares")
     if job is None:
         return ""
     least, _, most = job.sizes

@@ -102,6 +102,20 @@ def check_ends(world: "World") -> Iterator[str]:
         world.ends[job.name] = ended
 
 
+def check_resize(story: Story) -> Iterator[str]:
+    """After a job's size alone has changed, no pod is made for it once another was deleted as no longer wanted."""
+    lines = story.since_quiet()
+    acts = [line.what.split() for line in lines if line.who == "act"]
+    if len(acts) != 1 or acts[0][1] not in ("scale", "change_spares"):
+        return
+    reduced: set[str] = set()
+    for line in lines:
+        if line.what.startswith("deleted pod") and line.what.endswith("is no longer wanted"):
+            reduced.add(line.who)
+        elif line.what.startswith("created pod") and line.who in reduced:
+            yield f"{line.who} was made smaller, and {line.what}"
+
+
 def check_settled(world: "World") -> Iterator[str]:
     """After quiet, each job is as its user wants it, its status says so, and nothing is left of the others."""
     for job in world.jobs.values():

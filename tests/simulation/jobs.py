@@ -66,7 +66,7 @@ def _fixed(dice: random.Random) -> dict[str, Any]:
 
 
 def _spares(dice: random.Random) -> dict[str, Any]:
-    return {"replicas": dice.randint(2, 4), "spares": dice.randint(1, 2)}
+    return {"replicas": dice.randint(2, 4), "minReplicas": 2, "maxReplicas": 5, "spares": dice.randint(1, 2)}
 
 
 def _units(dice: random.Random) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class Story:
         text = "\n".join(f"{line.at:.6f} {line.who}: {line.what}" for line in self.lines)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def since_quiet(self) -> list[Line]:
+        """What has happened since the last quiet."""
+        begin = next((n for n in range(len(self.lines), 0, -1) if self.lines[n - 1].what.startswith("stands")), 0)
+        return self.lines[begin:]
+
     def course(self) -> list[str]:
         """What was done, and how each job stood afterwards: the same whether or not quiet was skipped."""
         return [f"{line.who}: {line.what}" for line in self.lines if line.who == "act" or line.what.startswith("stands")]

@@ -10,7 +10,8 @@ import pytest
 
 from tests.paths import ROOT
 from tests.simulation.acts import BY_NAME, Act, calendar
-from tests.simulation.story import shrink
+from tests.simulation.invariants import check_resize
+from tests.simulation.story import Story, shrink
 from tests.simulation.world import Setting, play
 
 pytestmark = pytest.mark.simulation
@@ -81,3 +82,17 @@ def test_of_a_story_that_fails_only_what_is_needed_is_left(needed: set[int]) -> 
 
     assert shrink(range(100), fails) == sorted(needed)
     assert tried < 100
+
+
+@pytest.mark.parametrize("acts, found", [(["0 scale"], 1), (["0 kill_node"], 0), (["0 scale", "1 scale"], 0)])
+def test_pod_that_is_made_anew_by_a_resize_is_found(acts: list[str], found: int) -> None:
+    story = Story(lambda: 0.0)
+    for who, what in (
+        ("a", "stands: Running, 3 workers"),
+        *(("act", act) for act in acts),
+        ("default/a", "deleted pod a-worker-2-xxxxx is no longer wanted"),
+        ("default/a", "created pod a-worker-2-yyyyy"),
+        ("default/b", "created pod b-worker-0-zzzzz"),
+    ):
+        story.tell(who, what)
+    assert len([*check_resize(story)]) == found

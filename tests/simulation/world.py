@@ -26,6 +26,7 @@ from tests.simulation.invariants import (
     check_losses,
     check_quota,
     check_rates,
+    check_resize,
     check_round,
     check_settled,
 )
@@ -291,6 +292,7 @@ class World:
                 self._skip(at)
 
     def _tell_states(self) -> None:
+        self._check(check_resize(self.story))
         for job in self.jobs.values():
             status = self.status(job)
             self.story.tell(job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers")
