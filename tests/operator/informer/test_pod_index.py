@@ -36,25 +36,6 @@ def test_pods_of_a_job_are_sorted_and_told_apart_by_role() -> None:
     assert index.workers_of(owner("unknown")) == ()
 
 
-def test_pod_that_has_moved_is_found_only_where_it_is() -> None:
-    index = put(PodIndex(), entry(0, node="", address=""))
-    assert (set(index.nodes), index.owners_at("")) == (set(), set())
-    put(index, entry(0, node="node-1", address="10.0.0.1"))
-    put(index, entry(0, node="node-2", address="10.0.0.2"))
-    assert (index.owners_on("node-1"), index.owners_on("node-2")) == (set(), {owner("lm")})
-    assert (index.owners_at("10.0.0.1"), index.owners_at("10.0.0.2")) == (set(), {owner("lm")})
-    index.drop(("default", "lm-0"))
-    index.drop(("default", "lm-0"))
-    assert (set(index.nodes), index.workers_of(owner("lm")), list(index)) == (set(), (), [])
-
-
-def test_name_that_another_jobs_pod_has_taken_is_that_jobs() -> None:
-    index = put(PodIndex(), entry(0))
-    index.put(("default", "lm-0"), replace(entry(0), owner=owner("again")))
-    assert index.workers_of(owner("lm")) == ()
-    assert len(index.workers_of(owner("again"))) == 1
-
-
 def test_tuple_stays_the_same_until_a_pod_of_the_job_changes() -> None:
     index = put(PodIndex(), entry(0), entry(1), entry(0, "other"))
     before = index.workers_of(owner("lm"))

@@ -215,13 +215,6 @@ def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulabl
     assert not view_pod(a_pod_object(nominated), seen_at=5.0).unschedulable, "others are being preempted for it"
 
 
-def test_nodes_that_a_pod_was_made_to_keep_away_from() -> None:
-    pod = a_worker_pod(a_job(), 2, ["a", "b"], unwanted=("c", "d"))
-    pod["metadata"]["uid"] = "uid-1"
-    view = view_pod(pod, seen_at=5.0)
-    assert (view.avoids, view.prefers_others_to) == ({"a", "b"}, {"c", "d"})
-
-
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
 def test_node(status: str, ready: bool) -> None:
     node = {
@@ -242,16 +235,8 @@ def test_node(status: str, ready: bool) -> None:
     ],
 )
 def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], disrupted: bool) -> None:
-    ended = {
-        "phase": "Failed",
-        "containerStatuses": [{"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}],
-    }
-    manifest = {
-        "metadata": {"name": "w0", "namespace": "default", "uid": "1"},
-        "spec": {"containers": [{"name": "pytorch"}]},
-        "status": {**ended, **status},
-    }
-    view = view_pod(manifest, seen_at=1.0)
+    ended = container(terminated={"exitCode": 1, "reason": "Error"})
+    view = view_pod(a_pod_object({"phase": "Failed", **ended, **status}), seen_at=1.0)
     assert (view.disrupted, view.exit_code) == (disrupted, 1)
     assert view.exit_reason == status.get("reason", "Error")
 
@@ -260,11 +245,9 @@ def test_pod_that_the_cluster_has_ended_is_disrupted(status: dict[str, Any], dis
     ("spec", "seconds"), [({}, 30), ({"terminationGracePeriodSeconds": 600}, 600), ({"terminationGracePeriodSeconds": 0}, 0)]
 )
 def test_pod_has_its_grace_period(spec: dict[str, Any], seconds: int) -> None:
-    manifest = {
-        "metadata": {"name": "w0", "namespace": "default", "uid": "1"},
-        "spec": {**spec, "containers": [{"name": "pytorch"}]},
-    }
-    assert view_pod(manifest, seen_at=1.0).grace_seconds == seconds
+    pod = a_pod_object()
+    pod["spec"] = {**pod["spec"], **spec}
+    assert view_pod(pod, seen_at=1.0).grace_seconds == seconds
 
 
 def test_node_tells_what_pods_it_takes() -> None:
