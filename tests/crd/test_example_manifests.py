@@ -34,6 +34,7 @@ BEYOND_JSON_SCHEMA = (
     "must be a number from",
     "must be from ",
     "must be a quantity",
+    "must be an absolute path",
     "must be operator if",
     "must start with",
     "must be 0, 1, 2 or 3",

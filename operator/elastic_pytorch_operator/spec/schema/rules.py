@@ -158,6 +158,10 @@ def _wait_without_path(it: Any) -> Broken:
     return _if(at(it, "checkpointWaitSeconds") and at(it, "checkpointPath") is None)
 
 
+def _no_absolute_path(it: Any) -> Broken:
+    return _if(not re.match("/[^/]", it), it)
+
+
 def _etcd_without_endpoint(it: Any) -> Broken:
     return _if(at(it, "backend") == names.BACKEND_ETCD and at(it, "endpoint") is None)
 
@@ -256,6 +260,7 @@ TWINS: Mapping[str, Twin] = {
     ("self.all(one, self.exists_one(other, other.metadata.name == one.metadata.name))"): _same_claims,
     "has(self.onExitCodes) != has(self.onPodConditions)": _not_one_requirement,
     ("!has(self.checkpointWaitSeconds) || self.checkpointWaitSeconds == 0 || has(self.checkpointPath)"): _wait_without_path,
+    "self.matches('^/[^/]')": _no_absolute_path,
     ("!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"): _etcd_without_endpoint,
     ("!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"): _endpoint_without_etcd,
     ("self.all(key, !key.startsWith('elasticpytorch.dev/') && key != 'app.kubernetes.io/managed-by')"): _own_label,
