@@ -130,7 +130,7 @@ def test_domain_of_a_worker_is_a_label_of_its_node() -> None:
     pods = [a_pod(i, node=node) for i, node in enumerate(("labelled", "bare", "empty", "removed", "not seen yet", ""))]
     found = observed(pods, nodes=nodes)
     assert domains_of(a_job(scheduling={"rankTopologyKey": "rack"}), found) == {"w0": "r1", "w2": ""}
-    assert domains_of(a_job(scheduling={"rankTopologyKey": "unheard of"}), found) == {}
+    assert domains_of(a_job(scheduling={"rankTopologyKey": "unheard-of"}), found) == {}
     assert domains_of(a_job(), found) == {}
 
 
