@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-LONG_TESTS := test-variants test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
+LONG_TESTS := test-variants test-simulation test-browser test-gpu test-kueue test-autoscale test-frameworks test-alerts test-release test-install matrix test-coscheduling test-gangs
 .NOTPARALLEL:
 .PHONY: help try demo bench bench-kubeflow trace soak scale gpu-pack docs site unit simulate test test-times growth test-all test-fast test-e2e $(LONG_TESTS) check fix venv helm etcd kwok cluster images install lock version release clean
 
@@ -81,6 +81,9 @@ test-variants: venv etcd install ## What `make test` shows once, in each variant
 	@$(PYTHON) -m pytest -m "(hypothesis or seeds) and not long and not gpu" --hypothesis-profile long --numprocesses 2 --dist worksteal --ignore tests/e2e --ignore tests/gpu --ignore tests/frameworks
 	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal --ignore tests/plugin/page/browser tests/worker_image tests/local tests/examples tests/plugin
 	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
+
+test-simulation: venv ## An hour of days of a cluster that nobody has played: new seeds at each commit (docs/internals/simulation.md)
+	@$(PYTHON) -m pytest -m long tests/simulation
 
 test-browser: venv ## The page of `kubectl epj ui` in Chromium; skipped where that cannot be had (ARGS: for pytest; PICTURES=1: draw docs/use/page)
 	@hack/browser.sh
