@@ -150,7 +150,12 @@ class Group:
     def resume(self) -> None:
         """The connections of its members bear again, before anything has ended a member."""
         whole = all(m.group is self and m.reachable and m.state in ("running", "leaving") for m in self.members)
-        if self.formed_at is not None and self.stopped_at is not None and whole:
+        if not whole or len(self.members) < self.size:
+            return
+        if self.formed_at is None:  # it went on trying to connect
+            self.stopped_at = None
+            self._form()
+        elif self.stopped_at is not None:
             self.formed_at += self.world.day_seconds() - self.stopped_at
             self.stopped_at = None
             self.wait_for_end()

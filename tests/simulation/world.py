@@ -207,7 +207,7 @@ class World:
         if self.server.find(names.KIND, job.name) is None:
             return f"{job.name}: gone"
         self._edited_at[job.name] = (self.loop.time(), job.sizes[2])
-        if checked:
+        if checked and not job.invalid:  # an API server ratchets: fields that stay may be invalid
             self.server.submit(manifest)
         else:
             self.server.apply_job(manifest)
