@@ -29,6 +29,14 @@ TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "boolean": ("true or false", (bool,)),
 }
 INT_OR_STRING = ("a whole number or a string", (int, str))
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    # To RE2, unlike Python, a line feed at the end is not behind `$`.
+    return re.compile(re.sub(r"\$$", r"\\Z", pattern))
+
+
 # By keyword: whether a value is as it must be, and the words for one that is not.
 BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
     "minimum": (lambda value, bound: value >= bound, "must be greater than or equal to {}, not {}"),
@@ -38,8 +46,7 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
     "minItems": (lambda value, bound: len(value) >= bound, "must not be empty"),
     "maxItems": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
     "maxProperties": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
-    # To RE2, unlike Python, a line feed at the end is not behind `$`.
-    "pattern": (lambda value, bound: re.search(re.sub(r"\$$", r"\\Z", bound), value), "must match {}, unlike {}"),
+    "pattern": (lambda value, bound: _expression(bound).search(value), "must match {}, unlike {}"),
 }
 
 
