@@ -82,7 +82,7 @@ test-variants: venv etcd install ## What `make test` shows once, in each variant
 	@$(PYTHON) -m pytest -m "long and not gpu" --numprocesses 2 --dist worksteal --ignore tests/plugin/page/browser tests/worker_image tests/local tests/examples tests/plugin
 	@$(PYTHON) -m pytest -m "long and e2e" tests/e2e
 
-test-simulation: venv ## An hour of days of a cluster that nobody has played: new seeds at each commit (docs/internals/simulation.md)
+test-simulation: venv ## An hour of days of a cluster from new seeds at each commit (docs/internals/simulation.md)
 	@$(PYTHON) -m pytest -m long tests/simulation
 
 test-browser: venv ## The page of `kubectl epj ui` in Chromium; skipped where that cannot be had (ARGS: for pytest; PICTURES=1: draw docs/use/page)

@@ -103,7 +103,7 @@ class Nodes:
                 self._loop.call_later(1.0, agent.end, 137)
 
     def remove(self, name: str) -> None:
-        """A node is gone for ever, and its pods with it."""
+        """A node is removed, and its pods with it."""
         if name not in self.nodes:
             return
         del self.nodes[name]

@@ -47,7 +47,7 @@ def saving(seconds: float) -> Observed:
         "all have succeeded": (group("succeeded", "succeeded"), True),
         "one waits for the last checkpoint": (saving(5), False),
         "one has returned early": (group("succeeded", "running"), False),
-        "nobody has": (group("running", "running"), False),
+        "no worker has": (group("running", "running"), False),
         "exit code 0 of all, which no agent has called success": (
             observed(
                 [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1)

@@ -40,7 +40,7 @@ class Lost(Exception):
 
 
 class LostAt(Small):
-    """Is lost in the midst of training, when it has seen so many batches."""
+    """Is lost in the middle of training, after a number of batches."""
 
     def __init__(self, batches: int) -> None:
         super().__init__()

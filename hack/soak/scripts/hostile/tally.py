@@ -31,7 +31,7 @@ class Tally:
 
 
 def in_threads(act: str, number: int, do: Callable[[int, Tally], None]) -> None:
-    """Does an act in so many threads, each of which has its number."""
+    """Does an act in `number` threads, each of which has its number."""
     tally = Tally(act)
     for each in range(number):
         threading.Thread(target=do, args=(each, tally)).start()

@@ -29,7 +29,7 @@ def saving(seen: Observed) -> Observed:
         "no step for longer than allowed": (group(5, 5), True),
         "a step a moment ago": (group(5, 5, stepped_at=NOW - 59), False),
         "a young round": (group(5, 5, round_=replace(a_round(0, 1), declared_at=NOW - 30)), False),
-        "nobody has ever reported": (group(None, None, stepped_at=0.0), True),
+        "no worker has ever reported": (group(None, None, stepped_at=0.0), True),
         "a last checkpoint that is being written": (saving(group(5, 5)), False),
         "no group": (observed([a_pod(0)], [an_agent("w0")], round=a_round()), False),
     },

@@ -39,7 +39,7 @@ STARTING = {"container_runs": True}
         "all wanted are ready: at once": (ready(0, 1, 2, **JUST_READY), 3, 1, ["w0", "w1", "w2"]),
         "fewer than the minimum: waits": (ready(0, 1), 4, 3, None),
         "the minimum has just come: waits for more": (ready(0, 1, **JUST_READY), 3, 2, None),
-        "nobody more has come for the settle time": (ready(0, 1), 3, 2, ["w0", "w1"]),
+        "no other worker has come for the settle time": (ready(0, 1), 3, 2, ["w0", "w1"]),
         "one more is about to be ready: waits": (
             [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting", **STARTING)],
             3,
@@ -106,7 +106,7 @@ def failed(index: int, **fields: Any) -> Candidate:
             "WorkerFailed",
         ),
         "all give up: no round for them": ([failed(i, gives_up=True) for i in range(3)], [], "BelowMinimum"),
-        "nobody is left: everybody stops": ([candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
+        "no worker is left: all stop": ([candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
     },
 )
 def test_change_of_a_running_group(candidates: list[Candidate], expected: list[str] | None, reason: str) -> None:

@@ -135,7 +135,7 @@ def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> Non
         "may be about to speak": (14, {}, "starting"),
         "cannot reach the operator, as others can": (16, {}, "gone"),
         "others still arrive": (16, {"arrived_at": NOW - 10}, "starting"),
-        "nobody can": (100, {"last_heard_at": NOW - 50}, "starting"),
+        "no agent can": (100, {"last_heard_at": NOW - 50}, "starting"),
         "has never spoken, and may be installing things first": (100, {"heard_before": frozenset()}, "starting"),
     },
 )
