@@ -18,6 +18,7 @@ from tests.simulation.world import Setting, play
 pytestmark = pytest.mark.simulation
 
 CPU_SECONDS = 3600.0  # of new seeds
+DAYS = 0.1  # of each seed that the gate plays
 SHORT_DAYS = 0.03
 
 
@@ -28,8 +29,8 @@ def commit() -> str:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_what_must_always_hold_holds_in_quarters_of_a_day(seed: int) -> None:
-    play(Setting(seed, 0.25), calendar(seed, 0.25))
+def test_what_must_always_hold_holds_in_tenths_of_a_day(seed: int) -> None:
+    play(Setting(seed, DAYS), calendar(seed, DAYS))
 
 
 @pytest.mark.long
@@ -44,8 +45,8 @@ def test_what_must_always_hold_holds_in_days_of_new_seeds() -> None:
 
 @pytest.mark.process
 def test_seed_tells_the_same_story_twice_and_in_another_process() -> None:
-    digests = {play(Setting(1, SHORT_DAYS), calendar(1, SHORT_DAYS)).digest for _ in range(2)}
-    command = [sys.executable, "-m", "tests.simulation", "--days", str(SHORT_DAYS), "--seed", "1"]
+    digests = {play(Setting(1, SHORT_DAYS, jobs=2), calendar(1, SHORT_DAYS)).digest for _ in range(2)}
+    command = [sys.executable, "-m", "tests.simulation", "--days", str(SHORT_DAYS), "--jobs", "2", "--seed", "1"]
     other = {**os.environ, "PYTHONHASHSEED": "4711"}
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=other).stdout
     (digest,) = digests
@@ -53,16 +54,16 @@ def test_seed_tells_the_same_story_twice_and_in_another_process() -> None:
 
 
 def test_story_is_the_same_whether_or_not_quiet_is_skipped() -> None:
-    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 800.0, "kill_leader")]
-    skipped, lived = (play(Setting(3, 900.0 / 86_400, jobs=2, skips=skips), acts) for skips in (True, False))
+    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 520.0, "kill_leader")]
+    skipped, lived = (play(Setting(3, 600.0 / 86_400, jobs=2, skips=skips), acts) for skips in (True, False))
     assert skipped.course() == lived.course()
     stood = [line for line in skipped.course() if "stands: Running" in line]
     assert len(stood) == 2 * 3
 
 
 def test_every_act_can_happen() -> None:
-    acts = [Act(number, 60.0 + 15.0 * number, name) for number, name in enumerate(BY_NAME)]
-    story = play(Setting(5, 900.0 / 86_400), acts)
+    acts = [Act(number, 60.0 + 10.0 * number, name) for number, name in enumerate(BY_NAME)]
+    story = play(Setting(5, 600.0 / 86_400), acts)
     happened = [line.what.split()[1] for line in story.lines if line.who == "act" and line.what[0].isdigit()]
     assert happened == list(BY_NAME)
 
