@@ -37,7 +37,7 @@ def job(start_shared_job: StartJob) -> JobUnderTest:
         job.kubectl("delete", "pod", guests[-1], "--wait=false")
         job.until_replaced(guests[-1], 3)
     # The status has a group as soon as it is to form, and that takes the names of the cluster's DNS.
-    until_more_steps(job, job.members()[0], 20)
+    until_more_steps(job, job.members()[0], 10)
     return job
 
 
