@@ -21,7 +21,7 @@ namespace of the operator instead.
 
 **Jobs.** `metrics.perJob: true` in the chart adds the gauges `elastic_pytorch_job_*` with the labels `namespace` and
 `job_name`, which disappear with the job. They can drive an autoscaler, and
-[autoscaling.md](../use/autoscaling.md#horizontalpodautoscaler) has a manifest for `elastic_pytorch_job_step_seconds`.
+[Autoscaling](../use/scheduling.md#horizontalpodautoscaler) has a manifest for `elastic_pytorch_job_step_seconds`.
 
 ## Who may read them
 By default (`metrics.secure`), a scrape needs the bearer token of a user who may `get` the nonResourceURL `/metrics`. The

@@ -66,7 +66,7 @@ def where_the_ranks_stand() -> str:
     ("page", "printed"),
     [
         (
-            "use/goodput.md",
+            "use/observability.md",
             describe_goodput(Goodput({"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
         ),
         ("internals/rounds.md", where_the_ranks_stand()),

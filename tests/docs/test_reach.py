@@ -18,7 +18,7 @@ TASKS = {
     "use spot nodes": "docs/use/scheduling.md",
     "resize by hand": "docs/use/getting-started.md",
     "train a model larger than a pod": "docs/use/units.md",
-    "what did interruptions cost": "docs/use/goodput.md",
+    "what did interruptions cost": "docs/use/observability.md",
     "install on an air-gapped cluster": "docs/operate/install.md",
     "run it on minikube": "docs/operate/local-clusters.md",
 }

@@ -20,7 +20,7 @@ class SpentTime:
         labels = ("namespace", "activity")
         self._seconds = counter(
             "elastic_pytorch_spent_seconds_total",
-            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} (docs/use/goodput.md).",
+            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} (docs/use/observability.md).",
             labels,
         )
         self._process_seconds = counter(

@@ -126,8 +126,8 @@ def until_routed() -> None:
 
 
 def documented_autoscaler() -> dict[str, Any]:
-    """The manifest of docs/use/autoscaling.md."""
-    page = ROOT / "docs" / "use" / "autoscaling.md"
+    """The manifest of docs/use/scheduling.md."""
+    page = ROOT / "docs" / "use" / "scheduling.md"
     manifests: list[dict[str, Any]] = [yaml.safe_load(block.text) for block in blocks(page) if block.language == "yaml"]
     [found] = [manifest for manifest in manifests if manifest["kind"] == "HorizontalPodAutoscaler"]
     return found

@@ -1,6 +1,6 @@
 """Shards of other libraries in an ElasticStream: each sample once, by groups of other sizes, with workers and within shards.
 
-The functions that begin with `shards_of` are the recipes of docs/use/streams.md.
+The functions that begin with `shards_of` are the recipes of docs/use/data.md.
 """
 
 import io

@@ -27,7 +27,7 @@ ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.E
 
 
 class Activity(StrEnum):
-    """What a job's time is spent on; docs/use/goodput.md says when it is what."""
+    """What a job's time is spent on; docs/use/observability.md says when it is what."""
 
     TRAINING = "Training"
     REPEATING = "Repeating"
