@@ -22,8 +22,8 @@ bench: venv install ## Measure the promises on the kind cluster: faults, again a
 bench-kubeflow: venv install ## Lose pods side by side: in jobs of this operator, and in a tuned PyTorchJob of Kubeflow's (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m kubeflow $(ARGS)
 
-trace: venv install ## Replay losses and reclaimed nodes to jobs of several sorts, and say what share of the time each trains (ARGS: --only a,b --seed 7, --docs)
-	@PYTHONPATH=hack $(PYTHON) -m replay $(ARGS)
+trace: venv install ## Lose four nodes while the jobs of `make bench-kubeflow` train, and say what share of the time each trains (ARGS: --only a,b)
+	@PYTHONPATH=hack $(PYTHON) -m kubeflow --replay $(ARGS)
 
 soak: venv install ## Faults at random to jobs of all sorts on the kind cluster (ARGS: --minutes 60 --seed 7, --hostile, --replay FILE)
 	@PYTHONPATH=hack $(PYTHON) -m soak $(ARGS)

@@ -1,7 +1,8 @@
 """Measures lost pods side by side, in jobs of this operator and in a tuned PyTorchJob of Kubeflow's training-operator.
 
-Each job runs the same script on the same kind cluster, one job after another, and loses the same pods in turns. hack/kubeflow.sh builds
-the training-operator and installs it; it is removed at the end. docs/evidence/benchmarks.md says what is set and what is measured.
+Each job runs the same script on the same kind cluster, one job after another, and loses the same pods in turns, or with --replay the nodes
+of these pods, at fixed times. hack/kubeflow.sh builds the training-operator and installs it; it is removed at the end.
+docs/evidence/benchmarks.md says what is set and what is measured.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from functools import partial
 
 from bench import trials
 from bench.trials import TROUBLE, Trial
+from elastic_pytorch_local.faults.engine import NotUndone
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
 from measure.kind_cluster import REPORTS, ROOT
 from measure.program import Session, commit_of_checkout, complain, names_of, new_parser, run, say, session
@@ -21,6 +23,7 @@ from measure.program import Session, commit_of_checkout, complain, names_of, new
 from kubeflow import report
 from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
 from kubeflow.losses import KINDS, LOSSES
+from kubeflow.replay import Share, replay
 from kubeflow.stage import KubeflowStage
 
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
@@ -32,7 +35,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="of each kind in each job (default: %(default)s)")
     kinds = f"of {', '.join(KINDS)} (default: the losses)"
     parser.add_argument("--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds)
-    return parser.parse_args(arguments)
+    parser.add_argument("--replay", action="store_true", help="lose the nodes with the pods, once each, while a job trains on")
+    options = parser.parse_args(arguments)
+    if options.replay and not set(options.only) <= set(LOSSES):
+        parser.error("a replay has losses only")
+    return options
 
 
 def training_operator() -> str:
@@ -64,32 +71,40 @@ async def run_script(*arguments: str) -> int:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    found, told, status = list[Trial](), dict[str, str](), 2
+    found, shares, told, status = list[Trial](), dict[str, Share](), dict[str, str](), 2
     try:
         async with session("kubeflow", SCRIPTS, say) as made:
             made.stack.push_async_callback(run_script, "remove")
             if status := await run_script():
                 raise RuntimeError(f"hack/kubeflow.sh has ended with {status}")
             told |= await about(made.driver)
-            await _measure_jobs(options, made, found, told)
+            await _measure_jobs(options, made, found, shares, told)
         status = 0
-    except (*TROUBLE, OSError) as trouble:
+    except (*TROUBLE, NotUndone) as trouble:
         say(f"FAILED: {type(trouble).__name__}: {trouble}")
     finally:
         shown = show(found, told)
+        if shares:
+            say(report.shares_table(shares, told))
     return status or shown
 
 
-async def _measure_jobs(options: argparse.Namespace, made: Session, found: list[Trial], told: dict[str, str]) -> None:
+async def _measure_jobs(
+    options: argparse.Namespace, made: Session, found: list[Trial], shares: dict[str, Share], told: dict[str, str]
+) -> None:
+    kinds = [KINDS[name] for name in options.only]
     for job in JOBS.values():
         say(f"{job.title}:")
         kind = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB
         stage = KubeflowStage(
             ClusterDriver(made.driver.api, made.driver.commands, made.driver.namespace, kind), made.folder, job
         )
-        ordered = [(KINDS[name], turn) for turn in range(options.trials) for name in options.only]
         try:
-            await trials.run(stage, job.name, ordered, found.append, say, hopeless=HOPELESS)
+            if options.replay:
+                shares[job.name] = await replay(stage, kinds, say)
+            else:
+                ordered = [(kind, turn) for turn in range(options.trials) for kind in kinds]
+                await trials.run(stage, job.name, ordered, found.append, say, hopeless=HOPELESS)
         finally:
             await stage.remove()
         if torch := next((line["torch"] for line in stage.record.lines() if "torch" in line), ""):
@@ -100,12 +115,14 @@ def show(found: Sequence[Trial], told: Mapping[str, str]) -> int:
     status = complain(report.complaints(found))
     if status:
         say(f"What was seen of failed trials: {REPORTS.relative_to(ROOT)}")
-    say(report.table(found, told))
+    if found:
+        say(report.table(found, told))
     return status
 
 
 def main() -> int:
-    return run(partial(measure, parse_options()), "bench-kubeflow")
+    options = parse_options()
+    return run(partial(measure, options), "trace" if options.replay else "bench-kubeflow")
 
 
 if __name__ == "__main__":

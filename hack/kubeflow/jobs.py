@@ -7,7 +7,7 @@ from typing import Any
 from measure.recorded_job import recorded_job
 
 SCRIPTS = (
-    "hack/replay/scripts/train.py",
+    "hack/kubeflow/scripts/train.py",
     "hack/kubeflow/scripts/later_torchrun.py",
     "tests/worker_image/scripts/events.py",
 )

@@ -1,4 +1,4 @@
-"""The table of a run in Markdown, and what is not as it should be. Pure."""
+"""The tables of a run in Markdown, and what is not as it should be. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,10 @@ from measure import markdown
 
 from kubeflow.jobs import JOBS
 from kubeflow.losses import KINDS
+from kubeflow.replay import Share
 
 HEAD = ("what happens", "job", "longest pause", "stands still in all", "until 3 train again", "steps repeated", "trials")
+SHARES_HEAD = ("job", "share of the time", "an event costs, s")
 
 
 def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
@@ -21,8 +23,18 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
     for kind in KINDS.values():
         tried = {name: [trial for trial in trials if (trial.kind, trial.job) == (kind.name, name)] for name in JOBS}
         rows += [[kind.title, JOBS[name].title, *_cells(found)] for name, found in tried.items() if found]
+    return _measured(HEAD, rows, about)
+
+
+def shares_table(shares: Mapping[str, Share], about: Mapping[str, str]) -> str:
+    """A row for each job, by name, that nodes were lost of; costs are medians, with the worst in brackets."""
+    rows = [[JOBS[job].title, f"{each.ratio:.1%}", markdown.spread(each.costs)] for job, each in shares.items()]
+    return _measured(SHARES_HEAD, rows, about)
+
+
+def _measured(head: Sequence[str], rows: Sequence[Sequence[str]], about: Mapping[str, str]) -> str:
     measured = ", ".join(f"{name} {value}" for name, value in about.items())
-    return f"{markdown.table(HEAD, rows)}\nMeasured with {measured}."
+    return f"{markdown.table(head, rows)}\nMeasured with {measured}."
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:

@@ -1,6 +1,7 @@
 """One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 from bench.stage import restarts_of
@@ -10,6 +11,7 @@ from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import until
 from measure.cluster import ClusterDriver
+from measure.commands import CommandFailed
 from measure.kind_cluster import report
 from measure.recorded_job import Recorded, open_to_all
 
@@ -19,6 +21,9 @@ from kubeflow.losses import Kind, victim
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
+# GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node goes earlier.
+NOTICE = "cloud.google.com/impending-node-termination"
+NOTICE_SECONDS = 12.0
 
 
 class KubeflowStage:
@@ -56,9 +61,39 @@ class KubeflowStage:
         del turn
         if kind.grows:
             return engine.scale(self._driver, self.name, SIZE)
+        return engine.delete_pod(self._driver, await self._victim(kind), self.name, force=kind.force)
+
+    async def _victim(self, kind: Kind) -> str:
         steps = self.record.steps()
-        pod = victim(kind, self.job, await self._driver.pods_of(self.name), steps[-1].pod if steps else "")
-        return engine.delete_pod(self._driver, pod, self.name, force=kind.force)
+        return victim(kind, self.job, await self._driver.pods_of(self.name), steps[-1].pod if steps else "")
+
+    async def end_node(self, kind: Kind) -> Target:
+        """The end of the node of the pod to lose: by force without notice. New pods can start there again after it is undone."""
+        driver, pod = self._driver, await self._victim(kind)
+        [node] = [each["spec"]["nodeName"] for each in await driver.pods_of(self.name) if each["metadata"]["name"] == pod]
+
+        async def delete_pods(*, force: bool) -> None:
+            for each in await driver.pods_of(self.name):
+                if each["spec"].get("nodeName") == node:
+                    await driver.delete_pod(each["metadata"]["name"], force=force)
+
+        async def end() -> None:
+            if kind.force:
+                await driver.cordon_node(node)
+            else:
+                await driver.commands.kubectl("taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite")
+                if self.job.kubeflow:  # as a termination handler does
+                    await delete_pods(force=False)
+                await asyncio.sleep(NOTICE_SECONDS)
+            await delete_pods(force=True)
+
+        return Target(f"{node} with {pod} ends {'' if kind.force else 'with notice'}", end, lambda: self.bring_back(node))
+
+    async def bring_back(self, node: str) -> None:
+        """Lets new pods start on a node."""
+        await self._driver.uncordon_node(node)
+        with suppress(CommandFailed):  # it has announced nothing
+            await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
 
     def wanted(self, kind: Kind) -> int:
         del kind

@@ -17,7 +17,7 @@ REFUSED = {
     "demo --example none": "invalid choice: 'none'",
     "gpu --only luck": "no such measurement: luck",
     "kubeflow --only luck": "no such kind: luck; there are worker-force",
-    "replay --only luck": "no such name: luck; there are library",
+    "kubeflow --replay --only grow": "a replay has losses only",
     "scale --jobs many": "invalid int value: 'many'",
     "soak --faults luck": "no such name: luck; there are kill-process",
     "hack/matrix --processes 2": "unrecognized arguments: --processes",

@@ -10,14 +10,16 @@ import pytest
 from bench import trials
 from bench.trials import Trial
 from elastic_pytorch_local.faults.outcome import Outcome
+from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import background
-from kubeflow import stage
+from kubeflow import replay, stage
 from kubeflow.jobs import JOBS, PYTORCH_JOB, RENDEZVOUS, SCRIPTS, SIZE, manifest
 from kubeflow.losses import KINDS, victim
-from kubeflow.report import complaints, table
+from kubeflow.replay import Share, share
+from kubeflow.report import complaints, shares_table, table
 from kubeflow.stage import KubeflowStage
 from measure.api import ApiError
-from measure.cluster import ClusterDriver
+from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
 from measure.recorded_job import scripts
 
 from tests.job_schema import VALIDATOR
@@ -31,6 +33,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measure.cluster.LOOK_SECONDS", 0.01)
     monkeypatch.setattr(stage, "QUIET_STEPS", 5)
     monkeypatch.setattr(stage, "RECOVERY_SECONDS", 30.0)
+    monkeypatch.setattr(stage, "NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(replay, "AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(replay, "EVENT_SECONDS", 0.3)
     monkeypatch.setattr(trials, "PHASE_SECONDS", 0.01)
     monkeypatch.setattr(trials, "LOG_SECONDS", 0.01)
 
@@ -40,6 +45,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []
+        self.commands: list[str] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self._folder, self._job, self._step, self._wanted = folder, "", 0, SIZE
 
@@ -66,6 +72,11 @@ class Cluster:
             self._job, self.pods = "", {}
         return {"items": list(self.pods.values())}
 
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        del stdin
+        self.commands.append(" ".join(arguments))
+        return ""
+
     async def train(self) -> None:
         while True:
             await asyncio.sleep(STEP_SECONDS)
@@ -88,7 +99,7 @@ class Cluster:
 
 def a_pod(name: str, index: int) -> dict[str, Any]:
     labels = {"training.kubeflow.org/replica-index": str(index)}
-    return {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Running"}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": f"n{index}"}, "status": {"phase": "Running"}}
 
 
 async def test_kinds_take_turns_and_each_trial_has_its_figures(tmp_path: Path) -> None:
@@ -105,6 +116,40 @@ async def test_kinds_take_turns_and_each_trial_has_its_figures(tmp_path: Path) -
     whats = ["kubectl delete pod pytorchjob-1-1 --grace-period=0 --force", "kubectl delete pod pytorchjob-1-0"]
     assert [trial.what for trial in made][:2] == whats
     assert {"DELETE pytorchjob-1-1 by force", "DELETE pytorchjob-1-0", "PATCH scale"} <= set(cluster.asked)
+
+
+async def test_nodes_of_a_replay_go_with_or_without_notice_and_come_back(tmp_path: Path) -> None:
+    notice = f"taint node n1 {stage.NOTICE}"
+    back = {node: [f"uncordon {node}", f"taint node {node} {stage.NOTICE}-"] for node in ("n0", "n1")}
+    for name, evicted in (("pytorchjob", ["DELETE pytorchjob-1-1"]), ("library", [])):
+        cluster: Any = Cluster(tmp_path)
+        kind = PYTORCH_JOB if JOBS[name].kubeflow else ELASTIC_PYTORCH_JOB
+        seen = KubeflowStage(ClusterDriver(cluster, cluster, "ns", kind), tmp_path, JOBS[name])
+        async with background(cluster.train()):
+            found = await replay.replay(seen, [KINDS["first-force"], KINDS["worker-delete"]], lambda _: None)
+        assert cluster.commands == ["cordon n0", *back["n0"], f"{notice}=:NoSchedule --overwrite", *back["n1"]], name
+        deleted = [each for each in cluster.asked if each.startswith("DELETE")]
+        assert deleted == [f"DELETE {name}-1-0 by force", *evicted, f"DELETE {name}-1-1 by force"], name
+        assert (len(found.costs), found.ratio < 1) == (2, True), name
+
+
+def test_share_counts_the_steps_that_are_kept_at_the_full_size() -> None:
+    def steps(since: float, first: int, count: int, world: int = SIZE, group: int = 1) -> list[Step]:
+        return [Step(since + n * SIZE / world, "w", first + n, world, group) for n in range(count)]
+
+    whole = steps(0.0, 1, 11)
+    rows: dict[str, tuple[list[Step], float]] = {
+        "nothing is lost": ([*whole, *steps(11.0, 12, 30)], 0.0),
+        "it stands still for a time": ([*whole, *steps(16.0, 12, 25, group=2)], 5.0),
+        "steps are done again": ([*whole, *steps(11.0, 6, 30, group=2)], 6.0),
+        "a smaller group is slower": ([*whole, *steps(12.0, 12, 7, 2, 2), *steps(22.0, 19, 19, group=3)], 4.0),
+        "it never trains again": (whole, 30.0),
+    }
+    found = {name: share(made, [10.0, 40.0]) for name, (made, _) in rows.items()}
+    assert {name: each.costs for name, each in found.items()} == {name: [cost] for name, (_, cost) in rows.items()}
+    assert found["it never trains again"].ratio == 0.0
+    with pytest.raises(ValueError, match="full size"):
+        share(steps(0.0, 1, 5, world=2), [1.0, 2.0])
 
 
 def test_jobs_are_valid_and_their_pods_alike_and_torchrun_waits_as_shortly_as_it_can() -> None:
@@ -137,6 +182,15 @@ def test_pod_to_lose_is_the_first_or_neither_first_nor_rank_0() -> None:
         ("worker-delete", "library", "w0"): "w1",
     }
     assert {row: victim(KINDS[row[0]], JOBS[row[1]], pods, row[2]) for row in rows} == rows
+
+
+def test_table_of_shares_has_three_columns() -> None:
+    shown = shares_table({"plain": Share(0.912, [1.0, 2.0, 9.5])}, {"commit": "abc"})
+    assert shown.splitlines()[2:] == [
+        "| ElasticPyTorchJob, plain script | 91.2% | 2.00 (9.50) |",
+        "",
+        "Measured with commit abc.",
+    ]
 
 
 def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_failures() -> None:

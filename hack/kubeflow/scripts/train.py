@@ -1,6 +1,6 @@
 """One training for all jobs: only how its state survives differs. A step of fewer workers takes longer, as the global batch stays the same.
 
-Each process tells what it does, by events.py: its set-up, each group that it has joined, and each step that it has taken.
+Each process tells what it does, by events.py: each group that it has joined, and each step that it has taken.
 """
 
 import argparse
@@ -19,21 +19,16 @@ from torch.nn.parallel import DistributedDataParallel
 WIDTH = 64
 CALL_SECONDS = 0.05
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--how", choices=("plain", "library", "sharded"), required=True)
+parser.add_argument("--how", choices=("plain", "library"), required=True)
 parser.add_argument("--folder", type=Path, required=True, help="of its checkpoints")
 parser.add_argument("--size", type=int, required=True, help="workers that the step's time is given for")
 parser.add_argument("--step-seconds", type=float, default=0.2)
 parser.add_argument("--steps", type=int, default=1_000_000_000)
 parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
-parser.add_argument(
-    "--set-up-seconds", type=float, default=0.0, help="what weights, compilation and NCCL take in a real script"
-)
 parser.add_argument("--group-timeout-seconds", type=float, default=60.0, help="of init_process_group")
 options = parser.parse_args()
 
-began = time.time()
-time.sleep(options.set_up_seconds)
-event("set-up", alone=True, began=began, torch=torch.__version__)
+event("start", alone=True, torch=torch.__version__)
 torch.manual_seed(5)
 network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
 
@@ -124,32 +119,4 @@ def library() -> None:
     train()
 
 
-def sharded() -> None:
-    """Each rank has a part of the weights, and a copy of another's in memory."""
-    import elastic_pytorch as elastic  # noqa: PLC0415
-    from sharded_weights import ShardedWeights  # noqa: PLC0415
-
-    @elastic.in_process
-    def train() -> None:
-        join()
-        parts = ShardedWeights(network)
-        optimizer = torch.optim.AdamW(parts.parameters(), foreach=False)
-        state = elastic.State(str(options.folder), every=1, model=parts, optimizer=optimizer, total_steps=options.steps)
-        state.restore()
-        parts.put_together()
-        event("began")
-        while state.step < options.steps:
-            loss = backward(network)
-            parts.take_gradients()
-            optimizer.step()
-            parts.put_together()
-            optimizer.zero_grad()
-            pace(state.step + 1)
-            state.commit(loss=loss)
-        dist.barrier()
-        dist.destroy_process_group()
-
-    train()
-
-
-{"plain": plain, "library": library, "sharded": sharded}[options.how]()
+{"plain": plain, "library": library}[options.how]()

@@ -1,12 +1,11 @@
-"""The replayed script's own checkpoints, which no signal tears."""
+"""The script's own checkpoints, which no signal tears."""
 
-import json
 import signal
 from pathlib import Path
 
 import pytest
 import torch
-from replay.run import read_lines
+from measure.recorded_job import Told, steps_of
 
 from tests.paths import ROOT
 from tests.ports import free_port
@@ -15,7 +14,7 @@ from tests.worker_image.warm_python import script_code, start_python
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-SCRIPT = ROOT / "hack/replay/scripts/train.py"
+SCRIPT = ROOT / "hack/kubeflow/scripts/train.py"
 EVENTS = ROOT / "tests/worker_image/scripts"  # the folder of the module that the script imports
 OPTIONS = ["--how", "plain", "--size", "2", "--step-seconds", "0", "--checkpoint-every", "1"]
 
@@ -34,5 +33,4 @@ def test_checkpoint_is_that_of_the_last_step_of_all_ranks_although_sigterm_comes
         for process in processes:
             process.send_signal(signal.SIGKILL)
     step, _, _ = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    steps, _, _ = read_lines(json.loads(line) for line in events.read_text().splitlines())
-    assert step == steps[-1].number
+    assert step == steps_of(Told(events).new())[-1].number

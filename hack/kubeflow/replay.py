@@ -1,0 +1,65 @@
+"""Loses nodes one after another while a job trains, and says what share of the time it trains and what each loss costs."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from elastic_pytorch_local.faults.engine import made
+from elastic_pytorch_local.faults.steps import Step
+from measure.program import Say
+
+from kubeflow.jobs import SIZE
+from kubeflow.losses import Kind
+from kubeflow.stage import KubeflowStage
+
+EVENT_SECONDS = 26.0  # from one event to the next: the slowest job needs about 20 s to train again
+AWAY_SECONDS = 5.0  # until new pods can start on the node again
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job has made of its time.
+
+    Attributes:
+        ratio: the time of the steps that were kept, at the full size, in the whole time.
+        costs: the rest of the time from each event to the next one, in seconds.
+    """
+
+    ratio: float
+    costs: Sequence[float]
+
+
+async def replay(stage: KubeflowStage, events: Sequence[Kind], say: Say) -> Share:
+    """Ends the node of one pod after another of a job that is made for it."""
+    await stage.prepare(events[0], again=False)
+    times = [time.time()]
+    for event in events:
+        target = await stage.end_node(event)
+        say(f"  {target.what}")
+        async with made(target, say):
+            await asyncio.sleep(AWAY_SECONDS)
+        times.append(times[0] + EVENT_SECONDS * len(times))
+        await asyncio.sleep(times[-1] - time.time())
+    return share(stage.record.steps(), times)
+
+
+def share(steps: Sequence[Step], times: Sequence[float]) -> Share:
+    """Accounts for the time from the first event to the end.
+
+    Args:
+        steps: of rank 0, by their times; at least one before the first event.
+        times: of the events and of the end, in seconds since the epoch.
+
+    Raises:
+        ValueError: no group of the full size took two steps, or none took one before the first event.
+    """
+    paces = [b.at - a.at for a, b in pairwise(steps) if a.group == b.group and b.world == SIZE]
+    kept = [max((step.at, step.number) for step in steps if step.at <= at)[1] for at in times]
+    if not paces:
+        raise ValueError("no group of the full size took two steps")
+    pace = statistics.median(paces)
+    costs = [end - begin - (b - a) * pace for (begin, end), (a, b) in zip(pairwise(times), pairwise(kept), strict=True)]
+    return Share(1 - sum(costs) / (times[-1] - times[0]), costs)
