@@ -6,7 +6,7 @@ is that of a member: from the begin of its last step in the old group to that of
 
 hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/use/gpu.md says more.
 
-    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu --parameters tiny
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # a tiny model, over gloo
 
 """
 
@@ -21,22 +21,17 @@ from pathlib import Path
 
 from gpu.budget import allot, run_within
 from gpu.measurements import FIT, MEASUREMENTS, make
-from gpu.model import SIZES
 from gpu.table import Row, failed, from_lines, lay_out, to_line
-from gpu.trainings import Options
+from gpu.trainings import SET_UP_SECONDS, Options
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 450.0
-SMALL, LARGE = "120M", "1B"
+SMALL, LARGE, TINY = "120M", "1B", "tiny"
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--parameters", choices=SIZES, help=f"of all models (default: {SMALL}, and {LARGE} for some)")
-    parser.add_argument(
-        "--set-up-seconds", type=float, default=5, help="that a script sleeps in its set-up (default: %(default)s)"
-    )
     parser.add_argument(
         "--only", metavar="a,b", default=",".join(FIT), help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)"
     )
@@ -50,19 +45,18 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def parameters_of(name: str, options: argparse.Namespace) -> str:
-    return options.parameters or (LARGE if MEASUREMENTS[name].large else SMALL)
+def parameters_of(name: str, device: str) -> str:
+    return TINY if device == "cpu" else LARGE if MEASUREMENTS[name].large else SMALL
 
 
 def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
     """The rows of a measurement, made in a process of its own; one more if it fails."""
-    measurement, parameters = MEASUREMENTS[name], parameters_of(name, options)
-    named = (measurement.title, parameters, measurement.how)
+    measurement = MEASUREMENTS[name]
+    named = (measurement.title, parameters_of(name, options.device), measurement.how)
     seconds = allot(measurement.seconds, left)
     if not seconds:
         return [failed(*named, "no time was left for it")]
-    what = ("--measure", name, "--parameters", parameters, "--device", options.device)
-    command = [sys.executable, "-m", "gpu", *what, "--set-up-seconds", str(options.set_up_seconds)]
+    command = [sys.executable, "-m", "gpu", "--measure", name, "--device", options.device]
     out, err, status = run_within(command, seconds, dict(os.environ))
     rows = from_lines(out)
     if status in (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM):
@@ -99,7 +93,7 @@ def main(options: argparse.Namespace) -> int:
         rows += measured(name, options, deadline - time.monotonic())
     backend = "NCCL, all ranks on one card" if options.device == "cuda" else "gloo, on CPUs"
     print(
-        f"\n{machine(options.device)}\nbfloat16; {backend}; besides what it really does, a set-up sleeps for {options.set_up_seconds:g} s\n"
+        f"\n{machine(options.device)}\nbfloat16; {backend}; besides what it really does, a set-up sleeps for {SET_UP_SECONDS:g} s\n"
     )
     print(lay_out(rows), flush=True)
     return 1 if any(row.remark.startswith("FAILED") for row in rows) else 0
@@ -110,6 +104,6 @@ if __name__ == "__main__":
     if not chosen.measure:
         sys.exit(main(chosen))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    told = Options(parameters_of(chosen.measure, chosen), chosen.device, chosen.set_up_seconds)
+    told = Options(parameters_of(chosen.measure, chosen.device), chosen.device)
     for made in make(chosen.measure, told):
         print(to_line(made), flush=True)

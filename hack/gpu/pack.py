@@ -16,8 +16,7 @@ PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
 ADAPTERS = ("deepspeed", "lightning", "transformers")  # parts of the package that import a framework, for scripts that use it
 EXTRAS = {"obstore"}  # imported only where a script keeps its checkpoints in object storage
-SCRIPTS = ("events", "nccl_like", "on_backend")  # that workers of lost_peer.py run
-OURS = {"elastic_pytorch", "gpu", "tests", *SCRIPTS}
+OURS = {"elastic_pytorch", "gpu", "tests"}
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -33,8 +32,7 @@ def packed_files() -> set[Path]:
     """The programs of this folder, and all that they import from the tests, by path in the checkout."""
     here = Path(__file__).parent
     waiting = [path for path in here.glob("*.py") if path != Path(__file__)]
-    scripts = (ROOT / "tests" / "worker_image" / "scripts" / f"{name}.py" for name in SCRIPTS)
-    found = {*waiting, *scripts}
+    found = {*waiting}
     while waiting:
         for name in imports(waiting.pop()):
             path = ROOT / f"{name.replace('.', '/')}.py"

@@ -3,7 +3,7 @@
 #
 #   ./run.sh                     eight minutes; the table comes last
 #   PYTHON=/opt/python ./run.sh  with the Python that has torch
-#   PROGRAM=gpu.lost_peer ./run.sh nccl     another program of the pack
+#   PROGRAM=gpu.commit_cost ./run.sh   the other program of the pack
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -18,6 +18,7 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).with_name("train.py")
 STEPS = 5  # between two changes
+SET_UP_SECONDS = 5.0  # that the script sleeps in its set-up, beside what it really does there
 LIMIT_SECONDS = 120.0  # for whatever is waited for
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 # Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank, does not tell its address again.
@@ -31,16 +32,14 @@ class Options:
 
     Attributes:
         parameters: of the model, a name of `model.SIZES`.
-        set_up_seconds: that the script sleeps in its set-up, beside what it really does there.
     """
 
     parameters: str
     device: str
-    set_up_seconds: float
 
     def arguments(self, mode: str, folder: Path) -> tuple[Any, ...]:
         what = ("--mode", mode, "--parameters", self.parameters, "--device", self.device)
-        return (SCRIPT, *what, "--set-up-seconds", self.set_up_seconds, "--checkpoint", folder / "checkpoint")
+        return (SCRIPT, *what, "--set-up-seconds", SET_UP_SECONDS, "--checkpoint", folder / "checkpoint")
 
 
 class Job:
