@@ -1,6 +1,8 @@
 """The course of a run: create, be quiet, lose pods, kill the leader."""
 
 import asyncio
+import math
+import os
 import random
 import time
 from collections.abc import Callable
@@ -10,7 +12,6 @@ from pathlib import Path
 
 from elastic_pytorch_local.faults.watcher import until
 
-from scale.machine import cores, processor_seconds
 from scale.meter import Meter
 from scale.observations import spread
 from scale.results import Result
@@ -24,7 +25,7 @@ LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 300.0
 SETTLE_SECONDS = 300.0  # at most
 SETTLE_LOOK_SECONDS = 10.0
-SETTLED_CORES = 0.1
+SETTLED_CORES = 0.1  # by which the machine is less busy from one look to the next, until it has settled
 SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
 
 
@@ -84,16 +85,22 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
 
 
 async def settle(say: Callable[[str], None]) -> None:
-    """Waits until kwok and the controller manager, which writes the Services' endpoints, have caught up with the pods."""
-    began, before = time.monotonic(), processor_seconds()
+    """Waits until kwok and the controller manager have caught up with the pods: then the machine gets no less busy."""
+    began, before, used = time.monotonic(), busy_seconds(), math.inf
     while (left := SETTLE_SECONDS + began - time.monotonic()) > 0:
         await asyncio.sleep(SETTLE_LOOK_SECONDS)
-        after = processor_seconds()
-        used = cores(before, after, SETTLE_LOOK_SECONDS)
-        if used.get("kwok", 0.0) + used.get("controller manager", 0.0) < SETTLED_CORES:
+        after, earlier = busy_seconds(), used
+        used = (after - before) / SETTLE_LOOK_SECONDS
+        if used > earlier - SETTLED_CORES:
             break
         before = after
     say(f"  the machine has {'settled' if left > 0 else 'not settled'} after {time.monotonic() - began:.0f} s")
+
+
+def busy_seconds() -> float:
+    """Returns for how long all processors together have been neither idle nor waiting for disks since the machine's start."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:8]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:

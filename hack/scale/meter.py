@@ -1,7 +1,9 @@
 """Measures what a part of a run costs."""
 
 import asyncio
+import re
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -12,11 +14,12 @@ from measure.api import Api, ApiError, pods_path
 from measure.cluster import leading_pod
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from scale.machine import cores, processor_seconds, rates, samples
 from scale.results import Phase
 from scale.stage import Stage
 
 MEMORY_SECONDS = 5.0  # between two looks at it
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
 TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
 
 
@@ -25,8 +28,6 @@ class Sample:
     """Counters at a moment; those of the operator by the name of its pod."""
 
     at: float
-    programs: Mapping[str, float]
-    api: Mapping[str, float]
     operators: dict[str, str]
 
 
@@ -68,20 +69,17 @@ class Meter:
 
             self.phases[name] = Phase(
                 seconds=round(seconds, 1),
-                cores=cores(before.programs, after.programs, seconds),
                 leader_cores=used(leader),
                 standby_cores=used(standby),
                 leader_mib=memory.get(leader),
                 standby_mib=memory.get(standby),
                 operator_requests=rates(requests(before), requests(after), seconds),
-                api_requests=rates(before.api, after.api, seconds),
                 agents=self._stage.observed.between(before.at, after.at),
             )
 
     async def _sample(self, pods: dict[str, Any]) -> Sample:
         operators = await self._read_operators(pods)
-        api = samples("\n".join([line async for line in self._lines("/metrics")]), "apiserver_request_total", "verb")
-        return Sample(time.time(), processor_seconds(), api, operators)
+        return Sample(time.time(), operators)
 
     async def _watch_memory(self, most: dict[str, float]) -> None:
         while True:
@@ -101,7 +99,7 @@ class Meter:
     async def _lines(self, path: str) -> AsyncIterator[str]:
         api: Api = self._stage.api
         async for line in api.lines(path):
-            if line.startswith(("process_", "rest_client_", "apiserver_request_total")):
+            if line.startswith(("process_", "rest_client_")):
                 yield line
 
 
@@ -109,3 +107,18 @@ def _note(most: dict[str, float], operators: dict[str, str]) -> None:
     for pod, text in operators.items():
         mib = round(samples(text, "process_resident_memory_bytes")[""] / 2**20)
         most[pod] = max(most.get(pod, 0.0), mib)
+
+
+def samples(text: str, name: str, label: str = "") -> dict[str, float]:
+    """Returns the samples of a metric, summed up by the value of a label; by an empty string without one."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for line in text.splitlines():
+        if line.startswith(name) and (sample := SAMPLE.match(line)) and sample[1] == name:
+            found[dict(LABEL.findall(sample[2] or "")).get(label, "")] += float(sample[3])
+    return found
+
+
+def rates(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Returns how fast each counter grew, a second, the fastest first; those that stood still are left out."""
+    grown = {name: round((value - before.get(name, 0.0)) / seconds, 1) for name, value in after.items()}
+    return {name: value for name, value in sorted(grown.items(), key=lambda entry: -entry[1]) if value > 0}

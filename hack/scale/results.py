@@ -1,7 +1,7 @@
 """What a run has measured, how it is kept, and the tables of docs/evidence/scale.md that are made of it."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,6 @@ from measure import markdown
 
 BEGIN, END = "<!-- figures: written by `make scale ARGS=--docs` -->\n", "<!-- end of figures -->\n"
 NOTHING = "-"
-# The cores of programs that use less than this in all runs are kept, but not shown.
-SHOWN_CORES = 0.25
 
 
 @dataclass(slots=True)
@@ -19,24 +17,20 @@ class Phase:
     """A part of a run.
 
     Attributes:
-        cores: how many each program used.
-        leader_cores: of it, the operator's replica that led at the beginning.
+        leader_cores: that the operator's replica used that led at the beginning.
         standby_cores: the other replica's.
         leader_mib: the leader's largest resident memory that was seen.
         standby_mib: the other replica's.
         operator_requests: to the API server, a second, by method.
-        api_requests: of all clients, a second, by verb.
         agents: what the generator says of heartbeats, and of itself.
     """
 
     seconds: float
-    cores: dict[str, float]
     leader_cores: float | None = None
     standby_cores: float | None = None
     leader_mib: float | None = None
     standby_mib: float | None = None
     operator_requests: dict[str, float] = field(default_factory=dict)
-    api_requests: dict[str, float] = field(default_factory=dict)
     agents: dict[str, Any] = field(default_factory=dict)
 
 
@@ -84,7 +78,7 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Returns Markdown, nothing without a result: what users and the operator's administrators ask for, then who used the machine."""
+    """Returns Markdown, nothing without a result: what users and the operator's administrators ask for."""
     if not results:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {
@@ -112,14 +106,9 @@ def tables(results: Sequence[Result]) -> str:
         "heartbeats, 1/s": lambda r: _number(_phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0),
         "heartbeat's answer, median and worst, s": lambda r: _waits(_phase(r, "quiet")),
     }
-    shares = [
-        [name, phase, *(_number(r.phases[phase].cores.get(name), digits=2) if phase in r.phases else NOTHING for r in results)]
-        for phase in ("create", "quiet")
-        for name in _programs(results, phase)
-    ]
     head = [f"{result.jobs} x {result.workers}" for result in results]
     first = [[name, *(figure(result) for result in results)] for name, figure in figures.items()]
-    return f"{markdown.table(['jobs x workers', *head], first)}\n{markdown.table(['cores of', 'while', *head], shares)}"
+    return markdown.table(["jobs x workers", *head], first)
 
 
 def page(text: str, results: Sequence[Result]) -> str:
@@ -127,14 +116,7 @@ def page(text: str, results: Sequence[Result]) -> str:
 
 
 def _phase(result: Result, name: str) -> Phase:
-    return result.phases.get(name, Phase(0.0, {}))
-
-
-def _programs(results: Iterable[Result], phase: str) -> list[str]:
-    found = [result.phases[phase].cores for result in results if phase in result.phases]
-    names = {name for cores in found for name in cores}
-    most = {name: max(cores.get(name, 0.0) for cores in found) for name in names}
-    return sorted((name for name in names if most[name] >= SHOWN_CORES), key=lambda name: (-most[name], name))
+    return result.phases.get(name, Phase(0.0))
 
 
 def _number(value: float | None, digits: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""What the load generator, the processes and the API server tell becomes figures, and figures the tables of docs/evidence/scale.md."""
+"""What the load generator and the operators tell becomes figures, and figures the tables of docs/evidence/scale.md."""
 
 import asyncio
 import json
@@ -15,8 +15,7 @@ from measure.kind_cluster import OPERATOR_NAMESPACE
 from scale import results, stage
 from scale.__main__ import KEPT, PAGE
 from scale.connection import in_time
-from scale.machine import OTHERS, cores, rates, samples
-from scale.meter import Meter
+from scale.meter import Meter, rates, samples
 from scale.observations import Observations, Spread, spread
 from scale.results import Phase, Result
 from scale.stage import Stage
@@ -61,10 +60,9 @@ def test_log_of_the_generator_says_when_what_was_reached() -> None:
 
 async def test_phase_is_what_metrics_have_grown_by_and_is_kept_if_it_breaks_off(server: Server, api: Api) -> None:
     def tell(cpu: float, mib: int, posts: int) -> None:
-        """What the API server and two operators count: the standby nothing."""
+        """What two operators count: the standby nothing."""
         server.lines[OPERATORS] = [json.dumps({"items": [{"metadata": {"name": name}} for name in "ab"]})]
         server.lines[f"{LEASES}/{LEASE}"] = [json.dumps({"spec": {"holderIdentity": "a"}})]
-        server.lines["/metrics"] = [f'apiserver_request_total{{verb="POST"}} {posts * 3}', "go_goroutines 7"]
         for pod, share in (("a", 1), ("b", 0)):
             server.lines[f"{OPERATORS}/{pod}:8781/proxy/metrics"] = [
                 f"process_cpu_seconds_total {cpu * share}",
@@ -83,19 +81,17 @@ async def test_phase_is_what_metrics_have_grown_by_and_is_kept_if_it_breaks_off(
     quiet, takeover = meter.phases["quiet"], meter.phases["takeover"]
     assert (quiet.leader_mib, quiet.standby_mib, quiet.standby_cores) == (300, 0, 0.0)
     assert quiet.leader_cores
-    assert quiet.api_requests["POST"] == pytest.approx(3 * quiet.operator_requests["POST"], rel=0.01)
+    assert quiet.operator_requests["POST"] == pytest.approx(600 / 4 * quiet.leader_cores, rel=0.01)
     assert (takeover.leader_cores, takeover.leader_mib) == (None, 200), "the leader has gone"
     text = (
         'total{code="200",verb="LIST"} 7\ntotal{code="410",verb="LIST"} 2\ntotal{verb="POST"} 1e+03\ntotal_more{verb="GET"} 5\n'
     )
     assert samples(text, "total", "verb") == {"LIST": 9, "POST": 1000}
-    grown = cores({"etcd": 1.0, "all": 10.0}, {"etcd": 3.0, "kwok": 6.0, "all": 30.0}, 10.0)
-    assert grown == {OTHERS: 1.2, "kwok": 0.6, "etcd": 0.2}
     assert rates({"LIST": 5.0}, {"LIST": 9.0, "POST": 1000.0, "GET": 0.0}, 10.0) == {"POST": 100.0, "LIST": 0.4}
 
 
 def test_tables_have_a_column_for_each_kept_run_and_say_what_was_not_measured(tmp_path: Path) -> None:
-    phase = Phase(60.0, {"operator": 0.31, "etcd": 0.2}, leader_cores=0.3, leader_mib=210.0, operator_requests={"POST": 3.5})
+    phase = Phase(60.0, leader_cores=0.3, leader_mib=210.0, operator_requests={"POST": 3.5})
     leases = ["--lease-duration=4", "--renew-deadline=3", "--retry-period=1"]
     operator = {"resources": {"limits": {"memory": "512Mi"}}, "leases": leases}
     figures: tuple[Any, ...] = ({"created": 6.25, "created_per_second": 160.0}, {"loss": (0.1, 0.25, 0.3)}, {"quiet": phase})
@@ -104,7 +100,7 @@ def test_tables_have_a_column_for_each_kept_run_and_say_what_was_not_measured(tm
     text = results.tables(results.read_all(tmp_path))
     rows = ["jobs x workers | 100 x 10 | 1 x 4000", "operator's memory limit | 512Mi | -", "created a second | 160 | -"]
     rows += ["its Lease, deadline and pause, s | 4, 3, 1 | -", "lost pod to round, s | 0.10, 0.25, 0.30 | -"]
-    assert not [row for row in [*rows, "operator | quiet | 0.31 | -"] if f"| {row} |" not in text]
+    assert not [row for row in [*rows, "leader, quiet: cores | 0.30 | -"] if f"| {row} |" not in text]
 
 
 def test_page_has_the_figures_that_are_kept() -> None:
