@@ -18,7 +18,7 @@ from measure.recorded_job import make_folder, open_to_all, remove_folder
 
 from soak.back_off import end_back_off
 from soak.bucket import read_notes, start_server
-from soak.hostile.manifests import Namespaces
+from soak.hostile.manifests import namespaces_of
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import choose, suspend_and_resume
 from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
@@ -61,12 +61,12 @@ async def run(
 
 async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
     """Begins the hostile tenant's acts, which go on until the stack is left."""
-    namespaces = Namespaces(stage.driver.namespace)
+    namespaces = namespaces_of(stage.driver.namespace)
     folder = await make_folder(stage.driver.commands, namespaces.own)
     stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
     stack.push_async_callback(_remove_tenants, stage.driver.api, say)
     tenant = await stack.enter_async_context(hostile_tenant(stage.driver.api, namespaces, folder))
-    say(f"a hostile tenant has namespaces {namespaces.run}-*")
+    say(f"a hostile tenant has namespaces {', '.join(namespaces)}")
     return tenant
 
 

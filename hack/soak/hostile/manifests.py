@@ -2,8 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from elastic_pytorch_operator.api import names
 from measure.kind_cluster import ROOT
@@ -19,41 +18,33 @@ ACCOUNT = "tenant"
 WEBHOOK = "elastic-pytorch-soak-hostile"
 WEBHOOK_SECONDS = 30
 HANG, HANG_PORT = "hang", 8443
-ANNOTATED_JOB, WORDY_JOB = "annotated", "words"
-SCRIPTS = ("claims", "flood", "hang", "scrape", "strangers", "tally", "words")
+ANNOTATED_JOB, WORDY_JOB, STRAY = "annotated", "words", "stray"
+SCRIPTS = ("ask", "claims", "flood", "hang", "tally", "words")
 # Two cores hold the whole cluster: without limits, the programs would starve it by what any program costs, which is not what is tested.
-SPEAKING: Mapping[str, str] = {"flood": "200m", "claims": "100m"}  # jobs whose workers are programs
+# Each is a job or a Deployment: its script with what it is told, and its cores.
+SPEAKING: Mapping[str, tuple[str, str]] = {"flood": ("flood.py", "200m"), "claims": ("claims.py", "100m")}
+PROGRAMS: Mapping[str, tuple[str, str]] = {
+    HANG: ("hang.py", "50m"),
+    "scrape": ("ask.py scrape", "150m"),
+    "tokens": ("ask.py tokens", "100m"),
+}
 WORDY_CPU = "300m"
-PROGRAMS: Mapping[str, str] = {HANG: "50m", "scrape": "150m", "strangers": "100m"}
 SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
-    """The tenant's namespaces; each is named after that of the run."""
+class Namespaces(NamedTuple):
+    """The tenant's namespaces."""
 
-    run: str
+    own: str  # where its programs, its flood and its unreadable objects are
+    hanging: str  # where a webhook is asked about each pod
+    full: str  # where a quota allows no pods
+    passing: str  # what is deleted and made again
 
-    @property
-    def own(self) -> str:
-        """Where its programs, its flood and its unreadable objects are."""
-        return f"{self.run}-tenant"
 
-    @property
-    def hanging(self) -> str:
-        """Where a webhook is asked about each pod."""
-        return f"{self.run}-hanging"
-
-    @property
-    def full(self) -> str:
-        """Where a quota allows no pods."""
-        return f"{self.run}-full"
-
-    @property
-    def passing(self) -> str:
-        """What is deleted and made again."""
-        return f"{self.run}-passing"
+def namespaces_of(run: str) -> Namespaces:
+    """Named after the namespace of the run."""
+    return Namespaces(*(f"{run}-{name}" for name in ("tenant", "hanging", "full", "passing")))
 
 
 def namespace(name: str) -> dict[str, Any]:
@@ -123,7 +114,7 @@ def program(name: str, namespaces: Namespaces) -> dict[str, Any]:
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "securityContext": USER,
-        "containers": [{"name": name, "image": IMAGE, **_script(name, PROGRAMS[name])}],
+        "containers": [{"name": name, "image": IMAGE, **_script(*PROGRAMS[name])}],
         "volumes": _volumes(namespaces),
     }
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
@@ -155,7 +146,7 @@ def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]
 def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
     """A job whose worker speaks to the operator with its own token, by the program of the same name."""
     pod = {"nodeSelector": {}, "volumes": _volumes(namespaces)}
-    return job(name, changes={"pod": pod, "container": _script(name, SPEAKING[name])})
+    return job(name, changes={"pod": pod, "container": _script(*SPEAKING[name])})
 
 
 def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
@@ -184,13 +175,13 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
         "uid": owner["uid"],
         "controller": True,
     }
-    pod = job("stray")["spec"]["template"]["spec"]
-    return {"metadata": {"name": f"stray-{turn}", **metadata, "ownerReferences": [reference]}, "spec": pod}
+    pod = job(STRAY)["spec"]["template"]["spec"]
+    return {"metadata": {"name": f"{STRAY}-{turn}", **metadata, "ownerReferences": [reference]}, "spec": pod}
 
 
-def _script(name: str, cpu: str) -> dict[str, Any]:
+def _script(told: str, cpu: str) -> dict[str, Any]:
     return {
-        "command": ["python3", f"/scripts/{name}.py"],
+        "command": ["python3", *f"/scripts/{told}".split()],
         "env": _environment("/tally"),
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": cpu, "memory": "128Mi"}},
         "securityContext": SECURITY,

@@ -28,9 +28,8 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfiguration
 NAMESPACES = "/api/v1/namespaces"
 TOKEN_SECONDS = 12 * 3600
 GONE_SECONDS = 180.0
-KEEP_SECONDS, ANNOTATE_SECONDS, WRITE_SECONDS, CHURN_SECONDS, PASSING_SECONDS = 10.0, 2.0, 5.0, 1.0, 5.0
+CHURN_SECONDS = 1.0
 SEEN_SECONDS = 30.0  # until the operator has made pods in the namespace that is deleted then
-STRAYS_TURNS = 5  # from one look for such pods to the next
 WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be made
 
 
@@ -49,17 +48,18 @@ class Tenant:
         self.trouble: dict[str, str] = {}  # the last one of each loop
 
     async def run(self) -> None:
-        loops: Mapping[str, tuple[float, Do]] = {
-            "jobs": (KEEP_SECONDS, self._keep_jobs),
-            "scrape": (KEEP_SECONDS, self._tell_addresses),
-            "annotations": (ANNOTATE_SECONDS, self._annotate),
-            "quantities": (WRITE_SECONDS, partial(self._replace_job, acts.UNBUILDABLE_QUANTITIES)),
-            "templates": (WRITE_SECONDS, partial(self._replace_job, acts.UNBUILDABLE_TEMPLATES)),
-            "large-jobs": (WRITE_SECONDS, partial(self._replace_job, acts.LARGE)),
-            "large-metadata": (WRITE_SECONDS, self._enlarge),
-            "quota": (WRITE_SECONDS, self._look_for_refusals),
+        loops: Mapping[str, tuple[float, Do]] = {  # each with its pause in seconds
+            "jobs": (10.0, self._keep_jobs),
+            "strays": (10.0, self._keep_strays),
+            "scrape": (10.0, self._tell_addresses),
+            "annotations": (2.0, partial(self._write_metadata, acts.unreadable)),
+            "large-metadata": (5.0, partial(self._write_metadata, acts.large_metadata)),
+            "quantities": (5.0, partial(self._replace_job, acts.UNBUILDABLE_QUANTITIES)),
+            "templates": (5.0, partial(self._replace_job, acts.UNBUILDABLE_TEMPLATES)),
+            "large-jobs": (5.0, partial(self._replace_job, acts.LARGE)),
+            "quota": (5.0, self._look_for_refusals),
             "churn": (CHURN_SECONDS, self._churn),
-            "namespace": (PASSING_SECONDS, self._pass_namespace),
+            "namespace": (5.0, self._pass_namespace),
         }
         async with asyncio.TaskGroup() as group:
             for name, (seconds, do) in loops.items():
@@ -111,30 +111,22 @@ class Tenant:
         new.replace(self._folder / "operators")
         return 0
 
-    async def _annotate(self, turn: int) -> int:
-        """Makes the metadata of a worker's pod and of its job unreadable, and keeps pods that claim to be workers, one of each text."""
-        path, change = pods_path(self._namespaces.own), acts.unreadable(turn)
-        job = jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)
-        owner = (await self._api.ask("PATCH", job, {"metadata": change}))["metadata"]
-        found = await self._api.ask("GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
-        pods = {pod["metadata"]["name"] for pod in found["items"]}
-        strays = {
-            pod["metadata"]["name"]: pod for pod in (manifests.stray_pod(n, owner) for n in range(len(acts.UNREADABLE_TEXTS)))
-        }
-        for name in strays.keys() - pods if turn % STRAYS_TURNS == 0 else ():  # the operator deletes those that it can read
-            await self._api.ask("POST", path, strays[name])
-        for name in pods - strays.keys():
-            await self._api.ask("PATCH", f"{path}/{name}", {"metadata": change})
-        return len(pods - strays.keys())
+    async def _keep_strays(self, _: int) -> int:
+        """Keeps pods that claim to be workers, one of each unreadable text: the operator deletes those that it can read."""
+        owner = (await self._api.ask("GET", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)))["metadata"]
+        for number in range(len(acts.UNREADABLE_TEXTS)):
+            await _create(self._api, pods_path(self._namespaces.own), manifests.stray_pod(number, owner))
+        return 0
 
-    async def _enlarge(self, turn: int) -> int:
-        """Makes the metadata of a worker's pod and of its job as large as the API server takes it."""
-        own, change = self._namespaces.own, {"metadata": acts.large_metadata(turn)}
-        await self._api.ask("PATCH", jobs_path(own, manifests.ANNOTATED_JOB), change)
-        found = await self._api.ask("GET", f"{pods_path(own)}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
-        for pod in found["items"]:
-            await self._api.ask("PATCH", pods_path(own, pod["metadata"]["name"]), change)
-        return len(found["items"])
+    async def _write_metadata(self, change: Callable[[int], dict[str, Any]], turn: int) -> int:
+        """Writes what cannot be read, or is as large as the API server takes it, into a job and the pods of its workers."""
+        path, patch = pods_path(self._namespaces.own), {"metadata": change(turn)}
+        await self._api.ask("PATCH", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB), patch)
+        found = await self._api.ask("GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
+        pods = [name for pod in found["items"] if not (name := pod["metadata"]["name"]).startswith(manifests.STRAY)]
+        for name in pods:
+            await self._api.ask("PATCH", f"{path}/{name}", patch)
+        return len(pods)
 
     async def _replace_job(self, table: Mapping[str, Mapping[str, Any]], turn: int) -> int:
         """Replaces one of the jobs that the operator cannot build; the others of the table stay."""

@@ -23,7 +23,7 @@ from rich.console import Console
 from soak.__main__ import parse_options
 from soak.checks.training import Expected
 from soak.hostile import acts, manifests
-from soak.hostile.manifests import Namespaces
+from soak.hostile.manifests import namespaces_of
 from soak.inject import choose, how
 from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
 from soak.observe import Observer
@@ -146,13 +146,13 @@ def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
     made = [manifest(sort, 180, "folder") for sort in [*sorts, *undisturbed(sorts).values()]]
     written = {**acts.UNBUILDABLE_QUANTITIES, **acts.UNBUILDABLE_TEMPLATES, **acts.LARGE}
     hostile = [manifests.job(name, changes=changes) for name, changes in written.items()]
-    made += [*hostile, manifests.speaking_job("claims", Namespaces("soak-1")), manifests.wordy_job(Namespaces("soak-1"))]
+    made += [*hostile, manifests.speaking_job("claims", namespaces_of("soak-1")), manifests.wordy_job(namespaces_of("soak-1"))]
     sizes = [len(json.dumps(job)) for job in hostile]
     assert 1_400_000 < max(sizes) < 1_500_000, "as large as etcd takes it"
     assert not [(job["metadata"]["name"], str(e)) for job in made for e in VALIDATOR.iter_errors(job)]
     turns = [acts.unreadable(turn)["annotations"] for turn in range(40)]
     assert {next(iter(turn.values())) for turn in turns} == set(acts.UNREADABLE_TEXTS)
-    assert {"flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
+    assert {"ask.py", "flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
     assert {"plain.py", "stateful.py", "object_server.py"} <= scripts(SCRIPTS)["data"].keys()
 
 

@@ -3,7 +3,6 @@
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 WRITE_SECONDS = 1.0
@@ -28,10 +27,3 @@ class Tally:
                 new = self._path.with_suffix(".new")
                 new.write_text(str(self._count))
                 new.replace(self._path)
-
-
-def in_threads(act: str, number: int, do: Callable[[int, Tally], None]) -> None:
-    """Does an act in `number` threads, each of which has its number."""
-    tally = Tally(act)
-    for each in range(number):
-        threading.Thread(target=do, args=(each, tally)).start()
