@@ -8,30 +8,24 @@ source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/docker-engine.sh"
 source "$ROOT/hack/images/build.sh"
 
-main() {
-    local operator_inputs agent_inputs worker_inputs
-    operator_inputs=$(fingerprint .dockerignore Dockerfile LICENSE VERSION requirements.lock operator/elastic_pytorch_operator)
-    agent_inputs=$(fingerprint .dockerignore LICENSE VERSION worker_image)
-    worker_inputs=$(fingerprint .dockerignore worker_image examples)
+# build_if_changed NAME IMAGE DOCKERFILE SUITE INPUT...
+build_if_changed() {
+    local name=$1 image=$2 file=$3 suite=$4 inputs
+    shift 4
+    inputs=$(fingerprint .dockerignore "$@")
+    is_built "$image" "$inputs" && return
+    [[ $name != operator ]] || fetch_wheels_if_changed
+    ensure_base "$suite"
+    step "$name-image" "Build $image" build_image "$image" . "$file" "$suite" "$inputs"
+}
 
+main() {
     one_at_a_time
     ensure_docker
-    if ! is_built "$OPERATOR_IMAGE" "$operator_inputs"; then
-        fetch_wheels_if_changed
-        ensure_base bookworm
-        step operator-image "Build $OPERATOR_IMAGE" \
-            build_image "$OPERATOR_IMAGE" . Dockerfile bookworm "$operator_inputs"
-    fi
-    if ! is_built "$AGENT_IMAGE" "$agent_inputs"; then
-        ensure_base trixie
-        step agent-image "Build $AGENT_IMAGE" \
-            build_image "$AGENT_IMAGE" . worker_image/agent.Dockerfile trixie "$agent_inputs"
-    fi
-    if ! is_built "$WORKER_IMAGE" "$worker_inputs"; then
-        ensure_base trixie
-        step worker-image "Build $WORKER_IMAGE" \
-            build_image "$WORKER_IMAGE" . worker_image/Dockerfile trixie "$worker_inputs"
-    fi
+    build_if_changed operator "$OPERATOR_IMAGE" Dockerfile bookworm \
+        Dockerfile LICENSE VERSION requirements.lock operator/elastic_pytorch_operator
+    build_if_changed agent "$AGENT_IMAGE" worker_image/agent.Dockerfile trixie LICENSE VERSION worker_image
+    build_if_changed worker "$WORKER_IMAGE" worker_image/Dockerfile trixie worker_image examples
     [[ ${1:-} != build ]] || return 0
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
     # No worker pod runs on the control plane; a gigabyte spared.
