@@ -10,11 +10,9 @@ from pathlib import Path
 import chart_values
 import custom_resource
 import field_table
-import metrics_page
-import packages
 import python_api
-import rule_tables
 import screens
+import source_tables
 import template_resources
 import yaml
 
@@ -37,11 +35,7 @@ def pages() -> dict[Path, str]:
         CHART / "README.md": chart_values.page(intro, about, values),
         DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),
-        DOCS / "reference" / "metrics.md": metrics_page.page(),
-        DOCS / "internals" / "architecture.md": rule_tables.silence(
-            packages.page((DOCS / "internals" / "architecture.md").read_text())
-        ),
-        DOCS / "internals" / "rounds.md": rule_tables.objections((DOCS / "internals" / "rounds.md").read_text()),
+        **{DOCS / name: source_tables.page((DOCS / name).read_text(), blocks) for name, blocks in source_tables.BLOCKS.items()},
         **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
     }
 

@@ -4,15 +4,12 @@ from graphlib import TopologicalSorter
 from itertools import permutations
 
 import grimp
-from measure import markdown
 
 PACKAGE = "elastic_pytorch_operator"
-BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
 
 
-def page(text: str) -> str:
-    chart = flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)
-    return markdown.page(text, BEGIN, END, f"\n```mermaid\n{chart}```\n\n")
+def block() -> str:
+    return f"```mermaid\n{flowchart(grimp.build_graph(PACKAGE, cache_dir=None), PACKAGE)}```"
 
 
 def flowchart(graph: grimp.ImportGraph, package: str) -> str:

@@ -1,7 +1,10 @@
-"""The rules of planning that are tables: of workers that do not report, and of what speaks against nodes."""
+"""Blocks of pages whose source is the product: its tables of silent workers and of nodes, its metrics, its packages."""
 
 import math
+from collections.abc import Callable, Mapping
 
+import packages
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.nodes.objections import TABLE as CAUSES
 from elastic_pytorch_operator.planning.nodes.objections import Cause, Weight
 from elastic_pytorch_operator.planning.workers.silence import ARRIVALS, CROWD, LATE, NEW_LEADER, TABLE, Delay, Wait
@@ -15,24 +18,42 @@ NEW_PODS = {
 }
 
 
-def silence(text: str) -> str:
-    """Returns a page with the tables of silent workers between its two markers."""
+def silence() -> str:
+    """The tables of workers that do not report."""
     head = "| state of the worker and its group | counted from | alive for at least | at most | ends early when |"
     waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
     head = "| what delays reports | a new leader decides nothing for at most | the loss of a worker comes later by at most |"
     delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
-    return _between(text, "silence", [*waits, "", *delays])
+    return "\n".join([*waits, "", *delays])
 
 
-def objections(text: str) -> str:
-    """Returns a page with the table of what speaks against a node between its two markers."""
+def objections() -> str:
+    """The table of what speaks against a node."""
     head = "| what speaks against a node | for at most | ends before when | new pods | workers there |"
-    return _between(text, "objections", [head, "|---|---|---|---|---|", *map(objection, CAUSES)])
+    return "\n".join([head, "|---|---|---|---|---|", *map(objection, CAUSES)])
 
 
-def _between(text: str, name: str, lines: list[str]) -> str:
-    begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
-    return markdown.page(text, begin, end, "\n".join(["", *lines, "", ""]))
+def metrics() -> str:
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for family in Metrics().families:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.text} |")
+    return "\n".join(rows)
+
+
+BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {  # of each page below docs, by the name in their markers
+    "internals/architecture.md": {"packages": packages.block, "silence": silence},
+    "internals/rounds.md": {"objections": objections},
+    "reference/metrics.md": {"metrics": metrics},
+}
+
+
+def page(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """Returns a page with each block between its two markers."""
+    for name, block in blocks.items():
+        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
+        text = markdown.page(text, begin, end, f"\n{block()}\n\n")
+    return text
 
 
 def objection(row: Cause) -> str:
