@@ -292,3 +292,38 @@ def test_two_states_of_one_loop_are_refused_at_its_second_step(tmp_path: Path) -
     generator.close()
     critic.commit()
     critic.close()
+
+
+def test_list_and_dict_are_kept_under_the_names_that_the_script_has_for_them(tmp_path: Path) -> None:
+    for begun in range(3):
+        history, best = list[int](), {"loss": 9.0}
+        state = elastic.State(tmp_path, every=1, model=torch.nn.Linear(2, 2), history=history, best=best)
+        state.restore()
+        assert (history, best) == (list(range(begun)), {"loss": 9.0 - begun})
+        history.append(begun)
+        best["loss"] -= 1
+        state.commit()
+        state.close()
+
+
+def test_compiled_model_restores_into_a_plain_one_and_back(tmp_path: Path) -> None:
+    def compiled(model: torch.nn.Module) -> Any:
+        return torch.compile(model, backend="eager")
+
+    saved = list[torch.Tensor]()
+    for wrap in (compiled, lambda model: model, compiled):
+        model = torch.nn.Linear(2, 2)
+        state = elastic.State(tmp_path, every=1, model=wrap(model))
+        state.restore()
+        assert not saved or torch.equal(model.weight, saved[-1])
+        saved.append(torch.nn.init.normal_(model.weight).detach().clone())
+        state.commit()
+        state.close()
+
+
+@pytest.mark.parametrize("folder", ["", "~", "~/run", "~me/run", "$HOME/run", "/data/${RUN}", "s3://bucket/$RUN"])
+def test_folder_that_only_a_shell_knows_is_refused(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"expanduser|None to keep no checkpoints"):
+        elastic.State(folder, model=torch.nn.Linear(2, 2))
+    assert not list(tmp_path.iterdir())

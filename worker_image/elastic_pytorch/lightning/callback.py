@@ -12,7 +12,7 @@ from torch import Tensor
 
 from elastic_pytorch.lightning.checkpoint_hooks import CheckpointHooks
 from elastic_pytorch.lightning.elastic_loader import ElasticLoader, SamplerState, with_elastic_sampler
-from elastic_pytorch.lightning.framework import Callback, LightningModule, Trainer
+from elastic_pytorch.lightning.framework import Callback, LightningDataModule, LightningModule, Trainer
 from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
 from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
 from elastic_pytorch.pod import agent_link
@@ -90,7 +90,8 @@ class ElasticCallback(Callback):
         batches_per_step = 1 if sampler.has_micro_batches else trainer.accumulate_grad_batches
         epochs = trainer.fit_loop.max_epochs
         data = getattr(trainer, "datamodule", None)
-        others: dict[str, Any] = {} if data is None else {"data": data}
+        keeps = data is not None and type(data).state_dict is not LightningDataModule.state_dict
+        others: dict[str, Any] = {"data": data} if keeps else {}
         if (hooks := CheckpointHooks(trainer)).any:
             others["hooks"] = hooks
         refuse_sharded({"model": pl_module}, "write the loop with elastic.steps and elastic.State, which take sharded models")

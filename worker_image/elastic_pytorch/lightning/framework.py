@@ -9,12 +9,12 @@ _HAS_LIGHTNING = "lightning.pytorch" in sys.modules or (
 )
 if TYPE_CHECKING or _HAS_LIGHTNING:
     from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
     from lightning.pytorch.callbacks import GradientAccumulationScheduler
     from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 elif find_spec("pytorch_lightning") is not None:
     from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-    from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
     from pytorch_lightning.callbacks import GradientAccumulationScheduler
     from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 else:
@@ -24,6 +24,7 @@ __all__ = [
     "Callback",
     "DDPStrategy",
     "GradientAccumulationScheduler",
+    "LightningDataModule",
     "LightningModule",
     "SingleDeviceStrategy",
     "TorchElasticEnvironment",

@@ -34,7 +34,7 @@ from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
-from elastic_pytorch.state.values.plain_values import PlainValues
+from elastic_pytorch.state.values.plain_values import PlainValues, placed
 from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.places import usable
@@ -325,7 +325,7 @@ class State(Registered):
             raise RuntimeError(f"{found.where} is of another release's layout: {tree.get('layout')}")
         self._put_back(tree["objects"], found)
         values = {name: value for name, value in tree["values"].items() if name in self._values}
-        self._values.update(values if found.mapped is None else own_copy(values))
+        placed({**self._values, **(values if found.mapped is None else own_copy(values))}, self._values)
         self._step = tree["step"]
         rng_state.put_back(tree["random"], self._rank, self._world, self._step)
         del tree

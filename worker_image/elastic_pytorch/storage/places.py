@@ -57,9 +57,23 @@ class Place(Protocol):
 
 
 def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Returns a script's folder, or raises what would go wrong with it later, as far as that shows without a request: see `place_at`."""
-    if folder is not None:
-        place_at(folder)
+    """Returns a script's folder, or raises what would go wrong with it later, as far as that shows without a request.
+
+    Raises:
+        ValueError: it is not the name of a place, see also `place_at`.
+        ImportError: see `place_at`.
+    """
+    if folder is None:
+        return None
+    text = os.fspath(folder)
+    if not text:
+        raise ValueError('the folder is "": give a path or a URL, or None to keep no checkpoints')
+    if text.startswith("~") or "$" in text:
+        raise ValueError(
+            f"{text!r}: only a shell reads ~ and $ as folders, and this would become one in the container. Use os.path.expanduser, or "
+            "os.environ"
+        )
+    place_at(folder)
     return folder
 
 

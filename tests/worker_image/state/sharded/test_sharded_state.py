@@ -189,3 +189,44 @@ def fill_from_rank_0(folder: Path) -> tuple[int, float]:
 def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Path) -> None:
     assert run_group(2, fill_from_rank_0, tmp_path) == [(0, 3.0)] * 2
     assert run_group(2, fill_from_rank_0, tmp_path) == [(1, 3.0)] * 2
+
+
+class Average:
+    """An average of the weights, as scripts have it: torch's own cannot be made of a model that is sharded."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.shadow = {name: each.detach().clone() for name, each in model.named_parameters()}
+
+    def update(self, model: nn.Module) -> None:
+        for name, each in model.named_parameters():
+            self.shadow[name].lerp_(each.detach(), 0.5)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"shadow": self.shadow}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.shadow = state["shadow"]
+
+
+def average(folder: Path, until: int) -> tuple[int, torch.Tensor]:
+    torch.manual_seed(1)
+    model = fully_shard(nn.Linear(5, 3))
+    averaged = Average(model)
+    state = ShardedState(folder, every=2, memory=False, model=model, averaged=averaged)
+    begun = state.restore()
+    while state.step < until:
+        with torch.no_grad():
+            model.weight.add_(1.0)
+        averaged.update(model)
+        state.commit()
+    state.flush()
+    return begun, averaged.shadow["weight"].full_tensor()
+
+
+@pytest.mark.process
+def test_average_of_shards_is_kept(tmp_path: Path) -> None:
+    [(_, undisturbed)] = run_group(1, average, tmp_path / "undisturbed", 6)
+    run_group(2, average, tmp_path / "run", 4)
+    for begun, averaged in run_group(3, average, tmp_path / "run", 6):
+        assert begun == 4
+        torch.testing.assert_close(averaged, undisturbed)

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.alike import digest_of
+from elastic_pytorch.state.values.per_rank import PerRank
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
 from torch.optim import AdamW
@@ -118,3 +119,44 @@ def test_an_object_that_another_rank_lacks_is_refused() -> None:
 )
 def test_a_digest_is_of_the_content(one: Any, other: Any, same: bool) -> None:
     assert (digest_of(one) == digest_of(other)) is same
+
+
+class WithoutState:
+    """It has the methods, and keeps nothing."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+class Metric(nn.Module):
+    """It counts in attributes, as metrics of torchmetrics do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = torch.zeros(())
+
+
+@pytest.mark.parametrize(
+    ("each", "held"),
+    [
+        (WithoutState(seen=[1]), "seen"),
+        (WithoutState(shadow={"w": torch.ones(1)}, name="average", mean=torch.zeros(())), "shadow, mean"),
+        (Metric(), "total"),
+        (nn.ModuleDict({"accuracy": Metric()}), "total"),
+        (WithoutState(), ""),
+        (WithoutState(rate=0.1, names=("a", "b"), failed=[]), ""),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), ""),
+        (nn.Sequential(nn.ReLU(), nn.Dropout(0.1)), ""),
+        (torch.amp.GradScaler("cpu", enabled=False), ""),
+        (PerRank(WithoutState(seen=[1])), ""),
+    ],
+)
+def test_an_empty_state_of_what_holds_something_is_refused_by_name(each: Any, held: str) -> None:
+    outcome = outcome_of_restore(metric=each)
+    assert outcome.startswith(f"metric has an empty state_dict, and holds {held}: " if held else "restored")

@@ -1,10 +1,11 @@
 """What counts as a change of rank 0's values; that they reach all pods is shown by test_state_memory."""
 
+from collections import defaultdict, deque
 from typing import Any
 
 import pytest
 import torch
-from elastic_pytorch.state.values.plain_values import PlainValues
+from elastic_pytorch.state.values.plain_values import PlainValues, placed
 
 pytestmark = pytest.mark.torch
 
@@ -85,3 +86,46 @@ def test_tensor_that_comes_to_lie_where_another_one_lay_is_a_change() -> None:
         values["weights"] = torch.full((1000,), float(number))
         shared.take_over(values)
         assert group.sent == number + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([1], [1, 2, 3]),
+        ([1, 2, 3], [4]),
+        ({"a": 1, "b": 2}, {"c": 3, "a": 4}),
+        (deque([1, 2], maxlen=3), deque([3], maxlen=3)),
+        (defaultdict(int, {"a": 1}), defaultdict(int, {"b": 2})),
+        ({1, 2}, {3}),
+    ],
+)
+def test_collection_that_the_script_has_a_name_for_gets_the_content(old: Any, new: Any) -> None:
+    values = {"kept": old}
+    placed({"kept": new}, values)
+    assert values["kept"] is old
+    assert old == new
+    assert list(old) == list(new), "in the same order"
+
+
+def test_collections_within_collections_stay_what_they_are() -> None:
+    losses: list[float] = []
+    log = {"losses": losses, "best": None}
+    placed({"losses": [0.5], "best": (1, 2)}, log)
+    assert log == {"losses": [0.5], "best": (1, 2)}
+    assert log["losses"] is losses
+
+
+@pytest.mark.parametrize(("old", "new"), [(None, [1]), ([1], None), ([1], (1,)), ((1, [2]), (3, [4])), (1, 2), ("a", "b")])
+def test_other_value_is_the_new_one(old: Any, new: Any) -> None:
+    assert placed(new, old) == new
+
+
+def test_value_that_is_there_already_is_left() -> None:
+    values = {"history": [1, 2], "seen": {3}}
+    assert placed({**values}, values) == {"history": [1, 2], "seen": {3}}
+
+
+def test_tensor_is_another_one_as_the_old_one_may_be_a_weight() -> None:
+    weight, best = torch.nn.Parameter(torch.zeros(2)), torch.ones(2)
+    assert torch.equal(placed({"best": best}, {"best": weight})["best"], best)
+    assert not weight.any()

@@ -32,6 +32,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import (
 )
 from elastic_pytorch.state.sharded.shared_folder import claim_folder, refuse_unshared
 from elastic_pytorch.state.sharded.stages import agree_on_stages, meshes_of, numbers_of
+from elastic_pytorch.state.sharded.trees import taken_apart
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
 from elastic_pytorch.state.step_boundary import Agreement, turns
@@ -141,7 +142,10 @@ class ShardedState(State):
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
         self._rank, self._world, group = dist.get_rank(), dist.get_world_size(), TorchGroup(self._group)
-        comparison, parameters = Comparison(self._identity, {}, self._objects), describe(self._objects)
+        comparison, parameters = (
+            Comparison(self._identity, {}, self._objects, lambda tree: taken_apart(tree)[1]),
+            describe(self._objects),
+        )
         told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
         comparison.refuse_unlike(group, told)
         self._stages = agree_on_stages(group, parameters, numbers)

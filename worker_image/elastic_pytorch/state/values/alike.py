@@ -1,8 +1,8 @@
-"""Refuses what State would overwrite: an object that each rank has begun in another way, such as the place in a stream."""
+"""Refuses objects that State would lose: by rank 0's state, if each rank has begun in another way, or by a state that is empty."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet, Sequence, Sized
 from typing import Any
 
 import torch
@@ -14,20 +14,34 @@ from elastic_pytorch.state.values.registered import refuse_unlike
 from elastic_pytorch.state_format.payload import memory_of
 from elastic_pytorch.state_format.state_encoding import flatten
 
+_OF_MODULES = frozenset(vars(torch.nn.Module()))  # what each module has
 _loaded: set[str] = set()  # the States that this process has restored: what their objects hold since is no beginning
 
 
 class Comparison:
     """What must be the same on all ranks. They gather its numbers, and then call its methods, which are collective if something differs.
 
+    Args:
+        identity: of the State.
+        parameters: of the models, as `describe` has them.
+        objects: that are registered, by name.
+        plain: returns a state without what the ranks have in parts.
+
     Raises:
         UnsupportedValue: a state is not plain data.
+        RuntimeError: a state is empty, and its object is not.
     """
 
-    def __init__(self, identity: Identity, parameters: dict[str, str], objects: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        parameters: dict[str, str],
+        objects: dict[str, Any],
+        plain: Callable[[dict[str, Any]], Any] = dict,
+    ) -> None:
         self._name, self._description = identity.key, {"State": identity.description, **parameters}
         tells = identity.key not in _loaded
-        self._begins = _beginnings(objects) if tells else {}
+        self._begins = _beginnings(objects, plain) if tells else {}
         begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
         # What this rank tells the others.
         self.numbers = [digest_number(repr(self._description)), begins]
@@ -76,13 +90,38 @@ def _refuse(other: int, first: dict[str, str], second: dict[str, str]) -> None:
     )
 
 
-def _beginnings(objects: dict[str, Any]) -> dict[str, str]:
+def _beginnings(objects: dict[str, Any], plain: Callable[[dict[str, Any]], Any]) -> dict[str, str]:
     """Returns digests of the states, by name; empty for what may differ, as rank 0's replaces it rightly, or as it is kept by rank."""
-    return {name: "" if _may_differ(each) else digest_of({name: each.state_dict()}) for name, each in objects.items()}
+    digests = {}
+    for name, each in objects.items():
+        may_differ = isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(
+            each, "rank_0_counts", False
+        )
+        state = each.state_dict() if isinstance(each, torch.nn.Module) or not may_differ else None
+        if state is not None and not len(state) and (held := held_by(each)):
+            raise RuntimeError(
+                f"{name} has an empty state_dict, and holds {', '.join(held)}: State would keep nothing of it. A metric of torchmetrics is "
+                f"kept after {name}.persistent(True); anything else needs a state_dict with what it holds. If it always begins afresh, do "
+                "not register it"
+            )
+        digests[name] = "" if may_differ else digest_of(plain({name: state}))
+    return digests
 
 
-def _may_differ(each: object) -> bool:
-    return isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(each, "rank_0_counts", False)
+def held_by(each: object) -> list[str]:
+    """Returns the names of an object's attributes that have tensors or collections in them, except for a module's buffers."""
+    parts = each.modules() if isinstance(each, torch.nn.Module) else [each]
+    held = (torch.Tensor, MutableMapping, MutableSequence, MutableSet)
+    return [
+        key
+        for part in parts
+        for key, value in getattr(part, "__dict__", {}).items()
+        if not (isinstance(part, torch.nn.Module) and key in _OF_MODULES) and isinstance(value, held) and _has_any(value)
+    ]
+
+
+def _has_any(value: Sized) -> bool:
+    return isinstance(value, torch.Tensor) or len(value) > 0
 
 
 def digest_of(tree: Any) -> str:

@@ -1,11 +1,13 @@
 """The plain values of a State, taken from rank 0: most scripts compute them only there, and each pod must have them."""
 
+from collections.abc import MutableMapping, MutableSequence, MutableSet
+from itertools import islice, zip_longest
 from typing import Any
 
 import torch
 
 from elastic_pytorch.group.rank_group import RankGroup
-from elastic_pytorch.state_format.state_encoding import flatten, unflatten
+from elastic_pytorch.state_format.state_encoding import flatten
 
 Fingerprint = tuple[int, ...]
 
@@ -35,18 +37,35 @@ class PlainValues:
             return False
         taken = self._group.broadcast(values, 0)
         if self._group.rank != 0:
-            values.update(_where_they_were(taken, values))
+            placed(taken, values)
         return self._group.rank != 0
 
 
-def _where_they_were(taken: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Returns values with their tensors on the devices of the tensors that they replace, if the numbers match."""
-    skeleton, tensors = flatten(taken)
-    _, before = flatten(values)
-    if len(before) != len(tensors):
-        return taken
-    moved: dict[str, Any] = unflatten(skeleton, [new.to(old.device) for new, old in zip(tensors, before, strict=True)])
-    return moved
+def placed(new: Any, old: Any) -> Any:
+    """Returns a value in place of another one: the old collection with the new content, as a script may have a name of its own for it.
+
+    A tensor comes to the device of the one that it replaces, which is left as it is: it may be a part of the model.
+    """
+    if isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor):
+        return new.to(old.device)
+    if new is old or type(new) is not type(old):
+        return new
+    if isinstance(old, MutableMapping):
+        content = {key: placed(each, old.get(key)) for key, each in new.items()}
+        old.clear()
+        old.update(content)
+    elif isinstance(old, MutableSequence):
+        items = [placed(each, before) for each, before in zip_longest(new, islice(old, len(new)))]
+        old.clear()
+        old.extend(items)
+    elif isinstance(old, MutableSet):
+        old.clear()
+        old |= new
+    elif type(new) is tuple:
+        return tuple(placed(each, before) for each, before in zip_longest(new, old[: len(new)]))
+    else:
+        return new
+    return old
 
 
 class _Seen:

@@ -18,16 +18,12 @@ def is_stateful(each: object) -> bool:
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
 
 
-def unwrap(each: Any) -> Any:
-    """Returns the model in a DistributedDataParallel, or the object itself."""
-    return each.module if isinstance(each, DistributedDataParallel) else each
-
-
 def innermost(each: Any) -> Any:
-    """Returns the model without its wrappers: DistributedDataParallel, torch.compile, or both."""
-    while (inner := getattr(unwrap(each), "_orig_mod", unwrap(each))) is not each:
-        each = inner
-    return each
+    """Returns a model without its wrappers, DistributedDataParallel and torch.compile, or any other object itself."""
+    name = "module" if isinstance(each, DistributedDataParallel) else "_orig_mod"
+    # Not by getattr: a model around a compiled one, such as that of an adapter, may hand on the names of the inner one.
+    inner = each._modules.get(name) if isinstance(each, torch.nn.Module) else None
+    return each if inner is None else innermost(inner)
 
 
 def model_of(each: Any) -> Any:
@@ -55,12 +51,12 @@ class Registered:
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
             raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
-        self._objects = {key: unwrap(each) for key, each in registered.items() if is_stateful(each)}
+        self._objects = {key: innermost(each) for key, each in registered.items() if is_stateful(each)}
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
 
     def _holds(self, each: object) -> bool:
         """Whether an object is registered; a model may have been wrapped or compiled since."""
-        return any(innermost(model_of(known)) is innermost(each) for known in self._objects.values())
+        return any(model_of(known) is innermost(each) for known in self._objects.values())
 
     def _advance(self) -> None:
         for each in self._objects.values():
