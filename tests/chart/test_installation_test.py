@@ -10,6 +10,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.tls.rotation import Trust
 from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_context
@@ -31,10 +32,10 @@ async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | No
 @pytest.mark.process
 async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     cluster, cache = FakeCluster(), Cache()
-    await cluster.create_pod(a_worker_pod(a_job(), 0))
+    await cluster.create(PODS, a_worker_pod(a_job(), 0))
     token = tmp_path / "token"
     token.write_text(cluster.issue_token("default", "lm-worker-0-x7k2p"))
-    cache.replace_all([], [], await cluster.list_nodes(), 0.0)  # the operator knows of no such worker
+    cache.replace_all([], [], await cluster.list_all(NODES), 0.0)  # the operator knows of no such worker
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
     load_certificate(trust, tls)

@@ -11,6 +11,7 @@ import pytest
 from elastic_pytorch_client.errors import NoSuchJob, NotFound
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.page import MemoryReader, serve_page
+from elastic_pytorch_operator.api.resources import EVENTS, PODS
 
 from tests.operator.builders import a_manifest
 
@@ -49,7 +50,7 @@ async def a_pod(cluster: FakeCluster, index: int) -> None:
     name = f"{NAME}-worker-{index}"
     labels = {"elasticpytorch.dev/job-name": NAME, "elasticpytorch.dev/worker-index": str(index)}
     about = {"name": name, "namespace": "default", "labels": labels}
-    await cluster.create_pod({"metadata": about, "spec": {"containers": [{"name": "pytorch"}]}})
+    await cluster.create(PODS, {"metadata": about, "spec": {"containers": [{"name": "pytorch"}]}})
 
 
 async def test_it_reads_what_there_was_and_what_comes(cluster: FakeCluster, reader: MemoryReader) -> None:
@@ -61,7 +62,7 @@ async def test_it_reads_what_there_was_and_what_comes(cluster: FakeCluster, read
     assert len(reader.list_pods("default", NAME, [1])) == 1
     assert reader.list_pods("default", "other") == reader.list_pods("other", NAME) == []
     event = {"regarding": {"kind": "ElasticPyTorchJob", "namespace": "default", "name": NAME}, "reason": "FirstRound"}
-    await cluster.create_event(event)
+    await cluster.create(EVENTS, event)
     assert reader.list_events("default", "ElasticPyTorchJob", NAME) == [event]
     assert reader.list_events("default", "Pod", NAME) == []
     cluster.remove_job(NAME)

@@ -15,6 +15,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import ConnectionLimits
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.tls.rotation import Trust
@@ -36,10 +37,10 @@ class AgentsServer:
 @asynccontextmanager
 async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
     cluster, cache = FakeCluster(), Cache()
-    pods = [await cluster.create_pod(a_worker_pod(a_job(), index)) for index in range(len(WORKERS))]
+    pods = [await cluster.create(PODS, a_worker_pod(a_job(), index)) for index in range(len(WORKERS))]
     for pod, address in zip(pods, WORKERS, strict=True):
         cluster.set_pod_status("default", pod["metadata"]["name"], {"phase": "Running", "podIP": address})
-    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
     load_certificate(trust, tls)

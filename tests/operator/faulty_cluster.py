@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.api.resources import JOBS, PODS, Resource
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 
 
 class FaultyCluster(FakeCluster):
@@ -59,36 +61,32 @@ class FaultyCluster(FakeCluster):
         if namespace in self.unlistable:
             raise ClusterError(self.unlistable[namespace], f"cannot list {namespace}")
 
-    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
         self._refuse(namespace)
-        return await super().list_jobs(namespace)
-
-    async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        self._refuse(namespace)
-        answer = await super().list_pods(namespace)
-        await self._hold("list_pods")
+        answer = await super().list_all(resource, namespace)
+        await self._hold(f"list {resource.kind}")
         return answer
 
-    async def create_service(self, manifest: Manifest) -> Manifest:
-        answer = await super().create_service(manifest)
-        await self._hold("create_service")
-        return answer
-
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        if not dry_run:
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if resource is PODS and not dry_run:
             self.strict.append(strict)
             await asyncio.sleep(self.create_seconds)
-        answer = await super().create_pod(manifest, strict=strict, dry_run=dry_run)
-        await self._hold("create_pod")
+        answer = await super().create(resource, manifest, strict=strict, dry_run=dry_run)
+        await self._hold(f"create {resource.kind}")
         return answer
 
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest:
+        if resource is not JOBS or not isinstance(change, Mapping):
+            return await super().patch(resource, namespace, name, version, change, subresource)
         if self.alters_status:
-            status = dict(status)
+            status = dict(change["status"])
             status.pop("selector", None)
             if self.alters_status == "stored":
                 status["selector"] = "\ufffd"
+            change = {"status": status}
         before = self.job(name, namespace)
-        answer = await super().patch_job_status(namespace, name, status, version)
-        await self._hold("patch_job_status")
+        answer = await super().patch(resource, namespace, name, version, change, subresource)
+        await self._hold("patch ElasticPyTorchJob/status")
         return {**answer, "metadata": before["metadata"]} if answer["status"] == before["status"] else answer

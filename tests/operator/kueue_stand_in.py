@@ -14,6 +14,7 @@ from typing import Any
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.resources import WORKLOADS, Resource
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 FLAVOR = "default-flavor"
@@ -101,14 +102,17 @@ class KueueCluster(FakeCluster):
         workload["status"] = copy.deepcopy(dict(status))
         self._changed(kueue.WORKLOAD, "MODIFIED", workload)
 
-    async def create_workload(self, manifest: Manifest) -> Manifest:
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if resource is not WORKLOADS:
+            return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
         _check_created(manifest)
-        created = await super().create_workload({**manifest, "status": {}})
+        created = await super().create(resource, {**manifest, "status": {}})
         self._created[created["metadata"]["uid"]] = next(self._order)
         return created
 
-    def check_workload(self, before: Manifest, after: Manifest) -> None:
-        _check_changed(before, after)
+    def check_change(self, resource: Resource, before: Manifest, after: Manifest) -> None:
+        if resource is WORKLOADS:
+            _check_changed(before, after)
 
     def schedule_workloads(self) -> None:
         """One cycle: Workloads that were deactivated are evicted, and the head of the queue is tried, until no head can be admitted."""

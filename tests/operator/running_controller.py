@@ -11,6 +11,7 @@ from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
+from elastic_pytorch_operator.api.resources import JOBS, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.round import Round
@@ -82,7 +83,7 @@ class RunningController(Generic[Memory]):
     async def begin_to_watch(self) -> None:
         """Has it hear of changes from now on, after all that there is, as kopf's watches begin."""
         self.watching = True
-        for kind, found in ((names.KIND, await self.cluster.list_jobs()), ("Pod", await self.cluster.list_pods())):
+        for kind, found in ((names.KIND, await self.cluster.list_all(JOBS)), ("Pod", await self.cluster.list_all(PODS))):
             for manifest in found:
                 self._watch(kind, None, manifest)
 
@@ -122,7 +123,7 @@ class Running(RunningController[FaultyCluster]):
         self.cluster.apply_job(a_manifest())
         await self.until(lambda: len(self.indices()) == 3 and bool(self.condition("Running")))
         version = self.cluster.job("lm")["metadata"]["resourceVersion"]
-        await self.cluster.patch_job_status("default", "lm", {"round": 1}, version)
+        await self.cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 1}}, "status")
 
     def start_pods(self) -> None:
         """Has the pods run, and their agents speak once: they are ready."""

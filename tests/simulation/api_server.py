@@ -15,8 +15,9 @@ from typing import Any
 from elastic_pytorch_local.manifests.admission import admit
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.resources import EVENTS, JOBS, PODS, Resource
 from elastic_pytorch_operator.api.times import write_time
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES
 
 from tests.operator.kueue_stand_in import KueueCluster, count_of, holds_quota
@@ -165,16 +166,22 @@ class Server(KueueCluster):
     def _called(self, verb: str) -> None:
         """Keeps no list of what was asked."""
 
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
-        written = await super().patch_job_status(namespace, name, status, version)
-        self.counts.statuses[written["metadata"]["uid"], self._hour()] += 1
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest:
+        written = await super().patch(resource, namespace, name, version, change, subresource)
+        if resource is JOBS:
+            self.counts.statuses[written["metadata"]["uid"], self._hour()] += 1
         return written
 
-    async def create_event(self, manifest: Manifest) -> None:
-        self.counts.events[str(manifest["regarding"].get("uid")), self._hour()] += 1
-        self.events.append(copied(manifest))
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if resource is EVENTS:
+            self.counts.events[str(manifest["regarding"].get("uid")), self._hour()] += 1
+        elif resource is PODS:
+            manifest = self._admit_pod(manifest, dry_run=dry_run)
+        return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
 
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    def _admit_pod(self, manifest: Manifest, *, dry_run: bool) -> Manifest:
         name, trouble = manifest["metadata"]["name"], self.trouble
         if trouble.denies_pods:
             raise ClusterError(403, f'admission webhook "policy" denied the request: pods "{name}" is not wanted')
@@ -187,7 +194,7 @@ class Server(KueueCluster):
         if trouble.rewrites:
             labels = {**manifest["metadata"]["labels"], OWN_LABEL: "policy"}
             manifest = {**manifest, "metadata": {**manifest["metadata"], "labels": labels}}
-        return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+        return manifest
 
     def _schedule(self) -> None:
         if not self._scheduling and self._pending:

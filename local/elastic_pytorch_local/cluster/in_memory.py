@@ -4,13 +4,13 @@ Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubel
 """
 
 import secrets
-from collections.abc import Callable
 
-from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
-from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity, TokenKeys, WorkloadPart
+from elastic_pytorch_operator.api.resources import EVENTS, JOBS, PODS, Resource
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError, PodIdentity, TokenKeys
 
-from elastic_pytorch_local.cluster.object_store import ObjectStore, apply_merge_patch, check_version
+from elastic_pytorch_local.cluster.object_store import ObjectStore, apply_patch, check_version
 
 DEFAULT_PODS_PER_NODE = 16
 
@@ -44,7 +44,6 @@ class FakeCluster(ObjectStore):
         self._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
 
     def apply_job(self, manifest: Manifest) -> Manifest:
-        """`kubectl apply`: creates the job, or replaces its spec."""
         metadata = manifest["metadata"]
         namespace = metadata.get("namespace", "default")
         known = self._objects.get((names.KIND, namespace, metadata["name"]))
@@ -120,145 +119,69 @@ class FakeCluster(ObjectStore):
         self._tokens[token] = PodIdentity(namespace, name, pod["metadata"]["uid"])
         return token
 
-    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
-        self._called("list_jobs")
-        return self._list(names.KIND, namespace)
+    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
+        self._called(f"list {resource.kind}")
+        return self._list(resource.kind, namespace)
 
-    async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        self._called("list_pods")
-        return self._list("Pod", namespace)
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
+        self._called(f"get {resource.kind}")
+        return copied(self._get(resource.kind, namespace, name))
 
-    async def list_nodes(self) -> list[Manifest]:
-        self._called("list_nodes")
-        return self._list("Node")
-
-    async def get_service(self, namespace: str, name: str) -> Manifest:
-        self._called("get_service")
-        return copied(self._get("Service", namespace, name))
-
-    async def create_service(self, manifest: Manifest) -> Manifest:
-        self._called("create_service")
-        return copied(self._create("Service", manifest))
-
-    async def get_claim(self, namespace: str, name: str) -> Manifest:
-        self._called("get_claim")
-        return copied(self._get("PersistentVolumeClaim", namespace, name))
-
-    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        self._called("dry_run_claim" if dry_run else "create_claim")
-        self._check_name("PersistentVolumeClaim", manifest)
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        self._called(f"{'try' if dry_run else 'create'} {resource.kind}")
+        if resource is EVENTS:
+            self.events.append(copied(manifest))
+            return manifest
+        self._check_name(resource.kind, manifest)
         if dry_run:
             return copied(manifest)
-        return copied(self._create("PersistentVolumeClaim", manifest))
+        started = {"status": {"phase": "Pending"}} if resource is PODS else {}
+        created = self._create(resource.kind, {**manifest, **started})
+        if resource is PODS:
+            self._schedule()
+        return copied(created)
 
-    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
-        self._called("get_pod_group")
-        found = self._objects.get(("PodGroup", namespace, name))
-        return copied(found) if found is not None and found["apiVersion"] == api_version else None
-
-    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
-        self._called("dry_run_pod_group" if dry_run else "put_pod_group")
-        if dry_run:
-            return
+    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        self._called(f"{'try' if dry_run else 'replace'} {resource.kind}")
         metadata = manifest["metadata"]
-        if not metadata.get("resourceVersion"):
-            self._create("PodGroup", manifest)
-            return
-        group = self._get("PodGroup", metadata["namespace"], metadata["name"])
-        check_version(group, metadata["resourceVersion"])
-        group["spec"] = copied(manifest["spec"])
-        self._changed("PodGroup", "MODIFIED", group)
-
-    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
-        self._called("delete_pod_group")
-        found = self._objects.get(("PodGroup", namespace, name))
-        if found is not None and found["metadata"]["uid"] == uid:
-            self._remove("PodGroup", namespace, name)
-
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        self._called("dry_run_pod" if dry_run else "create_pod")
+        known = self._get(resource.kind, metadata["namespace"], metadata["name"])
+        check_version(known, metadata.get("resourceVersion", ""))
         if dry_run:
             return copied(manifest)
-        pod = self._create("Pod", {**manifest, "status": {"phase": "Pending"}})
-        self._schedule()
-        return copied(pod)
+        own = {"uid": known["metadata"]["uid"]}
+        known.clear()
+        known.update(copied({**manifest, "kind": resource.kind, "metadata": {**metadata, **own}}))
+        self._changed(resource.kind, "MODIFIED", known)
+        return copied(known)
 
-    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
-        self._called("delete_pod")
-        pod = self._objects.get(("Pod", namespace, name))
-        if pod is None or pod["metadata"]["uid"] != uid:
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest:
+        self._called(f"patch {resource.kind}{subresource and '/'}{subresource}")
+        found = self._get(resource.kind, namespace, name)
+        check_version(found, version)
+        changed = {**found, **apply_patch(found, change)}
+        self.check_change(resource, found, changed)
+        found.update(changed)
+        self._changed(resource.kind, "MODIFIED", found)
+        return copied(found)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Manifest | None:
+        self._called(f"delete {resource.kind}")
+        found = self._objects.get((resource.kind, namespace, name))
+        if found is None or found["metadata"]["uid"] != uid:
             return None
-        if grace_seconds == 0:
+        if resource is JOBS:
+            self.remove_job(name, namespace)
+        elif resource is not PODS:
+            self._remove(resource.kind, namespace, name)
+        elif grace_seconds == 0:
             self.finish_deletion(namespace, name)
         else:
             self.begin_deletion(namespace, name)
-        left = self._objects.get(("Pod", namespace, name))
-        return copied(left)
-
-    async def get_template(self, name: str) -> Manifest:
-        self._called("get_template")
-        return copied(self._get(names.TEMPLATE_KIND, "", name))
-
-    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
-        self._called("delete_job")
-        job = self._objects.get((names.KIND, namespace, name))
-        if job is not None and job["metadata"]["uid"] == uid:
-            self.remove_job(name, namespace)
-
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
-        self._called("patch_job_status")
-        job = self._get(names.KIND, namespace, name)
-        check_version(job, version)
-        job["status"] = apply_merge_patch(job.get("status", {}), status)
-        self._changed(names.KIND, "MODIFIED", job)
-        return copied(job)
-
-    async def list_workloads(self, namespace: str = "") -> list[Manifest]:
-        self._called("list_workloads")
-        return self._list(kueue.WORKLOAD, namespace)
-
-    async def create_workload(self, manifest: Manifest) -> Manifest:
-        self._called("create_workload")
-        return copied(self._create(kueue.WORKLOAD, manifest))
-
-    async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
-    ) -> Manifest | None:
-        self._called("patch_workload_status" if part == "status" else "patch_workload")
-        return self._change_workload(
-            namespace, name, version, lambda found: {part: apply_merge_patch(found.get(part, {}), patch)}
-        )
-
-    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
-        self._called("resize_workload")
-
-        def resize(found: Manifest) -> MutableManifest:
-            (pods,) = found["spec"]["podSets"]
-            return {"spec": {**found["spec"], "podSets": [{**pods, "count": count}]}}
-
-        return self._change_workload(namespace, name, version, resize)
-
-    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
-        self._called("delete_workload")
-        workload = self._objects.get((kueue.WORKLOAD, namespace, name))
-        if workload is not None and workload["metadata"]["uid"] == uid:
-            self._remove(kueue.WORKLOAD, namespace, name)
-
-    async def get_resource_flavor(self, name: str) -> Manifest:
-        self._called("get_resource_flavor")
-        return copied(self._get("ResourceFlavor", "", name))
-
-    async def get_workload_priority_class(self, name: str) -> Manifest:
-        self._called("get_workload_priority_class")
-        return copied(self._get("WorkloadPriorityClass", "", name))
-
-    async def list_priority_classes(self) -> list[Manifest]:
-        self._called("list_priority_classes")
-        return self._list("PriorityClass")
-
-    async def create_event(self, manifest: Manifest) -> None:
-        self._called("create_event")
-        self.events.append(copied(manifest))
+        return copied(self._objects.get((resource.kind, namespace, name)))
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
         self._called("review_token")
@@ -276,56 +199,8 @@ class FakeCluster(ObjectStore):
         self._called("get_token_keys")
         raise ClusterError(404, "the tokens of this cluster have no signature")
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest:
-        self._called("get_lease")
-        return copied(self._get("Lease", namespace, name))
-
-    async def put_lease(self, manifest: Manifest) -> Manifest:
-        self._called("put_lease")
-        return self._replace("Lease", manifest)
-
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest:
-        self._called("get_endpoint_slice")
-        return copied(self._get("EndpointSlice", namespace, name))
-
-    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
-        self._called("put_endpoint_slice")
-        return self._replace("EndpointSlice", manifest)
-
-    async def get_secret(self, namespace: str, name: str) -> Manifest:
-        self._called("get_secret")
-        return copied(self._get("Secret", namespace, name))
-
-    async def put_secret(self, manifest: Manifest) -> Manifest:
-        self._called("put_secret")
-        return self._replace("Secret", manifest)
-
-    def _replace(self, kind: str, manifest: Manifest) -> Manifest:
-        metadata = manifest["metadata"]
-        known = self._get(kind, metadata["namespace"], metadata["name"])
-        check_version(known, metadata.get("resourceVersion", ""))
-        own = {"uid": known["metadata"]["uid"]}
-        known.clear()
-        known.update(copied({**manifest, "kind": kind, "metadata": {**metadata, **own}}))
-        self._changed(kind, "MODIFIED", known)
-        return copied(known)
-
-    def _change_workload(
-        self, namespace: str, name: str, version: str, change: Callable[[Manifest], MutableManifest]
-    ) -> Manifest | None:
-        """Replaces parts of a Workload that has this version."""
-        workload = self._objects.get((kueue.WORKLOAD, namespace, name))
-        if workload is None:
-            return None
-        check_version(workload, version)
-        changed = {**workload, **change(workload)}
-        self.check_workload(workload, changed)
-        workload.update(changed)
-        self._changed(kueue.WORKLOAD, "MODIFIED", workload)
-        return copied(workload)
-
-    def check_workload(self, before: Manifest, after: Manifest) -> None:
-        """What admission says of a change of a Workload: nothing, where Kueue is not installed."""
+    def check_change(self, resource: Resource, before: Manifest, after: Manifest) -> None:
+        """What admission says of a patch of an object: nothing, where Kueue is not installed."""
 
     def _schedule(self) -> None:
         """Binds Pending pods to the ready node with the fewest pods, while there is room."""

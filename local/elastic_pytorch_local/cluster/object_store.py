@@ -2,11 +2,11 @@
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 
 Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
 
@@ -27,7 +27,7 @@ class ObjectStore:
             watcher(kind, "ADDED", copied(found))
 
     def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
-        """Has the next use of a verb fail; a creation as a dry run is the verb `dry_run_pod`."""
+        """Has the next use of a verb fail; the verbs are such as `create Pod`, and as a dry run `try Pod`."""
         self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
 
     def _called(self, verb: str) -> None:
@@ -77,6 +77,20 @@ def check_version(found: MutableManifest, version: str) -> None:
     """Refuses a write that is meant for another version of an object, as the API server does."""
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
+
+
+def apply_patch(found: Manifest, change: Change) -> MutableManifest:
+    """The fields of an object that a change gives another value: those that a merge patch names, or all."""
+    if isinstance(change, Mapping):
+        return apply_merge_patch({name: found[name] for name in change if name in found}, change)
+    changed = copied(dict(found))
+    for operation in change:
+        *way, last = operation["path"].split("/")[1:]
+        place: Any = changed
+        for step in way:
+            place = place[int(step) if isinstance(place, list) else step]
+        place[last] = operation["value"]
+    return changed
 
 
 def apply_merge_patch(old: Manifest, patch: Manifest) -> MutableManifest:

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_count
+from elastic_pytorch_operator.api.resources import Resource
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
 
-WorkloadPart = Literal["spec", "status"]
+Change = Manifest | Sequence[Manifest]
 MAX_QUOTED = 500  # bytes of an answer that cannot be read
 
 
@@ -91,104 +92,44 @@ class Cluster(Protocol):
     @property
     def namespaces(self) -> Sequence[str]: ...
 
-    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
-        """All ElasticPyTorchJobs of a namespace; of all if it is empty."""
+    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
+        """All objects of a resource in a namespace; of all if it is empty."""
         ...
 
-    async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        """All pods there with the label of a role in a job. Not the label managed-by: policies of others write it, too."""
-        ...
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest: ...
 
-    async def list_nodes(self) -> list[Manifest]: ...
-
-    async def get_service(self, namespace: str, name: str) -> Manifest: ...
-
-    async def create_service(self, manifest: Manifest) -> Manifest: ...
-
-    async def get_claim(self, namespace: str, name: str) -> Manifest: ...
-
-    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Creates a PersistentVolumeClaim; a field that the API server does not know is an error."""
-        ...
-
-    async def get_pod_group(self, api_version: str, namespace: str, name: str) -> Manifest | None:
-        """A PodGroup of a scheduler; None if there is none, or the cluster does not know that API."""
-        ...
-
-    async def put_pod_group(self, manifest: Manifest, *, dry_run: bool = False) -> None:
-        """Creates a PodGroup, or replaces the one of the resource version in it; ClusterError 404 if the cluster does not know its API."""
-        ...
-
-    async def delete_pod_group(self, api_version: str, namespace: str, name: str, uid: str) -> None:
-        """Deletes a PodGroup if it is the one with that UID; one that is gone already is no error."""
-        ...
-
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        """Creates a pod.
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        """Creates an object.
 
         Args:
             strict: a field that the API server does not know is an error; else it is dropped.
         """
         ...
 
-    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
-        """Deletes a pod if it is the one with that UID; None if it is gone already.
+    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        """Replaces the object of the resource version in a manifest; ClusterError 409 if another writer came first."""
+        ...
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest:
+        """Changes fields of an object; returns it.
 
         Args:
-            uid: a precondition: a pod of the same name that came later is left alone.
-            grace_seconds: 0 removes the object without waiting for the kubelet; None: the pod's
-                own.
+            version: that the change is based on; an object with another one is a ClusterError 409.
+            change: a JSON merge patch (null removes a field), or the operations of a JSON patch.
         """
         ...
 
-    async def get_template(self, name: str) -> Manifest: ...
-
-    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
-        """Deletes a job if it is the one with that UID; one that is gone already is no error."""
-        ...
-
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
-        """Merges fields into a job's status (null removes one); returns the job.
-
-        Args:
-            version: that the fields are based on; a job with another one is a ClusterError 409.
-        """
-        ...
-
-    async def list_workloads(self, namespace: str = "") -> list[Manifest]:
-        """Kueue's Workloads there with the operator's label of their number; none if Kueue is not installed."""
-        ...
-
-    async def create_workload(self, manifest: Manifest) -> Manifest: ...
-
-    async def patch_workload(
-        self, namespace: str, name: str, patch: Manifest, version: str, part: WorkloadPart = "spec"
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
     ) -> Manifest | None:
-        """Merges fields into a Workload (null removes one); returns it, None if it is gone.
+        """Deletes an object if it is the one with that UID; None if it is gone already.
 
         Args:
-            version: that the fields are based on; a Workload with another one is a ClusterError
-                409.
-            part: whose fields they are.
+            uid: a precondition: an object of the same name that came later is left alone.
+            grace_seconds: 0 removes a pod without waiting for the kubelet; None: the pod's own.
         """
-        ...
-
-    async def resize_workload(self, namespace: str, name: str, count: int, version: str) -> Manifest | None:
-        """Changes for how many pods the first pod set of a Workload asks, as `patch_workload` changes fields."""
-        ...
-
-    async def delete_workload(self, namespace: str, name: str, uid: str) -> None:
-        """Deletes a Workload if it is the one with that UID; one that is gone already is no error."""
-        ...
-
-    async def get_resource_flavor(self, name: str) -> Manifest: ...
-
-    async def get_workload_priority_class(self, name: str) -> Manifest: ...
-
-    async def list_priority_classes(self) -> list[Manifest]: ...
-
-    async def create_event(self, manifest: Manifest) -> None:
-        """Records an event (events.k8s.io/v1)."""
         ...
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
@@ -205,23 +146,4 @@ class Cluster(Protocol):
 
     async def get_token_keys(self) -> TokenKeys:
         """The public keys of the API server's ServiceAccount tokens."""
-        ...
-
-    # The chart renders the operator's own objects. They are only read and replaced here: ClusterError 404 if one is not there.
-    async def get_lease(self, namespace: str, name: str) -> Manifest: ...
-
-    async def put_lease(self, manifest: Manifest) -> Manifest:
-        """Replaces the Lease of the resource version in a manifest; ClusterError 409 if another writer came first."""
-        ...
-
-    async def get_endpoint_slice(self, namespace: str, name: str) -> Manifest: ...
-
-    async def put_endpoint_slice(self, manifest: Manifest) -> Manifest:
-        """Replaces the EndpointSlice of the resource version in a manifest; ClusterError 409 if another writer came first."""
-        ...
-
-    async def get_secret(self, namespace: str, name: str) -> Manifest: ...
-
-    async def put_secret(self, manifest: Manifest) -> Manifest:
-        """Replaces the Secret of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...

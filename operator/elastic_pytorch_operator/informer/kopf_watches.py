@@ -20,6 +20,7 @@ from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.list_reader import read_list
+from elastic_pytorch_operator.api.resources import JOBS, NODES, PODS, WORKLOADS
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache
 from elastic_pytorch_operator.model.reduced_objects import reducer
@@ -27,14 +28,8 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-# By kind: group, version and plural of what is watched.
-RESOURCES = {
-    names.KIND: (names.GROUP, names.VERSION, names.PLURAL),
-    "Pod": ("", "v1", "pods"),
-    "Node": ("", "v1", "nodes"),
-    kueue.WORKLOAD: (kueue.GROUP, kueue.VERSION, kueue.WORKLOADS),
-}
-_LISTED = frozenset(plural for _, _, plural in RESOURCES.values())
+RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}  # that are watched
+_LISTED = frozenset(resource.plural for resource in RESOURCES.values())
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
@@ -136,8 +131,8 @@ async def _require_resource(insights: Insights, kind: str) -> None:
     """
     await insights.ready_resources.wait()
     if not insights.watched_resources:
-        group, version, plural = RESOURCES[kind]
-        raise LookupError(f"the API server does not serve {plural} of {group}/{version}: is its CRD installed?")
+        resource = RESOURCES[kind]
+        raise LookupError(f"the API server does not serve {resource.plural} of {resource.api_version}: is its CRD installed?")
     await asyncio.Event().wait()
 
 
@@ -160,8 +155,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.watching.chunk_size = PAGE_SIZE
     settings.queueing.idle_timeout = IDLE_SECONDS
-    settings.watching.label_selectors["pods"] = names.LABEL_ROLE
-    settings.watching.label_selectors[kueue.WORKLOADS] = names.LABEL_WORKLOAD_NUMBER
+    settings.watching.label_selectors.update({resource.plural: resource.label for resource in (PODS, WORKLOADS)})
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.process.ultimate_exiting_timeout = None  # or else this process is killed ten minutes after a watch has ended
     settings.posting.enabled = False
@@ -199,7 +193,7 @@ def _register(registry: kopf.OperatorRegistry, kind: str, cache: Cache, request_
             known[account] = _session_of(account)
         return known[account]
 
-    @kopf.on.event(*RESOURCES[kind], registry=registry)
+    @kopf.on.event(RESOURCES[kind].api_version, RESOURCES[kind].plural, registry=registry)
     async def take(event: kopf.RawEvent, **_: Any) -> None:
         found: dict[str, Any] = {**event["object"]}
         event["object"].pop("spec", None)  # it may be large, and kopf keeps it for IDLE_SECONDS

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import LEASES
 from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.cluster.clocks import boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
@@ -106,10 +107,10 @@ class Elector:
         self._candidacy = Candidacy(self._candidacy.identity, timing=self._timing)
         try:
             async with asyncio.timeout(self._timing.renew_deadline_seconds):
-                found = await self._cluster.get_lease(self._namespace, self._name)
+                found = await self._cluster.get(LEASES, self._namespace, self._name)
                 lease = read_lease(found)
                 if lease.holder == self._candidacy.identity:
-                    await self._cluster.put_lease({**found, "spec": release(lease, _time())})
+                    await self._cluster.replace(LEASES, {**found, "spec": release(lease, _time())})
                     logger.info("gave the lease back")
         except (ClusterError, TimeoutError) as error:
             logger.warning("cannot give the lease back: %s", error or "no answer")
@@ -141,7 +142,7 @@ class Elector:
 
     async def _claim(self) -> None:
         if not self._wrote_last:
-            self._found = await self._cluster.get_lease(self._namespace, self._name)
+            self._found = await self._cluster.get(LEASES, self._namespace, self._name)
             self._candidacy = see(self._candidacy, read_lease(self._found), self._clock())
         self._wrote_last = False
         if may_acquire(self._candidacy, self._clock()):
@@ -149,7 +150,7 @@ class Elector:
 
     async def _write(self) -> None:
         before, sent_at = self._candidacy, self._clock()
-        self._found = await self._cluster.put_lease({**self._found, "spec": acquire(before, _time())})
+        self._found = await self._cluster.replace(LEASES, {**self._found, "spec": acquire(before, _time())})
         self._candidacy = acquired(before, read_lease(self._found), sent_at, self._clock())
         self._wrote_last = True
         if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:

@@ -10,22 +10,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
+from elastic_pytorch_operator.api.resources import LEASES, Resource
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 # A verb that is in neither list cannot be used.
-WRITES: Final = frozenset({
-    "create_claim", "create_event", "create_pod", "create_service", "create_workload",
-    "delete_job", "delete_pod", "delete_pod_group", "delete_workload",
-    "patch_job_status", "patch_workload", "resize_workload",
-    "put_endpoint_slice", "put_pod_group", "put_secret",
-})  # fmt: skip
-# A replica has to write the Lease to lead.
-UNFENCED: Final = frozenset({
-    "get_claim", "get_endpoint_slice", "get_lease", "get_pod_group", "get_resource_flavor", "get_secret", "get_service",
-    "get_template", "get_token_keys", "get_workload_priority_class",
-    "list_jobs", "list_nodes", "list_pods", "list_priority_classes", "list_workloads",
-    "namespaces", "put_lease", "review_read", "review_token", "review_user",
-})  # fmt: skip
+WRITES: Final = frozenset({"create", "delete", "patch", "replace"})
+UNFENCED: Final = frozenset({"get", "get_token_keys", "list_all", "namespaces", "review_read", "review_token", "review_user"})
 
 
 class NotLeadingError(ClusterError):
@@ -54,13 +44,15 @@ class Fence:
     async def drained(self) -> None:
         await self._idle.wait()
 
-    async def _write(self, send: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+    async def _write(self, send: Callable[..., Awaitable[Any]], resource: Resource, *arguments: Any, **options: Any) -> Any:
+        if resource is LEASES:  # a replica has to write it to lead
+            return await send(resource, *arguments, **options)
         if not self._may_write():
             raise NotLeadingError
         self._writing += 1
         self._idle.clear()
         try:
-            return await send(*arguments, **options)
+            return await send(resource, *arguments, **options)
         finally:
             self._writing -= 1
             if not self._writing:

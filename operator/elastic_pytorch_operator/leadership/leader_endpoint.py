@@ -15,6 +15,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.names import OPERATOR
+from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 logger = logging.getLogger(__name__)
@@ -73,11 +74,11 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
         ClusterError: it is not there, or could not be read or written.
     """
     wanted = endpoint_slice(namespace, endpoint)
-    found = await cluster.get_endpoint_slice(namespace, wanted["metadata"]["name"])
+    found = await cluster.get(ENDPOINT_SLICES, namespace, wanted["metadata"]["name"])
     if not _says(found, wanted):
         metadata = found["metadata"]
         labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
-        await cluster.put_endpoint_slice({**found, **wanted, "metadata": {**metadata, "labels": labels}})
+        await cluster.replace(ENDPOINT_SLICES, {**found, **wanted, "metadata": {**metadata, "labels": labels}})
     return found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
+from elastic_pytorch_operator.api.resources import CLAIMS
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
@@ -47,13 +48,13 @@ class ClaimWriter:
         """
         for template in job.claims:
             try:
-                await self._cluster.create_claim(volume_claim(job, template), dry_run=True)
+                await self._cluster.create(CLAIMS, volume_claim(job, template), strict=True, dry_run=True)
             except ClusterError as error:
                 await self._look(job, template, error)
 
     async def _create(self, job: Job, template: ClaimTemplate) -> None:
         try:
-            await self._cluster.create_claim(volume_claim(job, template))
+            await self._cluster.create(CLAIMS, volume_claim(job, template), strict=True)
         except ClusterError as error:
             await self._look(job, template, error)
         self._known.add((job.uid, template.name))
@@ -63,7 +64,7 @@ class ClaimWriter:
         if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
             raise refusal
         try:
-            claim = await self._cluster.get_claim(job.key.namespace, template.claim_name(job.key.name))
+            claim = await self._cluster.get(CLAIMS, job.key.namespace, template.claim_name(job.key.name))
         except ClusterError as error:
             raise refusal if error.code == 404 else error from None
         conflict = find_conflict(claim, job.key.name, job.uid)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import names, resources
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.api.write_errors import Judgement
@@ -177,7 +177,7 @@ class Executor:
 
     async def _create_service(self, job: Job) -> None:
         try:
-            await self._cluster.create_service(headless_service(job))
+            await self._cluster.create(resources.SERVICES, headless_service(job))
         except ClusterError as error:
             # A quota that is used up and a webhook are asked first: the Service may well be there.
             if error.code != 409 and error.judgement is Judgement.TROUBLE:
@@ -187,7 +187,7 @@ class Executor:
 
     async def _find_service(self, job: Job, refusal: ClusterError) -> None:
         try:
-            service = await self._cluster.get_service(job.key.namespace, job.key.name)
+            service = await self._cluster.get(resources.SERVICES, job.key.namespace, job.key.name)
         except ClusterError as error:
             raise refusal if error.code == 404 else error from None
         owners = service["metadata"].get("ownerReferences") or ()
@@ -225,7 +225,7 @@ class Executor:
         if isinstance(action, CreatePod) and action.grant is not None:
             await self._workloads.place(manifest, action.grant)
         try:
-            return await self._cluster.create_pod(manifest, strict=strict, dry_run=dry_run)
+            return await self._cluster.create(resources.PODS, manifest, strict=strict, dry_run=dry_run)
         except ClusterError as error:
             # The suffix differs each time: without it the message stays the same, and is not written again.
             message = str(error).replace(f"-{suffix}", "")
@@ -234,7 +234,7 @@ class Executor:
 
     async def _delete_pod(self, job: Job, action: DeletePod) -> None:
         grace = 0 if action.force else None
-        pod = await self._cluster.delete_pod(job.key.namespace, action.name, action.uid, grace_seconds=grace)
+        pod = await self._cluster.delete(resources.PODS, job.key.namespace, action.name, action.uid, grace_seconds=grace)
         if pod is None:
             gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
             self._cache.remove("Pod", gone, self._clock())
@@ -243,7 +243,7 @@ class Executor:
         logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
 
     async def _delete_job(self, job: Job) -> None:
-        await self._cluster.delete_job(job.key.namespace, job.key.name, job.uid)
+        await self._cluster.delete(resources.JOBS, job.key.namespace, job.key.name, job.uid)
         self._forget_job(job.key, job.uid)
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
@@ -259,7 +259,7 @@ class Executor:
 
     async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
         try:
-            manifest = await self._cluster.patch_job_status(key.namespace, key.name, status, version)
+            manifest = await self._cluster.patch(resources.JOBS, key.namespace, key.name, version, {"status": status}, "status")
         except ClusterError as error:
             if error.code != 404:
                 raise
@@ -297,7 +297,7 @@ class Executor:
                 "uid": job.uid,
             },
         }
-        await self._cluster.create_event(event)
+        await self._cluster.create(resources.EVENTS, event)
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import JOBS, NODES, PODS, WORKLOADS
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
@@ -40,7 +41,7 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
         raise failed[places[0]]
     listed: list[Lists] = [found for found in answers if not isinstance(found, ClusterError)]
     jobs, pods, workloads = (list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True))
-    return Listing(jobs, pods, await cluster.list_nodes(), workloads, failed)
+    return Listing(jobs, pods, await cluster.list_all(NODES), workloads, failed)
 
 
 async def can_list_any(cluster: Cluster, namespaces: Collection[str], *, kueue: bool) -> bool:
@@ -59,9 +60,18 @@ async def _try_namespaces(cluster: Cluster, namespaces: Iterable[str], *, kueue:
 
 
 async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:
-    place = (namespace,) if namespace else ()
     try:
-        jobs, pods = await cluster.list_jobs(*place), await cluster.list_pods(*place)
-        return jobs, pods, await cluster.list_workloads(*place) if kueue else []
+        jobs, pods = await cluster.list_all(JOBS, namespace), await cluster.list_all(PODS, namespace)
+        return jobs, pods, await _list_workloads(cluster, namespace) if kueue else []
     except ClusterError as error:
         return error
+
+
+async def _list_workloads(cluster: Cluster, namespace: str) -> list[Manifest]:
+    """Kueue's Workloads with the operator's label of their number; none if Kueue is not installed."""
+    try:
+        return await cluster.list_all(WORKLOADS, namespace)
+    except ClusterError as error:
+        if error.code != 404:
+            raise
+        return []

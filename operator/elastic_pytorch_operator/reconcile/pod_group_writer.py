@@ -6,6 +6,7 @@ from zlib import crc32
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import pod_groups
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
@@ -74,20 +75,19 @@ class PodGroupWriter:
         except PodGroupError:
             known = None  # the name is another's, or the operator may not look: it cannot have made one
         if known is not None:
-            metadata = known["metadata"]
-            await self._cluster.delete_pod_group(gang.api_version, job.key.namespace, job.key.name, metadata["uid"])
+            await self._cluster.delete(pod_groups(gang.api_version), job.key.namespace, job.key.name, known["metadata"]["uid"])
         self._known[job.uid] = gang, 0
 
     async def _find(self, job: Job, gang: GangScheduler) -> Manifest | None:
         try:
-            known = await self._cluster.get_pod_group(gang.api_version, job.key.namespace, job.key.name)
+            known = await self._cluster.get(pod_groups(gang.api_version), job.key.namespace, job.key.name)
         except ClusterError as error:
+            if error.code == 404:
+                return None
             if error.code != 403:  # no admission is asked before a read: 403 is a lack of permission
                 raise
             problem = f"the operator may not manage its PodGroup: add {gang.name} to gangSchedulers in the chart's values"
             raise PodGroupError(403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}") from error
-        if known is None:
-            return None
         owners = known["metadata"].get("ownerReferences") or ()
         if any(owner.get("uid") == job.uid for owner in owners):
             return known
@@ -98,8 +98,9 @@ class PodGroupWriter:
         raise PodGroupError(409, message, passes=predecessor)
 
     async def _write(self, gang: GangScheduler, manifest: Manifest, *, dry_run: bool) -> None:
+        write = self._cluster.replace if manifest["metadata"].get("resourceVersion") else self._cluster.create
         try:
-            await self._cluster.put_pod_group(manifest, dry_run=dry_run)
+            await write(pod_groups(gang.api_version), manifest, strict=True, dry_run=dry_run)
         except ClusterError as error:
             if error.code != 404:
                 raise

@@ -8,6 +8,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, find_condition, is_true, merge_conditions
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import TEMPLATES
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
@@ -48,7 +49,7 @@ class TemplateReader:
         title, uid = titled(unread.name), unread.template_uid
         message = GONE.format(title)
         try:
-            found = await self._cluster.get_template(unread.name)
+            found = await self._cluster.get(TEMPLATES, "", unread.name)
             if uid is None:
                 await self._take(manifest, found)
                 return

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
+from elastic_pytorch_operator.api.resources import PRIORITY_CLASSES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, WorkloadPart
+from elastic_pytorch_operator.cluster.interface import Change, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.queued_pod import PlacementConflict, place_pod
 from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
@@ -42,21 +43,32 @@ class WorkloadWriter:
 
     async def write(self, job: Job, action: WorkloadAction) -> None:
         namespace, written = job.key.namespace, None
+        change: Change
         match action:
             case CreateWorkload():
                 written = await self._create(job, action)
             case PatchWorkload(name, version, spec, status):
-                part: WorkloadPart = "status" if status else "spec"
-                written = await self._cluster.patch_workload(namespace, name, status or spec, version, part)
+                change = {"status": status} if status else {"spec": spec}
+                written = await self._change(namespace, name, version, change, "status" if status else "")
             case ResizeWorkload(name, version, count):
-                written = await self._cluster.resize_workload(namespace, name, count, version)
+                change = [{"op": "replace", "path": "/spec/podSets/0/count", "value": count}]
+                written = await self._change(namespace, name, version, change)
             case DeleteWorkload(name, uid, why):
-                await self._cluster.delete_workload(namespace, name, uid)
+                await self._cluster.delete(WORKLOADS, namespace, name, uid)
                 gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
                 self._cache.remove(kueue.WORKLOAD, gone, self._clock())
                 logger.info("deleted workload", extra={"job": str(job.key), "workload": name, "why": why})
         if written is not None:
             self._cache.note_written(kueue.WORKLOAD, written, self._clock())
+
+    async def _change(self, namespace: str, name: str, version: str, change: Change, subresource: str = "") -> Manifest | None:
+        """Changes a Workload; returns it, None if it is gone."""
+        try:
+            return await self._cluster.patch(WORKLOADS, namespace, name, version, change, subresource)
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+            return None
 
     async def place(self, pod: MutableManifest, grant: Grant) -> None:
         """Has a pod run by a Workload's quota.
@@ -77,18 +89,18 @@ class WorkloadWriter:
         if action.number != BASE:
             priority = {"priority": EXTRA_PRIORITY}
         elif name := job.queue.priority_class:
-            priority = base_priority(job, [await self._cluster.get_workload_priority_class(name)])
+            priority = base_priority(job, [await self._cluster.get(WORKLOAD_PRIORITY_CLASSES, "", name)])
         else:
-            priority = base_priority(job, await self._cluster.list_priority_classes())
+            priority = base_priority(job, await self._cluster.list_all(PRIORITY_CLASSES))
         flavors = await asyncio.gather(*map(self._flavor, action.flavors))
         labels = {
             key: value for flavor in flavors for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
         }
-        created = await self._cluster.create_workload(workload(job, action, priority, labels))
+        created = await self._cluster.create(WORKLOADS, workload(job, action, priority, labels))
         logger.info("created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]})
         return created
 
     async def _flavor(self, name: str) -> Manifest:
         if name not in self._flavors:
-            self._flavors[name] = await self._cluster.get_resource_flavor(name)
+            self._flavors[name] = await self._cluster.get(RESOURCE_FLAVORS, "", name)
         return self._flavors[name]

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import ssl
 
+from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
 from elastic_pytorch_operator.http.server import serving
@@ -47,7 +48,7 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
     logged = False
     while True:
         try:
-            trust, _ = read_trust(await cluster.get_secret(settings.namespace, secret_name(settings.name)))
+            trust, _ = read_trust(await cluster.get(SECRETS, settings.namespace, secret_name(settings.name)))
             if trust.serving is not None:
                 load_certificate(trust, tls)
                 return

@@ -12,6 +12,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.names import OPERATOR
+from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.tls.certificates import is_whole, make_authority, make_serving
 from elastic_pytorch_operator.tls.rotation import Pair, Trust, signing, unexpired, wants_authority, wants_serving
@@ -44,14 +45,14 @@ async def keep_trust(
     Raises:
         ClusterError: the Secret could not be read or written.
     """
-    found = await cluster.get_secret(namespace, name)
+    found = await cluster.get(SECRETS, namespace, name)
     known, damage = read_trust(found)
     for part in damage:
         logger.error("Secret %s/%s: %s is damaged", namespace, name, part)
     trust = renew(held if held and damage else known, hosts, now)
     wanted = write_trust(trust)
     if not wanted.items() <= (found.get("data") or {}).items():
-        await cluster.put_secret({**found, "data": wanted})
+        await cluster.replace(SECRETS, {**found, "data": wanted})
         logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
     return trust
 

@@ -13,6 +13,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -54,8 +55,8 @@ class Served:
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Served]:
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
-    await cluster.create_pod(a_worker_pod(a_job(), 0))
-    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    await cluster.create(PODS, a_worker_pod(a_job(), 0))
+    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
     async with aiohttp.ClientSession() as session:
         served = Served("", session, cluster, cache, registry, cluster.issue_token("default", POD))
         reviewer = TokenReviewer(cluster)

@@ -6,6 +6,7 @@ import pytest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.resources import PODS
 from elastic_pytorch_operator.model.round import Member, Round
 
 from tests.operator.agents.served import BEAT, POD, Served, streaming
@@ -50,15 +51,15 @@ async def test_nobody_speaks_without_a_valid_token(served: Served, token: str) -
 
 async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
     stranger = {"metadata": {"namespace": "default", "name": "stranger"}, "spec": {"containers": []}}
-    await served.cluster.create_pod(stranger)
+    await served.cluster.create(PODS, stranger)
     code, _ = await served.say(BEAT, served.cluster.issue_token("default", "stranger"))
     assert code == 403
 
 
 async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) -> None:
     served.cluster.finish_deletion("default", POD)
-    await served.cluster.create_pod(a_worker_pod(a_job(), 0))
-    served.cache.replace_all([a_manifest()], await served.cluster.list_pods(), [], time.monotonic())
+    await served.cluster.create(PODS, a_worker_pod(a_job(), 0))
+    served.cache.replace_all([a_manifest()], await served.cluster.list_all(PODS), [], time.monotonic())
     code, _ = await served.say(BEAT)
     assert code == 403
 

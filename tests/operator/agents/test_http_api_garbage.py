@@ -11,6 +11,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.memory import Memory
@@ -67,8 +68,8 @@ class TwoJobs:
         self.cluster.add_node("n1")
         manifests = [a_manifest("loud"), a_manifest("quiet")]
         for manifest in manifests:
-            await self.cluster.create_pod(a_worker_pod(parse_job(manifest), 0))
-        pods, nodes = await self.cluster.list_pods(), await self.cluster.list_nodes()
+            await self.cluster.create(PODS, a_worker_pod(parse_job(manifest), 0))
+        pods, nodes = await self.cluster.list_all(PODS), await self.cluster.list_all(NODES)
         self.cache.replace_all(manifests, pods, nodes, 0.0)
         api = AgentApi(
             self.cache, self.registry, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), lines_per_second=1e6

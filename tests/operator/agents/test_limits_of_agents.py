@@ -14,6 +14,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
 
@@ -47,8 +48,8 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     cluster, cache = FakeCluster(), Cache()
     for index in range(3):
-        await cluster.create_pod(a_worker_pod(a_job(), index))
-    cache.replace_all([a_manifest()], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+        await cluster.create(PODS, a_worker_pod(a_job(), index))
+    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)
     async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession(connector=connector) as session:

@@ -14,6 +14,7 @@ from elastic_pytorch_operator.agents.http_api import MAX_STREAMS, AgentApi, list
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
@@ -56,8 +57,8 @@ REQUESTS = {
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
     """The longest turn, in the best of some periods, while each pod sends on that number of connections."""
     cluster, cache = FakeCluster(), Cache()
-    created = [await cluster.create_pod(a_worker_pod(a_job(replicas=8, maximum=8), index)) for index in range(pods)]
-    cache.replace_all([a_manifest(replicas=8, maximum=8)], await cluster.list_pods(), await cluster.list_nodes(), 0.0)
+    created = [await cluster.create(PODS, a_worker_pod(a_job(replicas=8, maximum=8), index)) for index in range(pods)]
+    cache.replace_all([a_manifest(replicas=8, maximum=8)], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in created]
     senders = [

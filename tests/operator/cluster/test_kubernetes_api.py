@@ -5,6 +5,18 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from elastic_pytorch_operator.api.resources import (
+    ENDPOINT_SLICES,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NODES,
+    PODS,
+    SECRETS,
+    TEMPLATES,
+    WORKLOADS,
+    pod_groups,
+)
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.cluster.kubernetes_api import (
@@ -18,6 +30,8 @@ from kubernetes.aio import client
 
 from tests.operator.builders import a_manifest
 
+GROUPS = pod_groups("scheduling.x-k8s.io/v1alpha1")
+OF_CHART = (LEASES, ENDPOINT_SLICES, SECRETS)
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 
 
@@ -68,23 +82,11 @@ async def served() -> AsyncIterator[tuple[Server, KubernetesCluster]]:
         ({"strict": True, "dry_run": True}, {"fieldValidation": "Strict", "dryRun": "All"}),
     ],
 )
-async def test_how_a_pod_is_created(
+async def test_how_an_object_is_created(
     served: tuple[Server, KubernetesCluster], options: dict[str, bool], query: dict[str, str]
 ) -> None:
     server, cluster = served
-    await cluster.create_pod(POD, **options)
-    assert server.queries == [{**query, "timeout": "32s"}]
-
-
-@pytest.mark.parametrize(
-    ("options", "query"),
-    [({}, {"fieldValidation": "Strict"}), ({"dry_run": True}, {"fieldValidation": "Strict", "dryRun": "All"})],
-)
-async def test_how_a_volume_claim_is_created(
-    served: tuple[Server, KubernetesCluster], options: dict[str, bool], query: dict[str, str]
-) -> None:
-    server, cluster = served
-    await cluster.create_claim({"metadata": {"name": "checkpoints-lm", "namespace": "default"}}, **options)
+    await cluster.create(PODS, POD, **options)
     assert server.queries == [{**query, "timeout": "32s"}]
 
 
@@ -93,25 +95,18 @@ async def test_api_server_has_time_to_name_the_webhook_that_a_write_waits_for(
 ) -> None:
     """A webhook has at most 30 s."""
     server, cluster = served
-    object_ = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "metadata": {"name": "lm", "namespace": "team"}}
-    known = {**object_, "metadata": {**object_["metadata"], "resourceVersion": "1"}}
-    await cluster.create_service(object_)
-    await cluster.create_claim(object_)
-    await cluster.create_event(object_)
-    await cluster.create_workload(object_)
-    await cluster.put_pod_group(object_)
-    await cluster.put_pod_group(known)
-    await cluster.patch_workload("team", "lm", {}, "1")
-    await cluster.patch_job_status("team", "lm", {}, "1")
-    await cluster.delete_pod("team", "lm", "uid")
-    await cluster.delete_job("team", "lm", "uid")
+    object_ = {"metadata": {"name": "lm", "namespace": "team"}}
+    for resource in (PODS, EVENTS, WORKLOADS, GROUPS):
+        await cluster.create(resource, object_)
+        await cluster.replace(resource, object_)
+        await cluster.patch(resource, "team", "lm", "1", {})
+        await cluster.delete(resource, "team", "lm", "uid")
     assert {query["timeout"] for query in server.queries} == {"32s"}
     assert 30 < ADMISSION_TIMEOUT_SECONDS < 34, "the API server itself gives a write up after 34 s"
     assert WRITE_TIMEOUT_SECONDS > ADMISSION_TIMEOUT_SECONDS
     server.queries.clear()
-    await cluster.put_lease(object_)
-    await cluster.put_lease(known)
-    await cluster.list_pods()
+    await cluster.replace(LEASES, object_)
+    await cluster.list_all(PODS)
     assert not any("timeout" in query for query in server.queries)
 
 
@@ -122,7 +117,7 @@ async def test_error_carries_what_the_status_object_says(served: tuple[Server, K
     status = {"kind": "Status", "reason": "Invalid", "message": message, "details": {"kind": "Pod", "causes": [cause]}}
     server.answer = web.json_response(status, status=422)
     with pytest.raises(ClusterError) as found:
-        await cluster.create_pod(POD)
+        await cluster.create(PODS, POD)
     assert (found.value.code, str(found.value), found.value.reason) == (422, message, "Invalid")
     assert found.value.causes == [Cause("FieldValueRequired", "Required value", "spec.containers[0].image")]
     assert found.value.judgement is Judgement.MALFORMED
@@ -133,7 +128,7 @@ async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Ser
     server, cluster = served
     server.answer = web.Response(status=429, text=body, headers={"Retry-After": "3"})
     with pytest.raises(ClusterError) as found:
-        await cluster.create_pod(POD)
+        await cluster.create(PODS, POD)
     assert (found.value.code, found.value.retry_after_seconds, found.value.causes) == (429, 3.0, ())
     assert str(found.value) == body
 
@@ -143,7 +138,7 @@ async def test_answer_that_is_no_object_is_an_error(served: tuple[Server, Kubern
     server, cluster = served
     server.answer = web.Response(text=body)
     with pytest.raises(ClusterError) as found:
-        await cluster.list_pods()
+        await cluster.list_all(PODS)
     assert found.value.judgement is Judgement.TROUBLE
 
 
@@ -152,7 +147,7 @@ async def test_time_to_wait_that_is_no_number_is_not_waited(served: tuple[Server
     server, cluster = served
     server.answer = web.Response(status=429, text="too many", headers={"Retry-After": seconds})
     with pytest.raises(ClusterError) as found:
-        await cluster.list_pods()
+        await cluster.list_all(PODS)
     assert found.value.retry_after_seconds == 0
 
 
@@ -178,11 +173,12 @@ async def test_proxy_of_the_environment_is_used(
     assert configuration.proxy == proxy
 
 
-async def test_workload_is_changed_in_the_version_that_is_known(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_object_is_changed_in_the_version_that_is_known(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
-    await cluster.patch_workload("team", "lm-base", {"admission": None}, "7", "status")
-    await cluster.patch_workload("team", "lm-base", {"active": False}, "8")
-    await cluster.resize_workload("team", "lm-base", 2, "9")
+    resize = {"op": "replace", "path": "/spec/podSets/0/count", "value": 2}
+    await cluster.patch(WORKLOADS, "team", "lm-base", "7", {"status": {"admission": None}}, "status")
+    await cluster.patch(WORKLOADS, "team", "lm-base", "8", {"spec": {"active": False}})
+    await cluster.patch(WORKLOADS, "team", "lm-base", "9", [resize])
     path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/lm-base"
     assert server.requests == [
         (f"{path}/status", "merge-patch", {"metadata": {"resourceVersion": "7"}, "status": {"admission": None}}),
@@ -190,22 +186,16 @@ async def test_workload_is_changed_in_the_version_that_is_known(served: tuple[Se
         (
             path,
             "json-patch",
-            [
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": "9"},
-                {"op": "replace", "path": "/spec/podSets/0/count", "value": 2},
-            ],
+            [{"op": "replace", "path": "/metadata/resourceVersion", "value": "9"}, resize],
         ),
     ]
 
 
-async def test_workload_that_is_gone_is_no_error_and_without_kueue_there_is_none(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+@pytest.mark.parametrize("code", [404, 409])
+async def test_deletion_of_an_object_that_is_gone_is_no_error(served: tuple[Server, KubernetesCluster], code: int) -> None:
     server, cluster = served
-    server.answer = web.json_response({"message": "the server could not find the requested resource"}, status=404)
-    assert await cluster.patch_workload("team", "lm-base", {}, "7") is None
-    assert await cluster.list_workloads() == []
-    await cluster.delete_workload("team", "lm-base", "uid")
+    server.answer = web.json_response({"message": "not found"}, status=code)
+    assert await cluster.delete(WORKLOADS, "team", "lm-base", "uid") is None
 
 
 async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(served: tuple[Server, KubernetesCluster]) -> None:
@@ -262,17 +252,17 @@ async def test_answer_tells_the_time_of_the_api_server(served: tuple[Server, Kub
     server, cluster = served
     assert cluster.server_clock.time() is None
     server.answer = web.json_response(POD, headers={"Date": "Fri, 02 Jan 2026 00:10:00 GMT"})
-    await cluster.list_nodes()
+    await cluster.list_all(NODES)
     told = cluster.server_clock.time()
     assert told is not None
     assert told.isoformat().startswith("2026-01-02T00:1"), "it goes on from there"
 
 
-async def test_objects_that_the_chart_renders_are_replaced_and_never_created(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_where_objects_that_the_chart_renders_are_replaced(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
     found = {"metadata": {"namespace": "system", "name": "own", "resourceVersion": "7"}}
-    for put in (cluster.put_lease, cluster.put_endpoint_slice, cluster.put_secret):
-        await put(found)
+    for resource in OF_CHART:
+        await cluster.replace(resource, found)
     assert [method for method, _ in server.asked] == ["PUT"] * 3
     assert [path.rpartition("/namespaces/")[2] for _, path in server.asked] == [
         "system/leases/own",
@@ -284,30 +274,30 @@ async def test_objects_that_the_chart_renders_are_replaced_and_never_created(ser
 async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
     server.answer = web.json_response({"message": 'leases "own" not found'}, status=404)
-    for get in (cluster.get_lease, cluster.get_endpoint_slice, cluster.get_secret):
+    for resource in OF_CHART:
         with pytest.raises(
             ClusterError, match='leases "own" not found; the chart makes it: install or upgrade the chart again'
         ) as error:
-            await get("system", "own")
+            await cluster.get(resource, "system", "own")
         assert error.value.code == 404
 
 
 async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
-    await cluster.get_template("gpu-8")
+    await cluster.get(TEMPLATES, "", "gpu-8")
     assert server.asked == [("GET", "/apis/elasticpytorch.dev/v1alpha1/clusterelasticpytorchjobtemplates/gpu-8")]
 
 
 async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
     server.answer = web.json_response({"items": [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]})
-    large, small = await cluster.list_jobs()
+    large, small = await cluster.list_all(JOBS)
     assert (large["spec"], small["spec"]) == ({"replicas": 3}, a_manifest()["spec"])
     server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"containers": [{"image": "x"}] * 1000}}]})
-    (pod,) = await cluster.list_pods()
+    (pod,) = await cluster.list_all(PODS)
     assert server.queries[-1]["labelSelector"] == "elasticpytorch.dev/role"
     assert pod["spec"] == {"initContainers": []}
     pods = {"count": 2, "template": {"spec": {}}}
     server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"queueName": "q", "podSets": [pods]}}]})
-    (workload,) = await cluster.list_workloads()
+    (workload,) = await cluster.list_all(WORKLOADS)
     assert workload["spec"] == {"queueName": "q", "podSets": [{"count": 2}]}

@@ -104,7 +104,7 @@ JSON = st.recursive(
 
 def as_listed(kind: str, found: Any) -> Any:
     """An object as a list has it."""
-    return reducer(RESOURCES[kind][2])(found)
+    return reducer(RESOURCES[kind].plural)(found)
 
 
 def check_that_others_are_known(kind: str, bad: Any) -> None:

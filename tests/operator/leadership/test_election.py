@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import LEASES, Resource
 from elastic_pytorch_operator.cluster.clocks import boot_seconds
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
@@ -39,8 +40,8 @@ class ForgetfulCluster(LeaseCluster):
         super().__init__()
         self.lost = 1
 
-    async def put_lease(self, manifest: Manifest) -> Manifest:
-        written = await super().put_lease(manifest)
+    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        written = await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
         if self.lost:
             self.lost -= 1
             raise ClusterError(0, "no answer")
@@ -55,13 +56,13 @@ class SlowCluster(LeaseCluster):
         self.seconds = seconds
         self.unanswered = 0
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest:
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
         await self._wait()
-        return await super().get_lease(namespace, name)
+        return await super().get(resource, namespace, name)
 
-    async def put_lease(self, manifest: Manifest) -> Manifest:
+    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         await self._wait()
-        return await super().put_lease(manifest)
+        return await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
 
     async def _wait(self) -> None:
         if self.unanswered:
@@ -136,10 +137,10 @@ async def test_a_leader_without_a_word_is_waited_for_and_then_known_as_lost() ->
 
 async def test_a_leader_that_could_not_renew_is_not_called_lost() -> None:
     cluster, clock, _, second, waiting = await a_contest()
-    cluster.fail_next("get_lease", 0)
-    looks = cluster.calls.count("get_lease")
+    cluster.fail_next("get Lease", 0)
+    looks = cluster.calls.count("get Lease")
     async with asyncio.timeout(20):
-        while cluster.calls.count("get_lease") == looks:
+        while cluster.calls.count("get Lease") == looks:
             await asyncio.sleep(0.01)
     clock.ahead = 5
     await waiting
@@ -151,8 +152,8 @@ async def test_hold_ends_when_another_has_taken_the_lease() -> None:
     elector = an_elector(cluster, "first")
     await acquired(elector)
     holding = asyncio.create_task(elector.renew())
-    lease = await cluster.get_lease("system", "lease")
-    await cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
+    lease = await cluster.get(LEASES, "system", "lease")
+    await cluster.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
     async with asyncio.timeout(20):
         await holding
     assert not elector.leading
@@ -165,10 +166,10 @@ async def test_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
     await acquired(elector)
     holding = asyncio.create_task(elector.renew())
     for _ in range(2):
-        cluster.fail_next("get_lease", 0)
-    writes = cluster.calls.count("put_lease")
+        cluster.fail_next("get Lease", 0)
+    writes = cluster.calls.count("replace Lease")
     async with asyncio.timeout(20):
-        while cluster.calls.count("put_lease") == writes:
+        while cluster.calls.count("replace Lease") == writes:
             await asyncio.sleep(0.05)
     assert elector.leading
     holding.cancel()
@@ -179,7 +180,7 @@ async def test_leader_that_cannot_renew_stops() -> None:
     elector = an_elector(cluster, "first", clock)
     await acquired(elector)
     for _ in range(100):
-        cluster.fail_next("get_lease", 0)
+        cluster.fail_next("get Lease", 0)
     clock.ahead = 10
     assert not elector.leading, "at once, though nothing has told it"
     async with asyncio.timeout(20):
@@ -220,7 +221,7 @@ async def test_a_renewal_is_one_write() -> None:
     async with asyncio.timeout(20):
         while len(cluster.calls) < before + 5:
             await asyncio.sleep(0.01)
-    assert set(cluster.calls[before:]) == {"put_lease"}
+    assert set(cluster.calls[before:]) == {"replace Lease"}
     holding.cancel()
 
 
@@ -229,7 +230,7 @@ async def test_answer_that_is_lost_is_found_out() -> None:
     elector = an_elector(cluster, "first")
     await acquired(elector)
     assert elector.leading
-    assert cluster.calls.count("put_lease") == 2
+    assert cluster.calls.count("replace Lease") == 2
 
 
 async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -241,18 +242,18 @@ async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(caplog: p
     assert 'Lease "lease" not found' in caplog.text
     cluster.add_object("Lease", "system", "lease")
     await waiting
-    assert "put_lease" in cluster.calls
+    assert "replace Lease" in cluster.calls
 
 
 async def test_what_others_have_written_into_the_lease_stays() -> None:
     cluster = LeaseCluster()
     owned = {"annotations": {"meta.helm.sh/release-name": "release"}, "labels": {"team": "ml"}}
-    lease = await cluster.get_lease("system", "lease")
-    await cluster.put_lease({**lease, "metadata": {**lease["metadata"], **owned}})
+    lease = await cluster.get(LEASES, "system", "lease")
+    await cluster.replace(LEASES, {**lease, "metadata": {**lease["metadata"], **owned}})
     elector = an_elector(cluster, "first")
     await acquired(elector)
     await elector.give_back()
-    lease = await cluster.get_lease("system", "lease")
+    lease = await cluster.get(LEASES, "system", "lease")
     assert {field: lease["metadata"][field] for field in owned} == owned
     assert lease["spec"]["holderIdentity"] == ""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import Resource
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
@@ -36,11 +37,11 @@ class UnsteadyLine(FakeCluster):
         self._chance = chance
         self._sent: set[asyncio.Task[Manifest]] = set()
 
-    async def get_lease(self, namespace: str, name: str) -> Manifest:
-        return await self._carry(lambda: self._cluster.get_lease(namespace, name))
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
+        return await self._carry(lambda: self._cluster.get(resource, namespace, name))
 
-    async def put_lease(self, manifest: Manifest) -> Manifest:
-        return await self._carry(lambda: self._cluster.put_lease(manifest))
+    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        return await self._carry(lambda: self._cluster.replace(resource, manifest, strict=strict, dry_run=dry_run))
 
     async def _carry(self, request: Callable[[], Awaitable[Manifest]]) -> Manifest:
         """Sends a request. What was sent is carried out, whether or not its sender is there to hear of it."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.leader_endpoint import (
     CHECK_SECONDS,
@@ -39,22 +40,22 @@ def with_empty_slices() -> FakeCluster:
 
 async def told(cluster: FakeCluster, name: str = IPV4) -> list[str]:
     """The addresses that the Service leads to."""
-    found = await cluster.get_endpoint_slice(SYSTEM, name)
+    found = await cluster.get(ENDPOINT_SLICES, SYSTEM, name)
     return [address for there in found.get("endpoints") or () for address in there["addresses"]]
 
 
 async def change(cluster: FakeCluster, edit: Callable[[dict[str, Any]], object]) -> Manifest:
     """What a person does to the EndpointSlice; returns it as it is then."""
-    found = dict(await cluster.get_endpoint_slice(SYSTEM, IPV4))
+    found = dict(await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4))
     edit(found)
-    return await cluster.put_endpoint_slice(found)
+    return await cluster.replace(ENDPOINT_SLICES, found)
 
 
 @situations("address, family, name", {"IPv4": ("10.0.0.1", "IPv4", IPV4), "IPv6": ("fd00::1", "IPv6", IPV6)})
 async def test_address_goes_into_the_slice_of_its_family(address: str, family: str, name: str) -> None:
     cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, Endpoint("a", "u", address, 1))
-    found = await cluster.get_endpoint_slice(SYSTEM, name)
+    found = await cluster.get(ENDPOINT_SLICES, SYSTEM, name)
     assert found["addressType"] == family
     assert await told(cluster, name) == [address]
     assert await told(cluster, IPV6 if name == IPV4 else IPV4) == []
@@ -79,7 +80,7 @@ async def test_each_leader_replaces_the_one_before_and_learns_where_that_ran() -
     assert node_of(before, SECOND.pod) == "", "another pod has left its address there"
     before = await write_endpoint(cluster, SYSTEM, Endpoint("c", "u", "10.0.0.3", 8443))
     assert node_of(before, SECOND.pod) == "node-2"
-    assert node_of(await cluster.get_endpoint_slice(SYSTEM, IPV4), "c") == "", "its node is not known"
+    assert node_of(await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4), "c") == "", "its node is not known"
 
 
 async def test_one_that_is_right_is_left_alone_whatever_the_api_server_adds() -> None:
@@ -87,9 +88,9 @@ async def test_one_that_is_right_is_left_alone_whatever_the_api_server_adds() ->
     await write_endpoint(cluster, SYSTEM, FIRST)
     await change(cluster, lambda found: found["endpoints"][0].update(zone="zone-1"))
     await change(cluster, lambda found: found["metadata"].update(generation=7))
-    writes = cluster.calls.count("put_endpoint_slice")
+    writes = cluster.calls.count("replace EndpointSlice")
     await write_endpoint(cluster, SYSTEM, FIRST)
-    assert cluster.calls.count("put_endpoint_slice") == writes
+    assert cluster.calls.count("replace EndpointSlice") == writes
 
 
 async def test_what_others_have_written_into_its_metadata_stays() -> None:
@@ -97,7 +98,7 @@ async def test_what_others_have_written_into_its_metadata_stays() -> None:
     owned = {"annotations": {"meta.helm.sh/release-name": "release"}, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
     await change(cluster, lambda found: found["metadata"].update(owned))
     await write_endpoint(cluster, SYSTEM, FIRST)
-    metadata = (await cluster.get_endpoint_slice(SYSTEM, IPV4))["metadata"]
+    metadata = (await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4))["metadata"]
     assert metadata["annotations"] == owned["annotations"]
     assert metadata["labels"] == owned["labels"] | endpoint_slice(SYSTEM, FIRST)["metadata"]["labels"]
 
@@ -125,10 +126,10 @@ async def test_what_others_have_written_into_its_metadata_stays() -> None:
 async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, Any]], object]) -> None:
     cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, FIRST)
-    right = await cluster.get_endpoint_slice(SYSTEM, IPV4)
+    right = await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4)
     await change(cluster, edit)
     await write_endpoint(cluster, SYSTEM, FIRST)
-    found = await cluster.get_endpoint_slice(SYSTEM, IPV4)
+    found = await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4)
     for field in ("addressType", "endpoints", "ports"):
         assert found[field] == right[field]
     assert found["metadata"]["labels"] == right["metadata"]["labels"]
@@ -138,7 +139,7 @@ async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, 
 async def test_leader_tries_until_its_address_is_written(code: int, caplog: pytest.LogCaptureFixture) -> None:
     cluster = with_empty_slices()
     for _ in range(3):
-        cluster.fail_next("put_endpoint_slice", code, "refused")
+        cluster.fail_next("replace EndpointSlice", code, "refused")
     taking = asyncio.create_task(take_endpoint(cluster, SYSTEM, FIRST))
     await asyncio.sleep(2.5 * RETRY_SECONDS)
     assert not taking.done(), "no agent would find it"
@@ -161,7 +162,7 @@ async def test_late_write_of_an_earlier_leader_is_undone() -> None:
     await asyncio.sleep(CHECK_SECONDS + 0.1)
     assert await told(cluster) == [SECOND.address]
     await write_endpoint(cluster, SYSTEM, FIRST)
-    cluster.fail_next("get_endpoint_slice", 503)
+    cluster.fail_next("get EndpointSlice", 503)
     await asyncio.sleep(CHECK_SECONDS + RETRY_SECONDS + 0.1)
     keeping.cancel()
     assert await told(cluster) == [SECOND.address]

@@ -14,7 +14,8 @@ from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.cluster.interface import ClusterError
+from elastic_pytorch_operator.api.resources import NODES, PODS, Resource
+from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.reconcile.controller import Controller
@@ -88,35 +89,26 @@ class FailingCluster(FakeCluster):
         self.called_at: Counter[int] = Counter()
         super().__init__()
 
-    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
-        return await self._through(super().list_jobs(namespace))
+    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
+        answer = super().list_all(resource, namespace)
+        return await (answer if resource is NODES else self._through(answer))
 
-    async def list_pods(self, namespace: str = "") -> list[Manifest]:
-        return await self._through(super().list_pods(namespace))
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
+        return await self._through(super().get(resource, namespace, name))
 
-    async def create_service(self, manifest: Manifest) -> Manifest:
-        return await self._through(super().create_service(manifest))
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        created = super().create(resource, manifest, strict=strict, dry_run=dry_run)
+        return await self._through(created, [MALFORMED] if resource is PODS else [])
 
-    async def get_service(self, namespace: str, name: str) -> Manifest:
-        return await self._through(super().get_service(namespace, name))
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest:
+        return await self._through(super().patch(resource, namespace, name, version, change, subresource))
 
-    async def create_claim(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        return await self._through(super().create_claim(manifest, dry_run=dry_run))
-
-    async def get_claim(self, namespace: str, name: str) -> Manifest:
-        return await self._through(super().get_claim(namespace, name))
-
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        return await self._through(super().create_pod(manifest, strict=strict, dry_run=dry_run), [MALFORMED])
-
-    async def delete_pod(self, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None) -> Manifest | None:
-        return await self._through(super().delete_pod(namespace, name, uid, grace_seconds=grace_seconds))
-
-    async def patch_job_status(self, namespace: str, name: str, status: Manifest, version: str) -> Manifest:
-        return await self._through(super().patch_job_status(namespace, name, status, version))
-
-    async def create_event(self, manifest: Manifest) -> None:
-        await self._through(super().create_event(manifest))
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Manifest | None:
+        return await self._through(super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds))
 
     async def _through(self, request: Coroutine[Any, Any, Any], more: list[tuple[int, str]] | None = None) -> Any:
         self.called_at[int(self.clock())] += 1

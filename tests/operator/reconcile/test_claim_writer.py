@@ -7,6 +7,7 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import CLAIMS
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.reconcile import claim_writer
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
@@ -29,13 +30,13 @@ def a_job_with_claims(backend: str = "operator", **spec: Any) -> dict[str, Any]:
 async def make_claim(running: Running, **metadata: Any) -> None:
     """A claim that was there before the job."""
     claim = {"metadata": {"name": "checkpoints-lm", "namespace": "default", **metadata}, "spec": {"of": "another"}}
-    await running.cluster.create_claim(claim)
+    await running.cluster.create(CLAIMS, claim)
     running.cluster.calls.clear()
 
 
 async def claim_of(running: Running, name: str) -> Manifest | None:
     try:
-        return await running.cluster.get_claim("default", name)
+        return await running.cluster.get(CLAIMS, "default", name)
     except ClusterError as error:
         assert error.code == 404
         return None
@@ -46,12 +47,12 @@ async def test_claims_are_created_once_and_before_the_pods(running: Running, bac
     running.cluster.apply_job(a_job_with_claims(backend))
     await running.until_pods(3)
     calls = running.cluster.calls
-    assert calls.count("create_claim") == 2
-    assert max(n for n, call in enumerate(calls) if call == "create_claim") < calls.index("create_pod")
+    assert calls.count("create PersistentVolumeClaim") == 2
+    assert max(n for n, call in enumerate(calls) if call == "create PersistentVolumeClaim") < calls.index("create Pod")
     running.cluster.finish_deletion("default", running.cluster.pods()[-1]["metadata"]["name"])
     await running.until_pods(3)
-    assert calls.count("create_claim") == 2
-    assert "get_claim" not in calls
+    assert calls.count("create PersistentVolumeClaim") == 2
+    assert "get PersistentVolumeClaim" not in calls
 
 
 @pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("Delete", False)])
@@ -74,16 +75,16 @@ async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(runnin
 
 async def test_suspended_job_has_no_claim_but_asks_whether_it_could(running: Running) -> None:
     running.cluster.apply_job(a_job_with_claims(suspend=True))
-    await running.until(lambda: "dry_run_pod" in running.cluster.calls)
-    assert running.cluster.calls.count("dry_run_claim") == 2
-    assert "create_claim" not in running.cluster.calls
+    await running.until(lambda: "try Pod" in running.cluster.calls)
+    assert running.cluster.calls.count("try PersistentVolumeClaim") == 2
+    assert "create PersistentVolumeClaim" not in running.cluster.calls
     running.cluster.apply_job(a_job_with_claims())
     await running.until_pods(3)
-    assert running.cluster.calls.count("create_claim") == 2
+    assert running.cluster.calls.count("create PersistentVolumeClaim") == 2
 
 
 async def test_refusal_is_told_while_the_job_is_suspended(running: Running) -> None:
-    running.cluster.fail_next("dry_run_claim", 403, QUOTA)
+    running.cluster.fail_next("try PersistentVolumeClaim", 403, QUOTA)
     running.cluster.apply_job(a_job_with_claims(suspend=True))
     await running.until(lambda: QUOTA in running.condition("Suspended"))
 
@@ -94,7 +95,7 @@ async def test_suspended_job_says_whether_an_existing_claim_is_its_own(
 ) -> None:
     await make_claim(running, labels=labels)
     running.cluster.apply_job(a_job_with_claims(suspend=True))
-    await running.until(lambda: "get_claim" in running.cluster.calls)
+    await running.until(lambda: "get PersistentVolumeClaim" in running.cluster.calls)
     await running.until(lambda: running.condition("Suspended").startswith(reason))
 
 
@@ -116,7 +117,7 @@ async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monke
     owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
     await make_claim(running, labels=OURS, ownerReferences=[owner])
     running.cluster.apply_job(a_job_with_claims())
-    await running.until(lambda: "get_claim" in running.cluster.calls)
+    await running.until(lambda: "get PersistentVolumeClaim" in running.cluster.calls)
     assert running.indices() == []
     running.cluster.remove_claim("checkpoints-lm")
     await running.until(lambda: len(running.indices()) == 3, 60)
@@ -125,7 +126,7 @@ async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monke
 
 async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(running: Running) -> None:
     await make_claim(running, labels=OURS)
-    running.cluster.fail_next("create_claim", 403, QUOTA)
+    running.cluster.fail_next("create PersistentVolumeClaim", 403, QUOTA)
     running.cluster.apply_job(a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
     await running.until_pods(3)
     claim = await claim_of(running, "checkpoints-lm")
@@ -137,17 +138,17 @@ async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(r
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
 async def test_refused_claim_is_told_once_and_no_pod_is_created_without_it(running: Running, backend: str) -> None:
     for _ in range(20):
-        running.cluster.fail_next("create_claim", 403, QUOTA)
+        running.cluster.fail_next("create PersistentVolumeClaim", 403, QUOTA)
     running.cluster.apply_job(a_job_with_claims(backend))
     await running.until(lambda: QUOTA in running.condition("Running"))
     await asyncio.sleep(0.5)
-    assert running.cluster.calls.count("create_claim") == 1, "the second one is not asked for either"
+    assert running.cluster.calls.count("create PersistentVolumeClaim") == 1, "the second one is not asked for either"
     assert running.indices() == []
     assert len(running.events("RefusedByApiServer")) == 1
 
 
 async def test_trouble_passes_without_a_word(running: Running) -> None:
-    running.cluster.fail_next("create_claim", 500, "etcdserver: request timed out")
+    running.cluster.fail_next("create PersistentVolumeClaim", 500, "etcdserver: request timed out")
     running.cluster.apply_job(a_job_with_claims())
     await running.until_pods(3)
     assert running.events("RefusedByApiServer") == []
@@ -164,10 +165,10 @@ async def test_trouble_passes_without_a_word(running: Running) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("verb", ["create_claim", "dry_run_claim"])
+@pytest.mark.parametrize("verb", ["create PersistentVolumeClaim", "try PersistentVolumeClaim"])
 async def test_template_that_no_claim_can_be_made_of_fails_the_job(running: Running, verb: str, code: int, words: str) -> None:
     running.cluster.fail_next(verb, code, words)
-    running.cluster.apply_job(a_job_with_claims(suspend=verb == "dry_run_claim"))
+    running.cluster.apply_job(a_job_with_claims(suspend=verb == "try PersistentVolumeClaim"))
     expected = f"InvalidTemplate: spec.sharedVolumeClaims cannot make a claim: {words}"
     await running.until(lambda: running.condition("Failed") == expected)
     assert running.indices() == []
@@ -184,4 +185,4 @@ async def test_claims_are_looked_for_again_once_they_are_forgotten() -> None:
     for write in writer.missing(job).values():
         await write()
     assert writer.missing(job) == {}
-    assert await cluster.get_claim("default", "data-lm")
+    assert await cluster.get(CLAIMS, "default", "data-lm")

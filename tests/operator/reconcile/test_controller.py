@@ -8,6 +8,7 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.resources import JOBS, SERVICES
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.api.write_errors import Cause
 from elastic_pytorch_operator.informer.cache import Cache
@@ -26,24 +27,24 @@ async def test_next_round_does_not_wait_for_the_writes_of_the_one_before(running
     await running.until_pods(3)
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
-    running.cluster.delay_next("patch_job_status")
-    running.cluster.delay_next("create_pod")
+    running.cluster.delay_next("patch ElasticPyTorchJob/status")
+    running.cluster.delay_next("create Pod")
     for left in (2, 1):
         running.cluster.finish_deletion("default", running.members()[-1])
         await running.until(lambda left=left: running.round_size() == left)
     await running.until(lambda: running.cluster.held == 2)
-    assert running.cluster.calls.count("create_pod") == 4, (
+    assert running.cluster.calls.count("create Pod") == 4, (
         "the first of two replacements is on its way, the second waits for it"
     )
     running.cluster.release()
     await running.until_pods(3)
     await asyncio.sleep(0.3)
-    assert running.cluster.calls.count("create_pod") == 5
+    assert running.cluster.calls.count("create Pod") == 5
 
 
 async def test_job_whose_writes_hang_delays_no_other(running: Running) -> None:
-    running.cluster.delay_next("patch_job_status")
-    running.cluster.delay_next("create_pod")
+    running.cluster.delay_next("patch ElasticPyTorchJob/status")
+    running.cluster.delay_next("create Pod")
     running.cluster.apply_job(a_manifest("hangs"))
     await running.until(lambda: running.cluster.held == 2)
     for number in range(20):
@@ -83,7 +84,7 @@ async def test_makes_a_service_and_pods_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
     await asyncio.sleep(0.2)
     assert running.indices() == ["0", "1", "2"]
-    assert running.cluster.calls.count("create_service") == 1
+    assert running.cluster.calls.count("create Service") == 1
 
 
 async def test_follows_scale_and_deletion(running: Running) -> None:
@@ -92,18 +93,18 @@ async def test_follows_scale_and_deletion(running: Running) -> None:
     running.cluster.scale_job("lm", 4)
     await running.until(lambda: running.indices() == ["0", "1", "2", "3"])
     running.cluster.remove_job("lm")
-    assert len(await running.cluster.list_jobs()) == 0
+    assert len(await running.cluster.list_all(JOBS)) == 0
 
 
 async def test_refused_pod_is_a_condition_and_is_not_asked_for_again_and_again(running: Running) -> None:
-    running.cluster.fail_next("create_pod", 403, 'pods "lm" is forbidden: exceeded quota')
+    running.cluster.fail_next("create Pod", 403, 'pods "lm" is forbidden: exceeded quota')
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: "exceeded quota" in running.condition("Running"))
-    assert running.cluster.calls.count("create_pod") == 1
+    assert running.cluster.calls.count("create Pod") == 1
 
 
 async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> None:
-    running.cluster.fail_next("create_pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.fail_next("create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: "spec.containers[0].image" in running.condition("Failed"))
     assert running.indices() == []
@@ -113,17 +114,17 @@ async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> Non
 async def test_policy_that_denies_a_replacement_never_fails_the_job(running: Running) -> None:
     await running.begin()
     denied = "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team"
-    running.cluster.fail_next("create_pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")])
+    running.cluster.fail_next("create Pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")])
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until(lambda: "denied request: no team" in running.condition("Running"))
     await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {denied}"])
     assert running.condition("Failed").startswith("NotEnded")
-    assert running.cluster.calls.count("create_pod") == 4
+    assert running.cluster.calls.count("create Pod") == 4
 
 
 async def test_job_that_has_begun_is_not_failed_even_if_its_pods_are_malformed(running: Running) -> None:
     await running.begin()
-    running.cluster.fail_next("create_pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.fail_next("create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until(lambda: "spec.containers[0].image" in running.condition("Running"))
     assert running.condition("Failed").startswith("NotEnded")
@@ -143,7 +144,7 @@ async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Run
     message = (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
     )
-    running.cluster.fail_next("dry_run_pod", 400, message)
+    running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(suspend=True))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
     assert running.condition("Failed").startswith("InvalidTemplate")
@@ -151,46 +152,46 @@ async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Run
 
 
 async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_once(running: Running) -> None:
-    running.cluster.fail_next("dry_run_pod", 403, 'pods "lm" is forbidden: exceeded quota')
+    running.cluster.fail_next("try Pod", 403, 'pods "lm" is forbidden: exceeded quota')
     running.cluster.apply_job(a_manifest(suspend=True))
     await running.until(lambda: "exceeded quota" in running.condition("Suspended"))
     assert running.condition("Suspended").startswith("RefusedByApiServer: spec.suspend is true: nothing runs")
     running.cluster.apply_job(a_manifest("fits", suspend=True))
     await running.until(lambda: bool(running.cluster.job("fits")["status"]))
     await asyncio.sleep(0.3)
-    assert running.cluster.calls.count("dry_run_pod") == 2
+    assert running.cluster.calls.count("try Pod") == 2
 
 
 async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: Running) -> None:
     message = (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
     )
-    running.cluster.fail_next("dry_run_pod", 400, message)
+    running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
-    assert "create_pod" not in running.cluster.calls
+    assert "create Pod" not in running.cluster.calls
 
 
 async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
     running.cluster.create_seconds = 0.2
-    running.cluster.pass_next("create_pod", 5)
-    running.cluster.fail_next("create_pod", 409, "resourcequotas: the object has been modified")
+    running.cluster.pass_next("create Pod", 5)
+    running.cluster.fail_next("create Pod", 409, "resourcequotas: the object has been modified")
     running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
     await running.until_pods(40)
     await asyncio.sleep(0.6)
     assert running.indices() == sorted(str(index) for index in range(40))
-    assert running.cluster.calls.count("create_pod") == 41
+    assert running.cluster.calls.count("create Pod") == 41
 
 
 async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: Running) -> None:
     running.cluster.apply_job(a_manifest(replicas=4))
     await running.until(lambda: running.cluster.job("lm")["status"].get("replicas") == 4)
     words = 'admission webhook "keep.example.com" denied the request: it is mine'
-    running.cluster.fail_next("delete_pod", 403, words)
+    running.cluster.fail_next("delete Pod", 403, words)
     running.cluster.scale_job("lm", 2)
     await running.until(lambda: words in running.condition("Running"))
     assert running.cluster.job("lm")["status"]["observedGeneration"] == 2
-    assert running.cluster.calls.count("delete_pod") == 2
+    assert running.cluster.calls.count("delete Pod") == 2
     await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {words}"])
 
 
@@ -207,19 +208,19 @@ async def test_service_that_is_denied_is_told_and_holds_nothing_up(
     running: Running, backend: str, code: int, words: str
 ) -> None:
     for _ in range(20):
-        running.cluster.fail_next("create_service", code, words)
+        running.cluster.fail_next("create Service", code, words)
     endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
     running.cluster.apply_job(a_manifest(rendezvous={"backend": backend, **endpoint}))
     await running.until(lambda: len(running.indices()) == 3 and words in running.condition("Running"))
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until_pods(3)
-    assert running.cluster.calls.count("create_service") == 1
+    assert running.cluster.calls.count("create Service") == 1
     assert len(running.events("RefusedByApiServer")) == 1
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
 async def test_strangers_service_of_the_jobs_name_is_told(running: Running, backend: str) -> None:
-    await running.cluster.create_service({"metadata": {"name": "lm", "namespace": "default"}, "spec": {}})
+    await running.cluster.create(SERVICES, {"metadata": {"name": "lm", "namespace": "default"}, "spec": {}})
     running.cluster.apply_job(a_manifest(rendezvous={"backend": backend}))
     await running.until(lambda: "Service lm exists and is not owned by this job" in running.condition("Running"))
     await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
@@ -228,7 +229,7 @@ async def test_strangers_service_of_the_jobs_name_is_told(running: Running, back
 
 async def test_service_of_a_job_just_deleted_is_waited_for_without_a_word(running: Running) -> None:
     owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
-    await running.cluster.create_service({"metadata": {"name": "lm", "namespace": "default", "ownerReferences": [owner]}})
+    await running.cluster.create(SERVICES, {"metadata": {"name": "lm", "namespace": "default", "ownerReferences": [owner]}})
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: len(running.indices()) == 3 and bool(running.condition("Running")))
     await asyncio.sleep(0.3)
@@ -241,14 +242,14 @@ async def test_status_that_is_stored_in_another_way_is_not_written_again_and_aga
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
     await asyncio.sleep(0.5)
-    assert running.cluster.calls.count("patch_job_status") < 8
+    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") < 8
 
 
 async def test_late_answer_does_not_bring_a_deleted_job_back(running: Running) -> None:
     running.cluster.apply_job(a_manifest())
     await running.until_pods(3)
     await running.until(lambda: bool(running.condition("Running")))
-    running.cluster.delay_next("patch_job_status")
+    running.cluster.delay_next("patch ElasticPyTorchJob/status")
     running.cluster.scale_job("lm", 2)
     await running.until(lambda: running.cluster.held == 1)
     running.cluster.remove_job("lm")
@@ -264,7 +265,7 @@ async def test_job_deleted_while_its_plan_is_carried_out_is_no_fault(
 ) -> None:
     running.cluster.apply_job(a_manifest("other"))
     await running.until(lambda: len(running.cluster.pods()) == 3)
-    running.cluster.delay_next("create_service")
+    running.cluster.delay_next("create Service")
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: running.cluster.held == 1)
     running.cluster.remove_job("lm")
@@ -276,15 +277,15 @@ async def test_job_deleted_while_its_plan_is_carried_out_is_no_fault(
 
 
 async def test_status_write_that_finds_no_job_forgets_it(running: Running) -> None:
-    running.cluster.fail_next("patch_job_status", 404, 'elasticpytorchjobs "lm" not found')
+    running.cluster.fail_next("patch ElasticPyTorchJob/status", 404, 'elasticpytorchjobs "lm" not found')
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: running.cache.keys == [])
     await asyncio.sleep(0.3)
-    assert running.cluster.calls.count("patch_job_status") == 1
+    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == 1
 
 
 async def test_event_is_cut_at_what_the_api_takes_in_bytes(running: Running) -> None:
-    running.cluster.fail_next("create_pod", 403, "verboten: " + "ü" * 600 + "\ud800")
+    running.cluster.fail_next("create Pod", 403, "verboten: " + "ü" * 600 + "\ud800")
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
     note = running.events("RefusedByApiServer")[0]
@@ -299,11 +300,11 @@ async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to
     now = write_time(BEGIN + timedelta(seconds=running.loop.time()))
     ended = {"completionTime": now, "conditions": [{"type": "Failed", "status": "True", "reason": "PodLost"}]}
     version = running.cluster.job("lm")["metadata"]["resourceVersion"]
-    await running.cluster.patch_job_status("default", "lm", ended, version)
+    await running.cluster.patch(JOBS, "default", "lm", version, {"status": ended}, "status")
     running.cluster.apply_job(a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=1))
     await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()), 20)
-    await running.until(lambda: "delete_job" in running.cluster.calls, 20)
-    assert running.cluster.calls.count("delete_job") == 1
+    await running.until(lambda: "delete ElasticPyTorchJob" in running.cluster.calls, 20)
+    assert running.cluster.calls.count("delete ElasticPyTorchJob") == 1
 
 
 async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
@@ -312,7 +313,7 @@ async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
         lambda: running.condition("Running").startswith("InvalidSpec: waits for a valid spec: spec.maxReplicas")
     )
     await asyncio.sleep(0.1)
-    assert running.cluster.calls.count("patch_job_status") == 1
+    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == 1
     assert running.condition("Failed").startswith("NotEnded")
 
 
@@ -320,7 +321,9 @@ async def test_end_of_a_job_and_jobs_of_others_stay_as_they_are_with_a_spec_that
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
     complete = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
-    await running.cluster.patch_job_status("default", "lm", complete, running.cluster.job("lm")["metadata"]["resourceVersion"])
+    await running.cluster.patch(
+        JOBS, "default", "lm", running.cluster.job("lm")["metadata"]["resourceVersion"], {"status": complete}, "status"
+    )
     running.cluster.apply_job(a_manifest(minimum=9))
     running.cluster.apply_job(a_manifest("kueues", minimum=9, managedBy="kueue"))
     await asyncio.sleep(0.2)
@@ -330,11 +333,11 @@ async def test_end_of_a_job_and_jobs_of_others_stay_as_they_are_with_a_spec_that
 
 async def test_refused_service_is_not_asked_for_again_and_again(running: Running) -> None:
     for _ in range(50):
-        running.cluster.fail_next("create_service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
+        running.cluster.fail_next("create Service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
-    await running.until(lambda: "create_service" in running.cluster.calls)
+    await running.until(lambda: "create Service" in running.cluster.calls)
     await asyncio.sleep(0.5)  # trouble would be tried again after 0.2 s
-    assert running.cluster.calls.count("create_service") == 1
+    assert running.cluster.calls.count("create Service") == 1
 
 
 async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
@@ -347,7 +350,7 @@ async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> Non
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
 
-    cluster.delay_next("list_pods")
+    cluster.delay_next("list Pod")
     listing = asyncio.create_task(controller.prime())
     await running.until(lambda: cluster.held == 1)
     cluster.finish_deletion("default", cluster.pods()[1]["metadata"]["name"])
@@ -371,12 +374,12 @@ async def test_pod_deleted_before_the_watches_began_is_replaced_soon() -> None:
         before.cluster.finish_deletion("default", before.cluster.pods()[1]["metadata"]["name"])
         await running.begin_to_watch()
         await before.until(lambda: before.indices() == ["0", "1", "2"])
-        listed = before.cluster.calls.count("list_pods")
+        listed = before.cluster.calls.count("list Pod")
         await asyncio.sleep(2 * WATCH_CHECK_SECONDS)
-        assert before.cluster.calls.count("list_pods") == listed, "once is enough"
+        assert before.cluster.calls.count("list Pod") == listed, "once is enough"
 
 
-@pytest.mark.parametrize("verb", ["create_service", "create_pod", "patch_job_status", "create_event"])
+@pytest.mark.parametrize("verb", ["create Service", "create Pod", "patch ElasticPyTorchJob/status", "create Event"])
 async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
     for _ in range(2):
         running.cluster.fail_next(verb, 500)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+from elastic_pytorch_operator.api.resources import JOBS
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
 from tests.operator.builders import a_manifest
@@ -45,7 +46,7 @@ async def test_job_that_ended_before_is_not_counted(running: Running) -> None:
     ended = {"state": "Complete", "conditions": [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded"}]}
     running.watching = False
     version = running.cluster.apply_job(a_manifest("other"))["metadata"]["resourceVersion"]
-    await running.cluster.patch_job_status("default", "other", ended, version)
+    await running.cluster.patch(JOBS, "default", "other", version, {"status": ended}, "status")
     await running.begin_to_watch()
     await fail(running)
     await running.until(lambda: bool(ends(running)))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.resources import SERVICES
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
 
@@ -95,7 +96,7 @@ async def test_half_a_day_of_ended_jobs_leaves_nothing_behind() -> None:
                 hours.append(day.sizes())
                 plans.append(day.plans - before)
                 next_hour, before = next_hour + HOUR, day.plans
-        ended = day.cluster.calls.count("delete_job")
+        ended = day.cluster.calls.count("delete ElasticPyTorchJob")
         assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
         steady = 2  # by then, as many jobs go as come
         for name in hours[0]:
@@ -111,4 +112,4 @@ async def test_service_that_was_deleted_is_made_again_within_minutes() -> None:
         await asyncio.sleep(30)
         day.cluster._remove("Service", "default", "lm")
         await asyncio.sleep(RESYNC_SECONDS + 1)
-        await day.cluster.get_service("default", "lm")
+        await day.cluster.get(SERVICES, "default", "lm")

@@ -34,7 +34,7 @@ async def test_user_is_told_that_a_refused_pod_is_the_operators_own(action: Acti
     cluster = FakeCluster()
     executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
     job = parse_job(a_manifest(rendezvous={"backend": "c10d"}))
-    cluster.fail_next("create_pod", 403, "forbidden: minimum cpu usage per Container is 100m, but request is 50m")
+    cluster.fail_next("create Pod", 403, "forbidden: minimum cpu usage per Container is 100m, but request is 50m")
     (write,) = executor.writes(job, [action])
     with pytest.raises(ClusterError) as refused:
         await write.send()

@@ -8,6 +8,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import JOBS, PODS, Resource
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
 from tests.operator.builders import a_manifest
@@ -31,7 +32,9 @@ class SlowAdmission(FakeCluster):
         self.error = ClusterError(500, TOO_SLOW)
         self.overloads = 0  # creations yet to be answered by a request to wait
 
-    async def create_pod(self, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+        if resource is not PODS:
+            return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
         if manifest["metadata"]["labels"][names.LABEL_JOB_NAME].startswith("hangs"):
             await asyncio.sleep(HANG_SECONDS)
             raise self.error
@@ -39,7 +42,7 @@ class SlowAdmission(FakeCluster):
         if self.overloads:
             self.overloads -= 1
             raise ClusterError(429, "too many requests")
-        return await super().create_pod(manifest, strict=strict, dry_run=dry_run)
+        return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
 
 
 class World(RunningController[SlowAdmission]):
@@ -53,7 +56,7 @@ class World(RunningController[SlowAdmission]):
         self.apply(name, namespace)
         await self.pods_are(3, namespace)
         version = self.cluster.job(name, namespace)["metadata"]["resourceVersion"]
-        await self.cluster.patch_job_status(namespace, name, {"round": 1}, version)
+        await self.cluster.patch(JOBS, namespace, name, version, {"status": {"round": 1}}, "status")
 
     async def pods_are(self, count: int, namespace: str) -> None:
         async with asyncio.timeout(60):

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import Resource
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.reconcile.listing import MAX_AT_ONCE, can_list_any, list_cluster
 
@@ -49,7 +50,7 @@ async def test_list_of_nothing_fails(namespaces: tuple[str, ...]) -> None:
         await list_cluster(a_cluster(*namespaces, a=403, b=403), kueue=False)
 
 
-@pytest.mark.parametrize(("verb", "namespaces"), [("list_nodes", ("a",)), ("list_nodes", ()), ("list_pods", ())])
+@pytest.mark.parametrize(("verb", "namespaces"), [("list Node", ("a",)), ("list Node", ()), ("list Pod", ())])
 async def test_nodes_and_all_namespaces_together_must_be_listed(verb: str, namespaces: tuple[str, ...]) -> None:
     cluster = a_cluster(*namespaces)
     cluster.fail_next(verb, 403)
@@ -62,8 +63,14 @@ async def test_namespace_is_there_if_all_of_it_can_be_listed() -> None:
     assert await can_list_any(cluster, ["b", "a"], kueue=True)
     assert not await can_list_any(cluster, ["b"], kueue=True)
     assert not await can_list_any(cluster, [], kueue=True)
-    cluster.fail_next("list_workloads", 403)
+    cluster.fail_next("list Workload", 403)
     assert not await can_list_any(cluster, ["a"], kueue=True)
+
+
+async def test_without_kueue_there_are_no_workloads() -> None:
+    cluster = a_cluster("a")
+    cluster.fail_next("list Workload", 404, "the server could not find the requested resource")
+    assert (await list_cluster(cluster, kueue=True)).workloads == []
 
 
 class CountedLists(FaultyCluster):
@@ -71,12 +78,12 @@ class CountedLists(FaultyCluster):
 
     now = most = 0
 
-    async def list_jobs(self, namespace: str = "") -> list[Manifest]:
+    async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         self.now -= 1
-        return await super().list_jobs(namespace)
+        return await super().list_all(resource, namespace)
 
 
 async def test_many_namespaces_are_not_all_listed_at_once() -> None:

@@ -7,6 +7,7 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.gang_schedulers import KUBERNETES
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import pod_groups
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupError, PodGroupWriter
@@ -24,7 +25,7 @@ def a_gang(**spec: Any) -> dict[str, Any]:
 
 
 async def group_of(running: Running) -> Manifest | None:
-    return await running.cluster.get_pod_group(API_VERSION, "default", "lm")
+    return next(iter(await running.cluster.list_all(pod_groups(API_VERSION), "default")), None)
 
 
 async def begin(running: Running) -> None:
@@ -39,8 +40,8 @@ async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None
     running.cluster.apply_job(a_gang())
     await running.until_pods(3)
     calls = running.cluster.calls
-    assert calls.count("put_pod_group") == 1
-    assert calls.index("put_pod_group") < calls.index("create_pod")
+    assert calls.count("create PodGroup") == 1
+    assert calls.index("create PodGroup") < calls.index("create Pod")
     group = await group_of(running)
     assert group is not None
     assert group["spec"]["minMember"] == 2
@@ -48,9 +49,9 @@ async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None
 
 async def test_pod_group_is_changed_with_the_minimum(running: Running) -> None:
     await begin(running)
-    running.cluster.fail_next("put_pod_group", 500)
+    running.cluster.fail_next("replace PodGroup", 500)
     running.cluster.apply_job(a_gang(minimum=3))
-    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 3)
+    await running.until(lambda: running.cluster.calls.count("replace PodGroup") == 2)
     group = await group_of(running)
     assert group is not None
     assert group["spec"]["minMember"] == 3
@@ -59,7 +60,7 @@ async def test_pod_group_is_changed_with_the_minimum(running: Running) -> None:
 async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(running: Running) -> None:
     await begin(running)
     for _ in range(100):
-        running.cluster.fail_next("put_pod_group", 403, "denied by a webhook")
+        running.cluster.fail_next("replace PodGroup", 403, "denied by a webhook")
     running.cluster.apply_job(a_gang(minimum=3))
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until(lambda: len(running.indices()) == 3 and "denied by a webhook" in running.condition(names.RUNNING))
@@ -72,10 +73,10 @@ async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_i
     running.cluster.apply_job(a_gang())
     await running.until_pods(3)
     running.cluster.apply_job(a_gang(suspend=True))
-    await running.until(lambda: "delete_pod" in running.cluster.calls)
+    await running.until(lambda: "delete Pod" in running.cluster.calls)
     for pod in running.cluster.pods():
         running.cluster.finish_deletion("default", pod["metadata"]["name"])
-    await running.until(lambda: "delete_pod_group" in running.cluster.calls)
+    await running.until(lambda: "delete PodGroup" in running.cluster.calls)
     assert await group_of(running) is None
     running.cluster.apply_job(a_gang())
     await running.until_pods(3)
@@ -85,8 +86,8 @@ async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_i
 @pytest.mark.parametrize(
     ("verb", "code", "message", "advice"),
     [
-        ("put_pod_group", 404, "404 page not found", f"the cluster has no PodGroup of {API_VERSION}: install that scheduler"),
-        ("get_pod_group", 403, NO_PERMISSION, "add Coscheduling to gangSchedulers in the chart's values"),
+        ("create PodGroup", 404, "404 page not found", f"the cluster has no PodGroup of {API_VERSION}: install that scheduler"),
+        ("get PodGroup", 403, NO_PERMISSION, "add Coscheduling to gangSchedulers in the chart's values"),
     ],
 )
 async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
@@ -105,7 +106,7 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
 
 async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Running) -> None:
     for _ in range(100):
-        running.cluster.fail_next("put_pod_group", 404, "the server could not find the requested resource")
+        running.cluster.fail_next("create PodGroup", 404, "the server could not find the requested resource")
     running.cluster.apply_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     missing = f"the cluster has no PodGroup of {KUBERNETES.api_version}: enable that API and the feature gate GenericWorkload"
     await running.until(lambda: missing in running.condition(names.RUNNING))
@@ -120,8 +121,8 @@ async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Runn
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
     running.cluster.apply_job(a_gang(minimum=3, **gang))
-    await running.until(lambda: running.cluster.calls.count("put_pod_group") == 2)
-    group = await running.cluster.get_pod_group(KUBERNETES.api_version, "default", "lm")
+    await running.until(lambda: running.cluster.calls.count("replace PodGroup") == 1)
+    group = await running.cluster.get(pod_groups(KUBERNETES.api_version), "default", "lm")
     assert group is not None
     assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
 
@@ -131,7 +132,7 @@ async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_ke
     writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     going = pod_group(job, KUBERNETES)
     going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
-    await cluster.put_pod_group(going)
+    await cluster.create(pod_groups(KUBERNETES.api_version), going)
     with pytest.raises(PodGroupError, match="PodGroup lm is still being deleted") as refused:
         await writer.put(job, without_pods=True)
     assert refused.value.judgement is Judgement.TROUBLE
@@ -142,14 +143,14 @@ async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_ke
 
 async def test_suspended_job_says_that_its_pod_group_cannot_be_made(running: Running) -> None:
     for _ in range(100):
-        running.cluster.fail_next("dry_run_pod_group", 404, "404 page not found")
+        running.cluster.fail_next("try PodGroup", 404, "404 page not found")
     running.cluster.apply_job(a_gang(suspend=True))
     await running.until(lambda: "install that scheduler" in running.condition(names.SUSPENDED))
 
 
 async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
     theirs = {"apiVersion": API_VERSION, "kind": "PodGroup", "metadata": {"name": "lm", "namespace": "default"}, "spec": {}}
-    await running.cluster.put_pod_group(theirs)
+    await running.cluster.create(pod_groups(API_VERSION), theirs)
     running.cluster.apply_job(a_gang())
     await running.until(lambda: "PodGroup lm exists and is not owned by this job" in running.condition(names.RUNNING))
     assert not running.cluster.pods()

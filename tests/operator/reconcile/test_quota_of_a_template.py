@@ -29,7 +29,7 @@ async def test_job_asks_anew_for_another_template_and_is_suspended_once_its_quot
     world.submit("a", None, 2, template=asking("cpu", "1"))
     await world.until(lambda: world.size("a") == 2)
     for _ in range(refused):
-        world.cluster.fail_next("delete_workload", 429, "too many requests")
+        world.cluster.fail_next("delete Workload", 429, "too many requests")
     world.change("a", suspend=True)
     await world.until(lambda: world.condition("a", names.SUSPENDED)[0] == "True", 600.0)
     assert world.cluster.used == 0, "only now may the template change"

@@ -38,7 +38,7 @@ def kept(running: Running) -> Manifest:
 
 
 def reads(running: Running) -> int:
-    return running.cluster.calls.count("get_template")
+    return running.cluster.calls.count("get ClusterElasticPyTorchJobTemplate")
 
 
 @pytest.fixture
@@ -153,10 +153,10 @@ async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_th
     running.cluster.apply_job(a_short_job())
     words = f'TemplateMissing: {KIND} gpu cannot be read, and is looked for again: {KIND} "gpu" not found'
     await running.until(lambda: running.condition("Running") == words)
-    written = running.cluster.calls.count("patch_job_status")
+    written = running.cluster.calls.count("patch ElasticPyTorchJob/status")
     read = reads(running)
     await running.until(lambda: reads(running) >= read + 2)
-    assert running.cluster.calls.count("patch_job_status") == written, "the same is not told again"
+    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == written, "the same is not told again"
     assert running.cluster.job("lm")["status"]["state"] == "Pending"
     running.cluster.make_template(a_template())
     await running.until(lambda: images(running) == ["torch"] * 3)
@@ -186,14 +186,14 @@ async def test_job_waits_for_a_template_with_which_it_is_valid(running: Running)
 
 async def test_trouble_with_the_api_server_is_no_missing_template(running: Running) -> None:
     running.cluster.make_template(a_template())
-    running.cluster.fail_next("get_template", 500)
+    running.cluster.fail_next("get ClusterElasticPyTorchJobTemplate", 500)
     running.cluster.apply_job(a_short_job())
     await running.until(lambda: len(images(running)) == 3)
     assert reads(running) == 2
 
 
 async def test_permission_that_the_operator_lacks_is_told(running: Running) -> None:
-    running.cluster.fail_next("get_template", 403, "forbidden")
+    running.cluster.fail_next("get ClusterElasticPyTorchJobTemplate", 403, "forbidden")
     running.cluster.apply_job(a_short_job())
     await running.until(lambda: running.condition("Running").startswith("TemplateMissing"))
     assert running.condition("Running").endswith("looked for again: forbidden")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api import kueue
+from elastic_pytorch_operator.api.resources import JOBS
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.planning.failed_writes import REFUSED_SECONDS
 from elastic_pytorch_operator.reconcile.execute import DRY_RUN_SECONDS
@@ -85,25 +86,27 @@ async def lose_all_pods(world: World) -> None:
 
 async def end(world: World) -> None:
     status = {"conditions": [{"type": "Complete", "status": "True"}], "state": "Complete", "completionTime": TIME}
-    await world.cluster.patch_job_status("default", "lm", status, world.cluster.job("lm")["metadata"]["resourceVersion"])
+    await world.cluster.patch(
+        JOBS, "default", "lm", world.cluster.job("lm")["metadata"]["resourceVersion"], {"status": status}, "status"
+    )
 
 
 @pytest.mark.parametrize(
     ("refused", "spec", "then"),
     [
-        ("create_service", {}, no_more),
-        ("create_claim", {"sharedVolumeClaims": [A_CLAIM]}, no_more),
-        ("put_pod_group", {"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}}, no_more),
-        ("dry_run_pod", {"suspend": True}, no_more),
-        ("dry_run_claim", {"suspend": True, "sharedVolumeClaims": [A_CLAIM]}, no_more),
-        ("patch_job_status", {}, no_more),
-        ("create_pod", {}, no_more),
-        ("create_pod", {}, lose_all_pods),
-        ("create_pod", {"rendezvous": {"backend": "c10d"}}, no_more),
-        ("delete_pod", {}, scale_down),
-        ("delete_job", {"ttlSecondsAfterFinished": 1}, end),
-        ("create_workload", {"queue": "team"}, no_more),
-        ("list_priority_classes", {"queue": "team"}, no_more),
+        ("create Service", {}, no_more),
+        ("create PersistentVolumeClaim", {"sharedVolumeClaims": [A_CLAIM]}, no_more),
+        ("create PodGroup", {"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}}, no_more),
+        ("try Pod", {"suspend": True}, no_more),
+        ("try PersistentVolumeClaim", {"suspend": True, "sharedVolumeClaims": [A_CLAIM]}, no_more),
+        ("patch ElasticPyTorchJob/status", {}, no_more),
+        ("create Pod", {}, no_more),
+        ("create Pod", {}, lose_all_pods),
+        ("create Pod", {"rendezvous": {"backend": "c10d"}}, no_more),
+        ("delete Pod", {}, scale_down),
+        ("delete ElasticPyTorchJob", {"ttlSecondsAfterFinished": 1}, end),
+        ("create Workload", {"queue": "team"}, no_more),
+        ("list PriorityClass", {"queue": "team"}, no_more),
     ],
 )
 async def test_write_that_waits_for_a_slot_causes_no_plan(

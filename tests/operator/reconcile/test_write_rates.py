@@ -98,7 +98,7 @@ async def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_c
         world.cluster.events.clear()
         await let_agents_change_their_minds(world, pods)
         await asyncio.sleep(5)
-        assert world.cluster.calls.count("patch_job_status") <= STATUS_BURST + STATUSES_PER_SECOND * (SECONDS + 5)
+        assert world.cluster.calls.count("patch ElasticPyTorchJob/status") <= STATUS_BURST + STATUSES_PER_SECOND * (SECONDS + 5)
         reasons = Counter(event["reason"] for event in world.cluster.events)
         assert reasons["Straggler"] > 1
         assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * SECONDS + 1

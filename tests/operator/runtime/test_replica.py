@@ -15,6 +15,7 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES, JOBS, LEASES, PODS, Resource
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.cluster.clocks import TimeOfDay
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -44,13 +45,13 @@ class Line:
     def __init__(self, cluster: FakeCluster) -> None:
         self.is_cut = False
         self.cluster = Fence(cluster, lambda: not self.is_cut).cluster
-        for verb in ("get_lease", "put_lease"):
-            setattr(self.cluster, verb, partial(self._send, getattr(cluster, verb)))
+        for verb in ("get", "replace"):
+            setattr(self.cluster, verb, partial(self._send, getattr(self.cluster, verb)))
 
-    async def _send(self, send: Callable[..., Awaitable[Manifest]], *arguments: Any) -> Manifest:
-        if self.is_cut:
+    async def _send(self, send: Callable[..., Awaitable[Manifest]], resource: Resource, *arguments: Any) -> Manifest:
+        if self.is_cut and resource is LEASES:
             raise ClusterError(0, "cut")
-        return await send(*arguments)
+        return await send(resource, *arguments)
 
 
 @dataclass
@@ -105,7 +106,7 @@ class World:
         """Starts a process: of one replica, or of as many as it takes until it is stopped."""
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
         with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
-            await self.cluster.create_pod(pod)
+            await self.cluster.create(PODS, pod)
         endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")
         settings = ReplicaSettings("http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint)
         ahead = [0.0]
@@ -141,11 +142,11 @@ class World:
 
     async def found_by_agents(self) -> list[str]:
         """The pods that the agents' Service leads to."""
-        found = await self.cluster.get_endpoint_slice(SYSTEM, SLICE)
+        found = await self.cluster.get(ENDPOINT_SLICES, SYSTEM, SLICE)
         return [there["targetRef"]["name"] for there in found.get("endpoints") or ()]
 
     def pods_made(self) -> int:
-        return self.cluster.calls.count("create_pod") - len({running.name for running in self.replicas})
+        return self.cluster.calls.count("create Pod") - len({running.name for running in self.replicas})
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(worl
     await asyncio.sleep(0.3)
     assert world.pods_made() == 4
     assert await world.found_by_agents() == ["second"]
-    assert world.cluster.calls.count("create_service") <= 2, "the second finds it there"
+    assert world.cluster.calls.count("create Service") <= 2, "the second finds it there"
 
 
 async def test_stream_ends_with_the_leader(world: World) -> None:
@@ -249,9 +250,9 @@ async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_ou
 
 async def test_replica_that_no_agent_can_find_does_not_lead_them_until_it_can(world: World) -> None:
     for _ in range(3):
-        world.cluster.fail_next("put_endpoint_slice", 403, "endpoint address 10.0.0.1 is not allowed")
+        world.cluster.fail_next("replace EndpointSlice", 403, "endpoint address 10.0.0.1 is not allowed")
     first = await world.start("first")
-    await world.until(lambda: "put_endpoint_slice" in world.cluster.calls)
+    await world.until(lambda: "replace EndpointSlice" in world.cluster.calls)
     assert not first.replica.leading
     assert (
         'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in (await first.get(world.session, "/metrics"))[1]
@@ -267,7 +268,7 @@ async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(world: Wor
     begun = write_time(server_time() - timedelta(minutes=10))
     job = world.cluster.apply_job(a_manifest(activeDeadlineSeconds=6 * 3600))
     status = {"startTime": begun, "round": 1, "worldSize": 3, "conditions": []}
-    await world.cluster.patch_job_status("default", "lm", status, job["metadata"]["resourceVersion"])
+    await world.cluster.patch(JOBS, "default", "lm", job["metadata"]["resourceVersion"], {"status": status}, "status")
     first = await world.start("first", time_of_day=TimeOfDay(server_time))
     await world.until_leading(first)
     await world.until(lambda: bool(world.cluster.job("lm")["status"]["conditions"]))
@@ -294,8 +295,8 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     second = await world.start("second", timing=QUICK)
     await asyncio.sleep(2 * QUICK.look_seconds)
     # As if the first had been suspended for longer than its lease, and had come back.
-    lease = await world.cluster.get_lease(SYSTEM, names.OPERATOR)
-    await world.cluster.put_lease({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
+    lease = await world.cluster.get(LEASES, SYSTEM, names.OPERATOR)
+    await world.cluster.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
     await world.until_leading(second)
     with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.task, 20)
@@ -368,7 +369,7 @@ async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: Worl
 async def test_status_of_a_leader_before_is_refused() -> None:
     cluster = FakeCluster()
     version = cluster.apply_job(a_manifest())["metadata"]["resourceVersion"]
-    await cluster.patch_job_status("default", "lm", {"round": 2}, version)
+    await cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 2}}, "status")
     with pytest.raises(ClusterError) as refusal:
-        await cluster.patch_job_status("default", "lm", {"round": 1}, version)
+        await cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 1}}, "status")
     assert refusal.value.code == 409

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator import cli
+from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES, LEASES, SECRETS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.runtime.replica import Replica
@@ -37,7 +38,7 @@ class Served:
 
     async def metrics(self, token: str = "") -> tuple[int, str]:
         """What a client gets that trusts the authorities of the Secret, as soon as the port is open."""
-        trust, _ = read_trust(await self.cluster.get_secret(SYSTEM, SECRET))
+        trust, _ = read_trust(await self.cluster.get(SECRETS, SYSTEM, SECRET))
         tls = ssl.create_default_context(cadata=trust.bundle)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = f"https://127.0.0.1:{self.settings.metrics_port}/metrics"
@@ -68,9 +69,9 @@ async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
     for kind, name in (("Lease", NAME), ("Secret", SECRET), ("EndpointSlice", SLICE)):
         cluster.add_object(kind, SYSTEM, name)
     if not may_lead:
-        lease = await cluster.get_lease(SYSTEM, NAME)
+        lease = await cluster.get(LEASES, SYSTEM, NAME)
         spec = {"holderIdentity": "another", "leaseDurationSeconds": 300, "renewTime": "2026-01-01T00:00:00.000000Z"}
-        await cluster.put_lease({**lease, "spec": spec})
+        await cluster.replace(LEASES, {**lease, "spec": spec})
     cluster.users |= {"prometheus": "system:serviceaccount:monitoring:prometheus", "worker": "system:serviceaccount:a:default"}
     cluster.readers.add((cluster.users["prometheus"], "/metrics"))
     ports = free_port(), free_port()
@@ -90,7 +91,7 @@ async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
 
 async def test_scrape_without_a_token_or_without_the_right_is_refused() -> None:
     async with served() as world:
-        await world.until(lambda: "put_secret" in world.cluster.calls)
+        await world.until(lambda: "replace Secret" in world.cluster.calls)
         assert (await world.metrics())[0] == 401
         assert (await world.metrics("invented"))[0] == 401
         assert (await world.metrics("worker"))[0] == 403
@@ -99,7 +100,7 @@ async def test_scrape_without_a_token_or_without_the_right_is_refused() -> None:
         assert "workqueue_depth" in text
         assert await world.plain("/metrics") == 404, "it is nowhere else"
         assert await world.plain("/healthz") == 200
-        trust, _ = read_trust(await world.cluster.get_secret(SYSTEM, SECRET))
+        trust, _ = read_trust(await world.cluster.get(SECRETS, SYSTEM, SECRET))
         other = ssl.create_default_context(cadata=trust.bundle)
         url = f"https://127.0.0.1:{world.settings.metrics_port}/metrics"
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
@@ -108,8 +109,8 @@ async def test_scrape_without_a_token_or_without_the_right_is_refused() -> None:
 
 async def test_replica_on_standby_serves_its_metrics_with_the_certificate_of_the_leader() -> None:
     async with served(may_lead=False) as world:
-        await world.until(lambda: world.cluster.calls.count("get_secret") > 0)
-        assert "put_secret" not in world.cluster.calls
+        await world.until(lambda: world.cluster.calls.count("get Secret") > 0)
+        assert "replace Secret" not in world.cluster.calls
         await keep_trust(world.cluster, SYSTEM, [HOST], time.time(), name=SECRET)
         code, text = await world.metrics("prometheus")
         assert code == 200
@@ -118,10 +119,10 @@ async def test_replica_on_standby_serves_its_metrics_with_the_certificate_of_the
 
 async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:
     async with served() as world:
-        await world.until(lambda: "put_endpoint_slice" in world.cluster.calls)
-        found = await world.cluster.get_endpoint_slice(SYSTEM, SLICE)
+        await world.until(lambda: "replace EndpointSlice" in world.cluster.calls)
+        found = await world.cluster.get(ENDPOINT_SLICES, SYSTEM, SLICE)
         assert found["metadata"]["labels"]["kubernetes.io/service-name"] == NAME
-        assert (await world.cluster.get_lease(SYSTEM, NAME))["spec"]["holderIdentity"] == "pod"
+        assert (await world.cluster.get(LEASES, SYSTEM, NAME))["spec"]["holderIdentity"] == "pod"
 
 
 @pytest.fixture

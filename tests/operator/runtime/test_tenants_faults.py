@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.resources import PODS
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.runtime import replica as replica_module
 from elastic_pytorch_operator.runtime.replica import Replica
@@ -64,7 +65,7 @@ async def test_annotation_of_a_pod_does_not_end_it(value: str) -> None:
     cluster = a_cluster()
     pod = a_worker_pod(a_job())
     pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = value
-    await cluster.create_pod(pod)
+    await cluster.create(PODS, pod)
     async with running(cluster) as ask:
 
         async def serves() -> bool:

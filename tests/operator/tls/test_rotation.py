@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.tls.rotation import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
 from elastic_pytorch_operator.tls.secret import (
@@ -87,11 +88,11 @@ async def test_secret_is_filled_once_and_then_read() -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     assert await keep_trust(cluster, "system", HOSTS, NOW + DAY) == first
-    assert cluster.calls.count("put_secret") == 1
+    assert cluster.calls.count("replace Secret") == 1
     renewed = await keep_trust(cluster, "system", HOSTS, NOW + 70 * DAY)
     assert renewed.serving != first.serving
     assert renewed.bundle == first.bundle
-    secret = await cluster.get_secret("system", SECRET_NAME)
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
     assert read_trust(secret) == (renewed, ())
     assert "PRIVATE" not in repr(renewed), "no key in any log"
 
@@ -99,8 +100,8 @@ async def test_secret_is_filled_once_and_then_read() -> None:
 async def test_secret_that_somebody_has_emptied_is_made_again() -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
-    secret = await cluster.get_secret("system", SECRET_NAME)
-    await cluster.put_secret({**secret, "data": {}})
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
+    await cluster.replace(SECRETS, {**secret, "data": {}})
     assert (await keep_trust(cluster, "system", HOSTS, NOW)).bundle != first.bundle
 
 
@@ -131,8 +132,8 @@ def damage(trust: Trust, *path: str | int, value: object) -> bytes:
 async def test_damaged_secret_is_made_again(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
-    secret = await cluster.get_secret("system", SECRET_NAME)
-    await cluster.put_secret({**secret, "data": {"trust.json": base64.b64encode(text).decode()}})
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
+    await cluster.replace(SECRETS, {**secret, "data": {"trust.json": base64.b64encode(text).decode()}})
     trust = await keep_trust(cluster, "system", HOSTS, NOW)
     assert len(trust.authorities) == 1
     assert trust.bundle != first.bundle
@@ -145,13 +146,13 @@ async def test_damaged_secret_is_made_again(text: bytes, caplog: pytest.LogCaptu
 async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before() -> None:
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
-    secret = await cluster.get_secret("system", SECRET_NAME)
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
     for text in ("", base64.b64encode(b"{").decode()):
-        await cluster.put_secret({**secret, "data": {"trust.json": text}})
-        secret = await cluster.get_secret("system", SECRET_NAME)
+        await cluster.replace(SECRETS, {**secret, "data": {"trust.json": text}})
+        secret = await cluster.get(SECRETS, "system", SECRET_NAME)
         kept = await keep_trust(cluster, "system", HOSTS, NOW, first)
         assert (kept == first) is bool(text), "to empty it is a way to ask for new certificates"
-        secret = await cluster.get_secret("system", SECRET_NAME)
+        secret = await cluster.get(SECRETS, "system", SECRET_NAME)
         assert read_trust(secret) == (kept, ())
 
 
@@ -159,8 +160,8 @@ async def test_damaged_secret_is_restored_by_the_leader_that_has_read_it_before(
 async def test_secret_that_is_no_base64_is_made_again(text: str) -> None:
     cluster = with_empty_secret()
     await keep_trust(cluster, "system", HOSTS, NOW)
-    secret = await cluster.get_secret("system", SECRET_NAME)
-    await cluster.put_secret({**secret, "data": {"trust.json": text}})
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
+    await cluster.replace(SECRETS, {**secret, "data": {"trust.json": text}})
     assert len((await keep_trust(cluster, "system", HOSTS, NOW)).authorities) == 1
 
 
@@ -179,8 +180,8 @@ async def test_what_is_whole_in_a_damaged_secret_is_kept(
     trust = renew(renew(Trust(), HOSTS, NOW - 1900 * DAY), HOSTS, NOW)
     cluster = with_empty_secret()
     text = base64.b64encode(damage(trust, *path, value=value)).decode()
-    secret = await cluster.get_secret("system", SECRET_NAME)
-    await cluster.put_secret({**secret, "data": {**write_trust(trust), "trust.json": text}})
+    secret = await cluster.get(SECRETS, "system", SECRET_NAME)
+    await cluster.replace(SECRETS, {**secret, "data": {**write_trust(trust), "trust.json": text}})
     mended = await keep_trust(cluster, "system", HOSTS, NOW)
     assert told in caplog.text
     assert sum(pair in trust.authorities for pair in mended.authorities) == kept

@@ -8,6 +8,7 @@ from typing import Any
 
 from cryptography import x509
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.tls.certificates import make_serving
 from elastic_pytorch_operator.tls.rotation import DAY, Trust
 from elastic_pytorch_operator.tls.secret import (
@@ -38,11 +39,11 @@ async def keep(
     """What is trusted with these data in the Secret; how often the Secret was written in two passes; and what it holds then."""
     cluster = FakeCluster()
     cluster.add_object("Secret", "system", SECRET_NAME)
-    await cluster.put_secret({**await cluster.get_secret("system", SECRET_NAME), "data": data})
+    await cluster.replace(SECRETS, {**await cluster.get(SECRETS, "system", SECRET_NAME), "data": data})
     before = len(cluster.calls)
     trust = await keep_trust(cluster, "system", HOSTS, now, held)
     assert await keep_trust(cluster, "system", HOSTS, now, trust) == trust
-    found = await cluster.get_secret("system", SECRET_NAME)
+    found = await cluster.get(SECRETS, "system", SECRET_NAME)
     return trust, cluster.calls[before:], found["data"]
 
 
@@ -61,7 +62,7 @@ def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: 
     now = NOW + days * DAY
     trust, calls, kept = asyncio.run(keep(data, TRUST if holds else None, now))
     check(trust, now)
-    assert calls.count("put_secret") <= 1
+    assert calls.count("replace Secret") <= 1
     assert base64.b64decode(kept[BUNDLE_KEY]).decode() == trust.bundle
 
 
@@ -69,7 +70,7 @@ def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: 
 def test_whatever_the_data_are_certificates_are_good_and_written_once(data: dict[str, Any] | None) -> None:
     trust, calls, _ = asyncio.run(keep(data))
     check(trust, NOW)
-    assert calls.count("put_secret") == 1
+    assert calls.count("replace Secret") == 1
 
 
 def test_bundle_for_other_clients_is_restored_without_a_change_of_what_is_trusted() -> None:
@@ -77,7 +78,7 @@ def test_bundle_for_other_clients_is_restored_without_a_change_of_what_is_truste
     for bundle in ({}, {BUNDLE_KEY: base64.b64encode(b"another").decode()}):
         trust, calls, data = asyncio.run(keep({STATE_KEY: DATA[STATE_KEY], **bundle}, older))
         assert trust == TRUST
-        assert calls.count("put_secret") == 1
+        assert calls.count("replace Secret") == 1
         assert data[BUNDLE_KEY] == DATA[BUNDLE_KEY]
 
 

@@ -1,0 +1,52 @@
+"""The resources of the API server that the operator reads, writes or watches."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from elastic_pytorch_operator.api import gang_schedulers, kueue, names
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the API server.
+
+    Attributes:
+        label: that all objects of a list have; empty: all there are.
+        of_chart: the chart renders the operator's own object, which is only read and replaced.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    label: str = ""
+    of_chart: bool = False
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """The path of an object, or of a list of them; without a namespace, that of all namespaces."""
+        root = "/api" if "/" not in self.api_version else "/apis"
+        place = f"/namespaces/{namespace}" if namespace else ""
+        return f"{root}/{self.api_version}{place}/{self.plural}" + (f"/{name}" if name else "")
+
+
+JOBS: Final = Resource(names.API_VERSION, names.KIND, names.PLURAL)
+TEMPLATES: Final = Resource(names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s")
+# Those with a role in a job. Not the label managed-by: policies of others write it, too.
+PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
+NODES: Final = Resource("v1", "Node", "nodes")
+SERVICES: Final = Resource("v1", "Service", "services")
+CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+EVENTS: Final = Resource("events.k8s.io/v1", "Event", "events")
+PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
+
+WORKLOADS: Final = Resource(kueue.API_VERSION, kueue.WORKLOAD, kueue.WORKLOADS, names.LABEL_WORKLOAD_NUMBER)
+RESOURCE_FLAVORS: Final = Resource(kueue.API_VERSION, "ResourceFlavor", "resourceflavors")
+WORKLOAD_PRIORITY_CLASSES: Final = Resource(kueue.API_VERSION, "WorkloadPriorityClass", "workloadpriorityclasses")
+
+LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases", of_chart=True)
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", of_chart=True)
+SECRETS: Final = Resource("v1", "Secret", "secrets", of_chart=True)
+
+
+def pod_groups(api_version: str) -> Resource:
+    """The PodGroups of a gang scheduler."""
+    return Resource(api_version, gang_schedulers.KIND, gang_schedulers.PLURAL)
