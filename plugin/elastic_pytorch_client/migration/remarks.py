@@ -23,6 +23,11 @@ class Remarks:
         if remark not in self.found:
             self.found.append(remark)
 
+    def add_unsaid(self, others: "Remarks") -> None:
+        """Adds what has not been said of another field."""
+        said = {remark.text for remark in self.found}
+        self.found += [remark for remark in others.found if remark.text not in said]
+
 
 class CannotMigrate(Exception):
     """A manifest that no ElasticPyTorchJob can be made of without asking."""

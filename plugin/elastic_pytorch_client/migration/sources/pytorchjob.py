@@ -1,7 +1,6 @@
 """PyTorchJob (kubeflow.org/v1), as its training-operator 1.9 treats it."""
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +9,10 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, nnodes_bounds, process_count
-from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
-from elastic_pytorch_client.migration.template import (
-    accelerators,
-    clean_template,
-    find_training_container,
-    set_launch,
-    take_variables,
-)
+from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, read_container, say_hosts
+from elastic_pytorch_client.migration.template import clean_template, find_training_container
 
 Manifest = dict[str, Any]
 
@@ -34,10 +27,7 @@ DEFAULT_PROCESSES = "auto"
 @dataclass(frozen=True, slots=True)
 class Replica:
     count: int
-    template: Manifest  # cleaned, its container started as the agent does
-    launch: Launch
-    options: dict[str, str]  # torchrun's, from the command line and the environment
-    accelerators: int
+    pods: TrainingPods
     restart_policy: str
 
 
@@ -51,9 +41,10 @@ def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint
     master, worker = _replicas(spec, remarks, entrypoint)
     base = worker or master
     assert base is not None  # or _replicas raises
-    template = base.template
+    pods = base.pods
     if master is not None and worker is not None:
-        template = merge_templates(f"{REPLICAS}.Master.template", master.template, worker.template, remarks)
+        merged = merge_templates(f"{REPLICAS}.Master.template", master.pods.template, pods.template, remarks)
+        pods.template.update(merged)
     total = sum(replica.count for replica in (master, worker) if replica is not None)
     role = "Worker" if worker is not None else "Master"
     sizes = _sizes(spec, total, base, remarks)
@@ -61,21 +52,17 @@ def migrate_pytorchjob(manifest: Mapping[str, Any], remarks: Remarks, entrypoint
     run_policy = spec.get("runPolicy") or {}
     policy = _failure_policy(spec, role, base, remarks)
     processes = _processes(spec, base, role, remarks)
-    _hosts(metadata, template, remarks)
-    if base.launch.by == "python" and master is None and total > 1:
+    say_hosts(REPLICAS, metadata.get("name"), r"(master|worker)-[0-9]+\b", pods, remarks)
+    if pods.launch.by == "python" and master is None and total > 1:
         remarks.add(REPLICAS, "without a Master, each worker trained by itself. Now all workers form one group")
-    job: Manifest = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": metadata,
-        "spec": {
-            **sizes,
-            **({"nprocPerNode": processes} if processes is not None else {}),
-            **_run_policy(run_policy, metadata, template, sizes, remarks),
-            **({"failurePolicy": policy} if policy else {}),
-            "template": template,
-        },
-    }
+    job = make_job(
+        metadata,
+        pods,
+        sizes,
+        {} if processes is None else {"nprocPerNode": processes},
+        _run_policy(run_policy, metadata, pods.template, sizes, remarks),
+        {"failurePolicy": policy} if policy else {},
+    )
     return [job, *_autoscaler(spec, job, remarks)]
 
 
@@ -86,10 +73,7 @@ def _replicas(spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[st
     worker = _replica("Worker", specs["Worker"], remarks, entrypoint) if "Worker" in specs else None
     own = Remarks()
     master = _replica("Master", specs["Master"], own, entrypoint) if "Master" in specs else None
-    said = {remark.text for remark in remarks.found}
-    for remark in own.found:
-        if remark.text not in said:
-            remarks.add(remark.path, remark.text)
+    remarks.add_unsaid(own)
     if master is not None and worker is not None and master.restart_policy != worker.restart_policy:
         text = f"{master.restart_policy} differs from the Worker's. Workers are alike, and {worker.restart_policy} is taken"
         remarks.add(f"{REPLICAS}.Master.restartPolicy", text)
@@ -101,23 +85,17 @@ def _replica(role: str, replica: Mapping[str, Any], remarks: Remarks, entrypoint
     template = clean_template(path, replica.get("template") or {}, remarks)
     place, container = find_training_container(path, template["spec"], CONTAINER)
     path = f"{path}.spec.containers[{container.get('name', place)}]"
-    variables = take_variables(path, container, remarks)
-    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
-    set_launch(path, container, launch, remarks)
-    count = replica.get("replicas")
+    pods, count = read_container(path, template, container, remarks, entrypoint), replica.get("replicas")
     return Replica(
         count=1 if count is None else int(count),
-        template=template,
-        launch=launch,
-        options=variables | launch.options,
-        accelerators=accelerators(container),
+        pods=pods,
         restart_policy=replica.get("restartPolicy") or DEFAULT_RESTART_POLICY,
     )
 
 
 def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks) -> Manifest:
     """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins over the elasticPolicy, as it does there."""
-    elastic, options = spec.get("elasticPolicy"), base.options
+    elastic, options = spec.get("elasticPolicy"), base.pods.options
     minimum, maximum = total, total
     if elastic is not None:
         given = [bound for bound in (elastic.get("minReplicas"), elastic.get("maxReplicas")) if bound is not None]
@@ -156,28 +134,30 @@ def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
 
 def _processes(spec: Mapping[str, Any], replica: Replica, role: str, remarks: Remarks) -> int | str | None:
     path = f"{REPLICAS}.{role}.template"
-    if replica.launch.counted:
+    pods = replica.pods
+    if pods.launch.counted:
         remarks.add(path, COUNTED_BY_COMMAND)
         return None
     given = spec.get("nprocPerNode")
     source = "spec.nprocPerNode"
     if given is None and (spec.get("elasticPolicy") or {}).get("nProcPerNode") is not None:
         given, source = spec["elasticPolicy"]["nProcPerNode"], "spec.elasticPolicy.nProcPerNode"
-    if "nproc-per-node" in replica.options and replica.launch.by == "torchrun":
-        given, source = replica.options["nproc-per-node"], f"{path}, --nproc-per-node"
+    if "nproc-per-node" in pods.options and pods.launch.by == "torchrun":
+        given, source = pods.options["nproc-per-node"], f"{path}, --nproc-per-node"
     return process_count(
         source,
         str(given) if given is not None else DEFAULT_PROCESSES,
-        started_by=replica.launch.by,
-        accelerators=replica.accelerators,
+        started_by=pods.launch.by,
+        accelerators=pods.accelerators,
         remarks=remarks,
     )
 
 
 def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remarks: Remarks) -> Manifest:
-    restarts = replica.options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
+    options = replica.pods.options
+    restarts = options.get("max-restarts", (spec.get("elasticPolicy") or {}).get("maxRestarts"))
     source = "spec.runPolicy.backoffLimit" if restarts is None else "spec.elasticPolicy.maxRestarts"
-    if "max-restarts" in replica.options:
+    if "max-restarts" in options:
         source = f"{REPLICAS}.{role}.template, --max-restarts"
     return failure_policy(
         f"{REPLICAS}.{role}.restartPolicy",
@@ -185,7 +165,7 @@ def _failure_policy(spec: Mapping[str, Any], role: str, replica: Replica, remark
         replica.restart_policy,
         backoff_limit=(spec.get("runPolicy") or {}).get("backoffLimit"),
         max_restarts=int(str(restarts)) if str(restarts).isdecimal() else None,
-        launch=replica.launch,
+        launch=replica.pods.launch,
         remarks=remarks,
     )
 
@@ -222,13 +202,6 @@ def _scheduling(policy: Mapping[str, Any], template: Manifest, sizes: Manifest, 
     if policy.get("scheduleTimeoutSeconds"):
         text = "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places back, with any scheduler"
         remarks.add(f"{path}.scheduleTimeoutSeconds", text)
-
-
-def _hosts(metadata: Manifest, template: Manifest, remarks: Remarks) -> None:
-    pattern = re.compile(rf"\b{re.escape(str(metadata.get('name', '')))}-(master|worker)-[0-9]+\b")
-    if found := pattern.search(str(template)):
-        text = f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank 0's address"
-        remarks.add(REPLICAS, text)
 
 
 def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> list[Manifest]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -44,7 +44,6 @@ class TrainingPods:
 
 
 def trains(container: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
-    """Whether a container trains, as far as its command and its environment say."""
     words = [str(word) for word in (*(container.get("command") or entrypoint), *(container.get("args") or ()))]
     if any(variable.get("name") in OF_A_GROUP for variable in container.get("env") or ()):
         return True
@@ -72,17 +71,29 @@ def read_training_pods(
     if len(found) != 1:
         raise CannotMigrate(f"{path}.spec.containers", "must have one that trains: which one does is not known")
     [container] = found
-    name = str(container.get("name"))
-    path = f"{path}.spec.containers[{name}]"
+    path = f"{path}.spec.containers[{container.get('name')}]"
     _drop_index(path, container, index_variables, remarks)
     values = {str(one.get("name")): str(one["value"]) for one in container.get("env") or () if "value" in one}
     variables = {option: values[name] for name, option in TORCHRUN_VARIABLES.items() if name in values}
-    variables |= take_variables(path, container, remarks)
+    pods = read_container(path, cleaned, container, remarks, entrypoint)
+    _check_index(path, pods.launch, index_variables, remarks)
+    options = {option: resolve(value, values) for option, value in (variables | pods.options).items()}
+    return replace(pods, options=options)
+
+
+def read_container(
+    path: str, template: Manifest, container: Manifest, remarks: Remarks, entrypoint: Sequence[str]
+) -> TrainingPods:
+    """The pods of a cleaned template, with its container at a path started as the agent does.
+
+    Raises:
+        CannotMigrate: it cannot be done.
+    """
+    name = str(container.get("name"))
+    variables = take_variables(path, container, remarks)
     launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
-    _check_index(path, launch, index_variables, remarks)
     set_launch(path, container, launch, remarks)
-    options = {option: resolve(value, values) for option, value in (variables | launch.options).items()}
-    return TrainingPods(path, name, cleaned, launch, options, accelerators(container))
+    return TrainingPods(path, name, template, launch, variables | launch.options, accelerators(container))
 
 
 def resolve(text: str, variables: Mapping[str, str]) -> str:

@@ -4,10 +4,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
-from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.runtime import (
     TORCH_DISTRIBUTED,
@@ -17,13 +15,8 @@ from elastic_pytorch_client.migration.sources.runtime import (
     merge_variables,
     read_runtime,
 )
-from elastic_pytorch_client.migration.template import (
-    accelerators,
-    clean_template,
-    find_training_container,
-    set_launch,
-    take_variables,
-)
+from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, read_container
+from elastic_pytorch_client.migration.template import clean_template, find_training_container
 
 Manifest = dict[str, Any]
 
@@ -58,29 +51,22 @@ def migrate_trainjob(
             f"{PATH}.image",
             f"is missing, and the image of the runtime {name} {known}: write it into the TrainJob, or pass the runtime with --runtime",
         )
-    variables = take_variables(PATH, container, remarks)
-    launch = read_launch(PATH, container.get("command") or (), container.get("args") or (), entrypoint)
-    set_launch(PATH, container, launch, remarks)
-    options = variables | launch.options
+    pods = read_container(PATH, template, container, remarks, entrypoint)
     replicas = int(trainer.get("numNodes") or runtime.nodes)
     metadata = migrate_metadata(_with_labels(manifest, spec), remarks)
-    processes = _processes(trainer, runtime.processes, container, launch, options, remarks)
+    processes = _processes(trainer, runtime.processes, container, pods, remarks)
     policy: Manifest = {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
-    if str(options.get("max-restarts", "")).isdecimal():
-        policy["maxFailures"] = int(options["max-restarts"])
-    job: Manifest = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": metadata,
-        "spec": {
-            "replicas": replicas,
-            **({"nprocPerNode": processes} if processes is not None else {}),
-            **suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-            **({"activeDeadlineSeconds": spec["activeDeadlineSeconds"]} if spec.get("activeDeadlineSeconds") else {}),
-            **({"failurePolicy": policy} if policy else {}),
-            "template": template,
-        },
-    }
+    if pods.max_restarts is not None:
+        policy["maxFailures"] = pods.max_restarts
+    job = make_job(
+        metadata,
+        pods,
+        {"replicas": replicas},
+        {} if processes is None else {"nprocPerNode": processes},
+        suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
+        {field: spec[field] for field in ("activeDeadlineSeconds",) if spec.get(field)},
+        {"failurePolicy": policy} if policy else {},
+    )
     drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     _say_what_is_dropped(spec, remarks)
     return [job]
@@ -106,22 +92,17 @@ def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manife
 
 
 def _processes(
-    trainer: Mapping[str, Any],
-    of_runtime: str,
-    container: Mapping[str, Any],
-    launch: Launch,
-    options: Mapping[str, str],
-    remarks: Remarks,
+    trainer: Mapping[str, Any], of_runtime: str, container: Mapping[str, Any], pods: TrainingPods, remarks: Remarks
 ) -> int | str | None:
     """As Trainer's torch plugin: `auto` is the GPUs, or without them the CPUs that the container asks for."""
-    path, started_by = f"{PATH}.numProcPerNode", launch.by
-    if launch.counted:
+    path, started_by = f"{PATH}.numProcPerNode", pods.launch.by
+    if pods.launch.counted:
         remarks.add(f"{PATH}.command", COUNTED_BY_COMMAND)
         return None
     given = str(trainer.get("numProcPerNode") or of_runtime or "auto")
-    if "nproc-per-node" in options and started_by == "torchrun":
-        given, path = options["nproc-per-node"], f"{PATH}.command, --nproc-per-node"
-    asked = accelerators(container)
+    if "nproc-per-node" in pods.options and started_by == "torchrun":
+        given, path = pods.options["nproc-per-node"], f"{PATH}.command, --nproc-per-node"
+    asked = pods.accelerators
     if given == "auto" and not asked and started_by != "python" and not _other_gpus(container):
         cores = _cores(container)
         if cores <= 1:

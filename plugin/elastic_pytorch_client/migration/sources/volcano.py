@@ -122,9 +122,7 @@ def _pods(training: Sequence[Manifest], spec: Mapping[str, Any], remarks: Remark
         )
         for place, task in enumerate(training)
     )
-    for remark in own.found:
-        if remark.text not in {said.text for said in remarks.found}:
-            remarks.add(remark.path, remark.text)
+    remarks.add_unsaid(own)
     for master in rest:
         merged = merge_templates(f"spec.tasks[{training[1].get('name')}].template", master.template, first.template, remarks)
         first.template.update(merged)
