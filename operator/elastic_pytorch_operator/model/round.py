@@ -18,6 +18,8 @@ class Round:
     number: int  # grows with each round of a job
     members: tuple[Member, ...]  # in rank order; empty: all stop and wait
     store_port: int  # where rank 0 serves the c10d store
+    # Empty: an operator that began to lead has taken the round over from agents, and tells none of
+    # it.
     reason: str
     cause: str
     declared_at: float

@@ -1,4 +1,7 @@
-"""A new leader of a job so large that the status does not list all its workers declares none lost that is there."""
+"""A new leader declares no worker lost that is there, in a job of any size, and leaves none out.
+
+Of a large job the status does not list all workers.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,7 +9,7 @@ from functools import cache
 
 import pytest
 from elastic_pytorch_operator.model.actions import DeletePod
-from elastic_pytorch_operator.model.observed import NodeView
+from elastic_pytorch_operator.model.observed import AgentState, NodeView
 from elastic_pytorch_operator.planning.completion import Ending, decide_ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
@@ -204,3 +207,22 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
     assert (ending is not None) == bool(gone)
     assert ending is None or ending.message.count("was lost while the leader of the operator changed") == len(gone)
     assert ending is None or ("worker 140 was lost" in ending.message) == (140 in gone)
+
+
+@pytest.mark.parametrize("heard", [0, 2])
+def test_worker_that_did_not_hear_of_the_last_round_joins_under_a_new_leader(heard: int) -> None:
+    """It failed in the round before, and its agent waits for a newer one: nobody tells it of the last."""
+    simulation = running(replicas=3, minimum=2, maximum=3)
+    names, agents = simulation.members, simulation.agents
+    for name in names:
+        simulation.fail_worker(name)
+    taken = {"state": AgentState.RUNNING, "round": 2, "newest": 2, "world_size": 2}
+    for name in names[:heard]:
+        agents[name] = replace(agents[name], failure=None, **taken)
+    if not heard:
+        agents[names[0]] = replace(agents[names[0]], failure=None, state=AgentState.READY, newest=2)
+    simulation.take_over({})
+    simulation.settle(30)
+    round_ = simulation.observe().round
+    assert round_ is not None
+    assert set(round_.workers) == set(names)

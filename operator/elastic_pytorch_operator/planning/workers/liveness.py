@@ -21,6 +21,7 @@ from elastic_pytorch_operator.model.failure import (
     is_unprepared,
 )
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
+from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
 
 STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
@@ -209,11 +210,16 @@ def _assess(
         if now >= stop_until:
             why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
-    # One that has failed in an older round, of a group that goes on without it, reports what it does now once it has heard of that.
-    left_behind = agent.state is AgentState.FAILED and observed.round is not None and agent.round < observed.round.number
+    failed = agent.state is AgentState.FAILED
+    left_behind = failed and observed.round is not None and _hears_of(observed.round, agent)
     starting = is_unprepared(agent) or (left_behind and pod.name not in observed.ranks)
     liveness = Liveness.STARTING if starting else Liveness.READY
     return _Assessment(liveness, recheck_at=min(silence.until, stop_until, node_until))
+
+
+def _hears_of(round_: Round, agent: AgentView) -> bool:
+    """Whether an agent of an older round will report what it does since it has heard of this one."""
+    return agent.round < round_.number and (agent.newest >= round_.number or bool(round_.reason))
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:
