@@ -98,18 +98,20 @@ async def test_an_interrupt_deletes_the_job() -> None:
 async def test_demo_without_a_cluster_can_apply_watch_kill_scale_and_delete_a_job(tmp_path: Path) -> None:
     async with LocalDriver.started(tmp_path, demo.EXAMPLE_PATHS) as driver:
         watcher = Watcher(driver, "char-lm")
-        await driver.create_job(demo.local_manifest(100_000))
+        manifest = demo.local_manifest(100_000)
+        manifest["spec"]["replicas"] = 2
+        await driver.create_job(manifest)
         async with background(watcher.run()):
-            await watcher.until(lambda: trains_with(watcher.job, 3), seconds=WAIT_SECONDS, what="three workers to train")
+            await watcher.until(lambda: trains_with(watcher.job, 2), seconds=WAIT_SECONDS, what="two workers to train")
             with driver.page() as url:
                 shown = await asyncio.to_thread(read, f"{url}jobs/{driver.namespace}/char-lm")
-                assert (shown["row"]["workers"], shown["row"]["world"]) == ("3/3", 3)
+                assert (shown["row"]["workers"], shown["row"]["world"]) == ("2/2", 2)
                 assert (await asyncio.to_thread(read, f"{url}logs/{driver.namespace}/char-lm?index=0"))["lines"]
             victim = watcher.job.members[-1].name
             await driver.delete_pod(victim, force=True)
             await watcher.until(lambda: victim not in watcher.pods, seconds=WAIT_SECONDS, what="the pod to be gone")
-            await driver.scale_job("char-lm", 2)
-            await watcher.until(lambda: trains_with(watcher.job, 2), seconds=WAIT_SECONDS, what="two workers to train")
+            await driver.scale_job("char-lm", 1)
+            await watcher.until(lambda: trains_with(watcher.job, 1), seconds=WAIT_SECONDS, what="one worker to train")
             assert f"{victim} | " in driver.last_words()
             await driver.delete_job("char-lm")
             with pytest.raises(DriverError):

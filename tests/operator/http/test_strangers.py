@@ -19,7 +19,7 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
-ATTACK_SECONDS = 8.0
+ATTACK_SECONDS = 4.0
 SILENT_SECONDS = 3.0  # then an agent that speaks each second is silent
 MAX_MEMORY_BYTES = 60 * 2**20
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
