@@ -96,6 +96,11 @@ class RunningController(Generic[Memory]):
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
+    async def until(self, fulfilled: Callable[[], bool], seconds: float = 10.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not fulfilled():
+                await asyncio.sleep(0.01)
+
     def round_of(self, job: str) -> Round | None:
         """The newest round that was declared to a job."""
         return self.registry.job(self.cluster.job(job)["metadata"]["uid"]).round
@@ -141,11 +146,6 @@ class Running(RunningController[FaultyCluster]):
 
     def events(self, reason: str) -> list[str]:
         return [event["note"] for event in self.cluster.events if event["reason"] == reason]
-
-    async def until(self, fulfilled: Callable[[], bool], seconds: float = 10.0) -> None:
-        async with asyncio.timeout(seconds):
-            while not fulfilled():
-                await asyncio.sleep(0.01)
 
     async def until_pods(self, count: int) -> None:
         await self.until(lambda: len(self.indices()) == count)

@@ -14,7 +14,7 @@ from elastic_pytorch_operator.api import names, resources
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.api.write_errors import Judgement
-from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
+from elastic_pytorch_operator.cluster.interface import MAX_QUOTED, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.manifests.stock_pods import explain_refusal, stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
@@ -225,7 +225,13 @@ class Executor:
         if isinstance(action, CreatePod) and action.grant is not None:
             await self._workloads.place(manifest, action.grant)
         try:
-            return await self._cluster.create(resources.PODS, manifest, strict=strict, dry_run=dry_run)
+            pod = await self._cluster.create(resources.PODS, manifest, strict=strict, dry_run=dry_run)
+            if rewritten := find_rewritten(manifest, pod):
+                if not dry_run:
+                    where, found = job.key.namespace, pod["metadata"]
+                    await self._cluster.delete(resources.PODS, where, found["name"], found["uid"])
+                raise ClusterError(422, rewritten, judgement=Judgement.REFUSED)
+            return pod
         except ClusterError as error:
             # The suffix differs each time: without it the message stays the same, and is not written again.
             message = str(error).replace(f"-{suffix}", "")
@@ -298,6 +304,23 @@ class Executor:
             },
         }
         await self._cluster.create(resources.EVENTS, event)
+
+
+def find_rewritten(sent: Manifest, stored: Manifest) -> str:
+    """Which label or annotation of the operator's own admission has changed in a pod, in words; empty: none.
+
+    A pod without them is no worker of the job for any watch or list, and one with others is another worker.
+    """
+    for part, kind in (("labels", "label"), ("annotations", "annotation")):
+        found = stored["metadata"].get(part) or {}
+        for name, value in (sent["metadata"].get(part) or {}).items():
+            if name.startswith(f"{names.GROUP}/") and found.get(name) != value:
+                change = f"sets to {str(found[name])[:MAX_QUOTED]!r}" if name in found else "removes"
+                return (
+                    f"a policy or webhook {change} the {kind} {name} of the job's pods, by which the operator finds "
+                    "them, so each is deleted at once: exempt these pods from it"
+                )
+    return ""
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
