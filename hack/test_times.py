@@ -1,7 +1,7 @@
 """Prints what the tests of the last `make test` have cost: the wall and CPU seconds of each folder, and of the dearest tests.
 
-The CPU seconds are those of the tests' own processes. With four tests side by side, the wall seconds of
-all tests are about four times those of the run.
+The CPU seconds are those of the tests' own processes. Tests run side by side, so the wall seconds of
+all of them are several times those of the run.
 """
 
 import argparse

@@ -61,6 +61,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if marks and not set(terms).isdisjoint(MARK.findall(marks[1])) else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with the tests that wait longest, for real agents: others have the cores meanwhile."""
+    items.sort(key=lambda item: "running_agent" not in item.path.parts)
+
+
 def pytest_collection_finish() -> None:
     """The garbage collector leaves the collected tests alone: it would search thousands of them again and again."""
     gc.freeze()
