@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch.progress.metrics import read_metrics
-from elastic_pytorch.progress.progress_bar import ProgressBar, bar_of_this_process
 
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
 MAX_DATAGRAM_BYTES = 4096
 MAX_ERROR = 200  # characters of an error in a report, which take up to four bytes each
 
 _sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
-_bar: ProgressBar | None = None
-_bar_decided = False  # by the first report of a process: a worker is forked after this import, and gets its RANK later
 
 
 def report(
@@ -29,11 +26,11 @@ def report(
     step_seconds: float | None = None,
     metrics: Mapping[str, float] | None = None,
 ) -> None:
-    """Reports the progress of training to the operator, and shows it where rank 0 runs in a terminal.
+    """Reports the progress of training to the operator.
 
     Call it as often as you like, from any rank: it takes microseconds, never blocks, and raises nothing but a ValueError about
-    `metrics`. Without an agent of elastic-pytorch and a terminal (in a notebook, say) it does nothing else. A number may be anything
-    that float() takes, even a tensor with one element; if that is on a GPU, the call waits for the GPU.
+    `metrics`. Without an agent of elastic-pytorch (in a notebook, say) it does nothing else. A number may be anything that float()
+    takes, even a tensor with one element; if that is on a GPU, the call waits for the GPU.
 
     Args:
         step: the step just finished. The largest of all ranks counts.
@@ -52,21 +49,16 @@ def report(
     named = {} if metrics is None else read_metrics(metrics)
     # A report is optional: no error in it may end the training.
     with contextlib.suppress(Exception):
-        path = os.environ.get(REPORT_SOCKET)
-        bar = _bar if _bar_decided else _decide_on_bar()
-        if not path and bar is None:
+        if not has_agent():
             return
         values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
         values |= {"workSeconds": work_seconds, "stepSeconds": step_seconds}
         given: dict[str, Any] = {key: float(value) for key, value in values.items() if value is not None}
-        if bar is not None:
-            bar.show(given.get("step"), given.get("total"), given.get("loss"))
-        if path:
-            if named:
-                given["metrics"] = named
-            if work_seconds is not None:
-                given["localRank"] = int(os.environ.get("LOCAL_RANK", "0"))
-            _send(given)
+        if named:
+            given["metrics"] = named
+        if work_seconds is not None:
+            given["localRank"] = int(os.environ.get("LOCAL_RANK", "0"))
+        _send(given)
 
 
 def report_group_formed() -> None:
@@ -105,12 +97,6 @@ def _send(fields: dict[str, Any]) -> None:
     with contextlib.suppress(Exception):
         if path := os.environ.get(REPORT_SOCKET):
             _socket().sendto(json.dumps(fields, ensure_ascii=False).encode(errors="replace"), path)
-
-
-def _decide_on_bar() -> ProgressBar | None:
-    global _bar, _bar_decided
-    _bar, _bar_decided = bar_of_this_process(), True
-    return _bar
 
 
 def _socket() -> socket.socket:
