@@ -14,6 +14,11 @@ from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
+NO_AGENT = (
+    "It never joined the job: its `command` starts neither the agent nor torchrun, or hides how that has failed (see its "
+    'log). Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
+    '(command: ["torchrun", "train.py"])'
+)
 GIVE_UP_SECONDS = 300.0  # registries and webhooks may fail for minutes; a missing image stays missing
 
 
@@ -77,6 +82,8 @@ def decide_ending(
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
+        if first and not job.stock and budget.last.pod_uid and not (observed.agents or observed.heard_before):
+            return Ending(False, names.NEVER_JOINED, f"{budget.last}. {NO_AGENT}", budget.last), None
         allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
         text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
@@ -116,11 +123,7 @@ def _never_joined(observed: Observed) -> str:
     """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
     for pod in observed.pods:
         if pod.exit_code == 0 and not (pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)):
-            return (
-                f"{pod.name} has ended with exit code 0 and never joined the job: its `command` starts neither the agent nor "
-                "torchrun, or hides how that has failed (see its log). Remove `command` and name the script in `args` "
-                '(args: ["train.py"]), or start it by torchrun (command: ["torchrun", "train.py"])'
-            )
+            return f"{pod.name} has ended with exit code 0. {NO_AGENT}"
     return ""
 
 

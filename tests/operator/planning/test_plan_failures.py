@@ -202,10 +202,11 @@ def test_pods_that_are_always_rejected_are_made_at_a_growing_pace() -> None:
     assert "UnexpectedAdmissionError" in message
 
 
-def test_command_that_never_joins_fails_the_job() -> None:
-    simulation = Simulation(a_job())
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_command_that_never_joins_fails_the_job(exit_code: int) -> None:
+    simulation = Simulation(a_job(failurePolicy={"maxFailures": 0}))
     simulation.settle(1)
-    simulation.end_pod(next(iter(simulation.pods)), exit_code=0)
+    simulation.end_pod(next(iter(simulation.pods)), exit_code=exit_code)
     simulation.reconcile()
     told = simulation.condition("Failed")
     assert told["reason"] == "NeverJoined"
