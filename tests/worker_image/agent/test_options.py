@@ -34,6 +34,12 @@ def test_options_of_the_script_are_its_own() -> None:
     assert worker_arguments(options) == ("module", "pkg.train", "--nnodes", "4", "--rdzv-id=x")
 
 
+@pytest.mark.parametrize("argv", [["torchrun", "--nnodes=2", "train.py"], ["python3", "train.py"]])
+def test_launcher_in_args_is_refused_with_what_to_write(argv: list[str]) -> None:
+    with pytest.raises(OptionsError, match=rf'would follow {argv[0]}: write \["train.py"\]'):
+        parse_options(argv)
+
+
 def test_variables_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
     monkeypatch.setenv("PET_MONITOR_INTERVAL", "0.5")

@@ -31,6 +31,7 @@ DECIDED = {
 }
 
 
+LAUNCHERS = ("python", "python3", "torchrun")  # that `args` of a job do not name
 # Options of newer releases of torch that the agent implements itself, whichever torch the image has.
 CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
 # Options that only some releases have. One that the image's torch does not know would otherwise be ignored silently.
@@ -83,6 +84,10 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     for name, decider in DECIDED.items():
         if getattr(options, name, untouched) is not untouched:
             raise OptionsError(f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}")
+    if options.training_script in LAUNCHERS and not options.no_python:
+        raise OptionsError(
+            f'args begin with what would follow {options.training_script}: write ["train.py"], or make it the `command`'
+        )
     if options.no_python and options.module:
         raise OptionsError("--no-python and --module exclude each other")
     if options.signals_to_handle and "SIGTERM" not in options.signals_to_handle.split(","):
