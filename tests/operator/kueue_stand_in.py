@@ -1,8 +1,8 @@
 """Kueue's part on the cluster in memory: what it may change of Workloads and when, what it refuses, and how it chooses.
 
 The rules are those of Kueue 0.19: pkg/webhooks/workload_webhook.go and the CRD (what is refused), pkg/scheduler (order, preemption) and
-pkg/controller/core (activation, requeuing). One ClusterQueue with quota for a number of pods, by default of one flavor; BestEffortFIFO;
-LowerPriority. The first flavor with room is taken, and workloads are preempted only in the first one that fits.
+pkg/controller/core (activation, requeuing). One ClusterQueue with quota of one flavor for a number of pods; BestEffortFIFO;
+LowerPriority.
 """
 
 import asyncio
@@ -46,13 +46,7 @@ class KueueCluster(FakeCluster):
         self._created: dict[str, int] = {}  # by UID
         self._reserved: dict[str, int] = {}
         self._preemptor = ""  # the UID of the Workload that waits for those that it preempts
-        self._others: dict[str, int] = {}  # the quota of the other flavors
         self._put("ResourceFlavor", "", {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": NODE_LABELS}})
-
-    def add_flavor(self, name: str, quota: int, labels: Mapping[str, str], taints: list[Manifest]) -> None:
-        """Adds a flavor behind those that there are."""
-        self._others[name] = quota
-        self._put("ResourceFlavor", "", {"metadata": {"name": name}, "spec": {"nodeLabels": labels, "nodeTaints": taints}})
 
     def add_priority_class(self, name: str, value: int) -> None:
         """Adds a WorkloadPriorityClass."""
@@ -70,13 +64,7 @@ class KueueCluster(FakeCluster):
     @property
     def used(self) -> int:
         """How many pods have quota."""
-        return sum(map(self.used_of, (FLAVOR, *self._others)))
-
-    def used_of(self, flavor: str) -> int:
-        """How many pods have quota of a flavor."""
-        return sum(
-            count_of(workload) for workload in self.workloads.values() if holds_quota(workload) and _flavor(workload) == flavor
-        )
+        return sum(map(count_of, filter(holds_quota, self.workloads.values())))
 
     def label_job(self, name: str, labels: Mapping[str, str]) -> None:
         """Gives a job these labels in place of those that it has."""
@@ -84,23 +72,11 @@ class KueueCluster(FakeCluster):
         job["metadata"]["labels"] = dict(labels)
         self._changed(names.KIND, "MODIFIED", job)
 
-    def set_active(self, name: str, active: bool) -> None:
-        """What a user, or Kueue, does to have a Workload give up."""
-        workload = self._get(kueue.WORKLOAD, "default", name)
-        workload["spec"]["active"] = active
-        self._write(workload, {kueue.REQUEUED: ("True", "Reactivated", "Reactivated")} if active else {})
-
     def evict(self, name: str, reason: str, message: str) -> None:
         """Asks for a Workload's quota back. It stays taken until the operator has released it."""
         workload = self._get(kueue.WORKLOAD, "default", name)
         self.log.append(f"evicted {name}")
         self._write(workload, {kueue.EVICTED: ("True", reason, message), kueue.PREEMPTED: ("True", "InClusterQueue", message)})
-
-    def write_back(self, name: str, status: Manifest) -> None:
-        """The scheduler's writes carry no resource version: what it has cached may undo what was just released."""
-        workload = self._get(kueue.WORKLOAD, "default", name)
-        workload["status"] = copy.deepcopy(dict(status))
-        self._changed(kueue.WORKLOAD, "MODIFIED", workload)
 
     async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
         if resource is not WORKLOADS:
@@ -140,18 +116,15 @@ class KueueCluster(FakeCluster):
             message = f"LocalQueue {workload['spec']['queueName']} doesn't exist"
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", "Inadmissible", message)})
             return
-        quotas = {FLAVOR: self.quota, **self._others}
-        fitting = [flavor for flavor in quotas if self._fits(workload, flavor)]
-        lacking = {flavor: count_of(workload) - (quotas[flavor] - self.used_of(flavor)) for flavor in fitting}
-        if not fitting:
+        if not self._fits(workload):
             said = "couldn't assign flavors to pod set main: no flavor matches its node affinity and its tolerations"
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
             return
-        if roomy := [flavor for flavor, missing in lacking.items() if missing <= 0]:
-            self._admit(workload, roomy[0])
+        missing = count_of(workload) - (self.quota - self.used)
+        if missing <= 0:
+            self._admit(workload)
             return
-        flavor, missing = next(iter(lacking.items()))
-        victims = self._choose_victims(workload, missing, flavor)
+        victims = self._choose_victims(workload, missing)
         by = f"Preempted to accommodate a workload (UID: {workload['metadata']['uid']}) due to prioritization in the ClusterQueue"
         for number, victim in enumerate(victims):
             if not _is(victim, kueue.EVICTED):
@@ -161,23 +134,20 @@ class KueueCluster(FakeCluster):
                     delay_seconds, self.evict, victim["metadata"]["name"], kueue.PREEMPTED, by
                 )
         self._preemptor = workload["metadata"]["uid"] if victims else ""
-        said = f"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor {flavor}, {missing} more needed"
+        said = f"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor {FLAVOR}, {missing} more needed"
         if victims:
             said = f"{said}. Pending the preemption of {len(victims)} workload(s)"
         self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
 
-    def _fits(self, workload: Manifest, name: str) -> bool:
+    def _fits(self, workload: Manifest) -> bool:
         """Of a pod's node selector only the labels that a flavor has count (pkg/scheduler/flavorassigner)."""
-        flavor, (pods,) = self._get("ResourceFlavor", "", name)["spec"], workload["spec"]["podSets"]
-        spec = pods["template"]["spec"]
-        tolerated = {(toleration.get("key"), toleration.get("effect")) for toleration in spec.get("tolerations") or ()}
-        taints = {(taint["key"], taint["effect"]) for taint in flavor.get("nodeTaints") or ()}
-        wanted = spec.get("nodeSelector") or {}
-        return taints <= tolerated and all(wanted.get(key, value) == value for key, value in flavor["nodeLabels"].items())
+        (pods,) = workload["spec"]["podSets"]
+        wanted = pods["template"]["spec"].get("nodeSelector") or {}
+        return all(wanted.get(key, value) == value for key, value in NODE_LABELS.items())
 
-    def _admit(self, workload: MutableManifest, flavor: str) -> None:
+    def _admit(self, workload: MutableManifest) -> None:
         name, uid = workload["metadata"]["name"], workload["metadata"]["uid"]
-        assignment = {"name": kueue.POD_SET, "count": count_of(workload), "flavors": {"cpu": flavor}}
+        assignment = {"name": kueue.POD_SET, "count": count_of(workload), "flavors": {"cpu": FLAVOR}}
         self._preemptor = "" if self._preemptor == uid else self._preemptor
         self._reserved[uid] = next(self._order)
         self.log.append(f"admitted {name}")
@@ -189,9 +159,9 @@ class KueueCluster(FakeCluster):
                 admitted[type_] = ("False", kueue.QUOTA_RESERVED, "Previously: evicted")
         self._write(workload, admitted)
 
-    def _choose_victims(self, workload: Manifest, missing: int, flavor: str) -> list[MutableManifest]:
+    def _choose_victims(self, workload: Manifest, missing: int) -> list[MutableManifest]:
         """As few as suffice: those that are evicted already, then those of lower priority, then those that came later."""
-        holders = [w for w in self.workloads.values() if holds_quota(w) and _flavor(w) == flavor]
+        holders = [w for w in self.workloads.values() if holds_quota(w)]
         lower = [w for w in holders if w["spec"]["priority"] < workload["spec"]["priority"]]
         evicted = [w for w in holders if _is(w, kueue.EVICTED) and w not in lower]
         ranked = sorted(
@@ -237,11 +207,6 @@ def count_of(workload: Manifest) -> int:
     (pods,) = workload["spec"]["podSets"]
     assigned = ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or [{}]
     return int(min(pods["count"], assigned[0].get("count", pods["count"])))
-
-
-def _flavor(workload: Manifest) -> str:
-    (assignment,) = workload["status"]["admission"]["podSetAssignments"]
-    return str(assignment["flavors"]["cpu"])
 
 
 def holds_quota(workload: Manifest) -> bool:

@@ -17,7 +17,6 @@ from tests.operator.running_controller import RunningController, running_status,
 TICK_SECONDS = 0.25
 START_SECONDS = 2.0
 STOP_SECONDS = 1.0  # from a pod's deletion to its end
-SUCCEEDS = 10**9
 
 
 class QueueWorld(RunningController[KueueCluster]):

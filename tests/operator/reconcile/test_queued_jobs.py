@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from elastic_pytorch_operator.api import kueue
 
-from tests.operator.kueue_stand_in import FLAVOR, NODE_LABELS
 from tests.operator.queue_world import TICK_SECONDS, QueueWorld, playing
 from tests.situations import situations
 
@@ -70,18 +69,6 @@ async def test_quota_of_an_evicted_extra_moves_only_after_its_pod_is_gone(world:
     assert len(world.pods("a")) == 2
 
 
-async def test_pods_carry_what_kueue_has_assigned(world: QueueWorld) -> None:
-    world.submit("a", 2, 3)
-    await world.until(lambda: world.size("a") == 3)
-    pods = world.pods("a")
-    assert all(pod["spec"]["nodeSelector"] == NODE_LABELS for pod in pods)
-    owners = sorted(pod["metadata"]["annotations"][kueue.ANNOTATION_WORKLOAD] for pod in pods)
-    assert owners == ["a-base", "a-base", "a-extra-1"]
-    labels = pods[0]["metadata"]["labels"]
-    assert kueue.LABEL_QUEUE not in labels
-    assert (labels[kueue.LABEL_LOCAL_QUEUE], labels[kueue.LABEL_CLUSTER_QUEUE]) == ("team", "shared")
-
-
 async def test_job_of_a_queue_is_not_started_by_an_operator_without_kueue() -> None:
     async with playing(QueueWorld(supported=False)) as world:
         world.submit("a", 2, 3)
@@ -89,16 +76,6 @@ async def test_job_of_a_queue_is_not_started_by_an_operator_without_kueue() -> N
         assert "set kueue.enabled in the operator's chart" in world.condition("a", "Running")[2]
         assert (world.cluster.pods(), world.cluster.workloads) == ([], {})
         assert len(world.events("a", "KueueDisabled")) == 1
-
-
-async def test_suspended_job_gives_its_quota_back_and_asks_again_when_it_is_resumed(world: QueueWorld) -> None:
-    world.submit("a", 2, 4)
-    await world.until(lambda: world.size("a") == 4)
-    world.change("a", suspend=True)
-    await world.until(lambda: world.condition("a", "Suspended")[0] == "True" and not world.cluster.workloads)
-    world.change("a", suspend=False)
-    await world.until(lambda: world.size("a") == 4)
-    assert world.cluster.workload("a-base")["status"]["admission"]
 
 
 async def test_scaled_job_gives_back_extras_and_asks_for_more(world: QueueWorld) -> None:
@@ -128,56 +105,6 @@ async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: Qu
     await world.until(lambda: world.cluster.job("a")["status"]["readySpares"] == 1)
 
 
-async def test_lowered_minimum_costs_no_worker(world: QueueWorld) -> None:
-    def counts() -> dict[str, int]:
-        found = (world.cluster.workload(name) for name in sorted(world.cluster.workloads) if name.startswith("a-"))
-        return {workload["metadata"]["name"]: workload["spec"]["podSets"][0]["count"] for workload in found}
-
-    world.submit("full", None, 2)
-    await world.until(lambda: world.size("full") == 2)
-    world.submit("a", 3, 4)
-    await world.until(lambda: world.size("a") == 4)
-    rounds = len(world.rounds["a"])
-    world.change("a", minReplicas=2)
-    await world.until(lambda: "a-extra-2" in world.cluster.workloads)
-    await asyncio.sleep(10)
-    assert counts() == {"a-base": 3, "a-extra-1": 1, "a-extra-2": 1}, "the queue is full"
-
-    world.succeed("full")
-    await world.until(lambda: counts() == {"a-base": 2, "a-extra-1": 1, "a-extra-2": 1})
-    await world.until(lambda: world.cluster.used == 4)
-    assert len(world.rounds["a"]) == rounds
-
-
-@pytest.mark.parametrize("quota", [2])
-async def test_reservation_that_kueue_puts_back_by_a_late_write_is_released_again(world: QueueWorld) -> None:
-    world.cluster.add_priority_class("high", 1000)
-    world.submit("a", 2, 2)
-    await world.until(lambda: world.size("a") == 2)
-    world.submit("b", 2, 2, priority="high")
-    await world.until(lambda: "evicted a-base" in world.cluster.log)
-    evicted = world.cluster.workload("a-base")["status"]
-    await world.until(lambda: "admitted b-base" in world.cluster.log)
-    world.cluster.write_back("a-base", evicted)
-    await world.until(lambda: world.cluster.workload("a-base")["status"].get("admission") is None)
-    assert world.pods("a") == []
-    world.succeed("b")
-    await world.until(lambda: world.size("a") == 2)
-
-
-@pytest.mark.parametrize("quota", [4])
-async def test_deactivated_job_stops_and_waits_until_it_is_active_again(world: QueueWorld) -> None:
-    world.submit("a", 2, 2)
-    await world.until(lambda: world.size("a") == 2)
-    world.cluster.set_active("a-base", False)
-    await world.until(lambda: not world.pods("a"))
-    assert "Workload a-base is deactivated" in world.condition("a", "Running")[2]
-    await world.until(lambda: not world.cluster.workload("a-base")["status"].get("admission"))
-    world.overuse.clear()  # Kueue frees its quota at once, before the pods end
-    world.cluster.set_active("a-base", True)
-    await world.until(lambda: world.size("a") == 2)
-
-
 async def test_job_waits_for_a_queue_that_is_missing(world: QueueWorld) -> None:
     world.cluster.queues = ("other",)
     world.submit("a", 2, 2)
@@ -185,16 +112,6 @@ async def test_job_waits_for_a_queue_that_is_missing(world: QueueWorld) -> None:
     assert world.events("a", "WaitingForQuota") == ["The job waits for quota in queue team: LocalQueue team doesn't exist"]
     world.cluster.queues = ("team",)
     await world.until(lambda: world.size("a") == 2)
-
-
-@pytest.mark.parametrize("quota", [8])
-async def test_sizes_that_are_allowed_are_reached_by_one_extra_each(world: QueueWorld) -> None:
-    world.cluster.quota = 6
-    world.submit("a", 2, 8, resizePolicy={"allowedReplicas": [2, 4, 8]})
-    await world.until(lambda: world.size("a") == 4)
-    assert [world.cluster.workload(f"a-extra-{n}")["spec"]["podSets"][0]["count"] for n in (1, 2)] == [2, 4]
-    world.cluster.quota = 8
-    await world.until(lambda: world.size("a") == 8)
 
 
 @pytest.mark.parametrize("quota", [3])
@@ -279,44 +196,3 @@ async def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quo
         await asyncio.sleep(TICK_SECONDS)
     await world.until(lambda: world.size("a") == 3)
     assert queued(world) == 3
-
-
-SPOT = {"pool": "spot"}
-SPOT_TAINT = {"key": "spot", "effect": "NoSchedule"}
-EXTRA_WORKERS = {"nodeSelector": SPOT, "tolerations": [{**SPOT_TAINT, "operator": "Exists"}]}
-
-
-def places(world: QueueWorld, name: str = "a") -> dict[str, str]:
-    """The nodes that each pod of a job selects, by the Workload by whose quota it runs."""
-    pods = [pod for pod in world.pods(name) if "deletionTimestamp" not in pod["metadata"]]
-    selected = [(pod["metadata"]["annotations"][kueue.ANNOTATION_WORKLOAD], pod["spec"]["nodeSelector"]) for pod in pods]
-    return {workload: selector["pool"] for workload, selector in selected}
-
-
-@pytest.mark.parametrize("quota", [5])
-async def test_workers_beyond_the_minimum_run_by_another_flavor_and_leave_with_its_quota(world: QueueWorld) -> None:
-    world.cluster.quota = 3
-    world.cluster.add_flavor("spot", 2, SPOT, [SPOT_TAINT])
-    world.submit("a", 2, 5, scheduling={"extraWorkers": EXTRA_WORKERS})
-    await world.until(lambda: world.size("a") == 4)
-    assert places(world) == {"a-base": "shared", "a-extra-1": "spot", "a-extra-2": "spot"}
-    assert (world.cluster.used_of(FLAVOR), world.cluster.used_of("spot")) == (2, 2), "no extra takes what is free on demand"
-    assert "1 more needed" in world.condition("a", "Degraded")[2]
-    tolerated = [SPOT_TAINT["key"] in [t.get("key") for t in pod["spec"]["tolerations"]] for pod in world.pods("a")]
-    assert sorted(tolerated) == [False, False, True, True]
-
-    kept = {pod["metadata"]["name"] for pod in world.pods("a") if "extra-1" not in str(pod["metadata"]["annotations"])}
-    world.cluster.evict("a-extra-1", kueue.PREEMPTED, "wanted back")
-    await world.until(lambda: world.size("a") == 3)
-    assert world.rounds["a"][-1] == ("Evicted", 3)
-    await world.until(lambda: world.size("a") == 4)
-    assert kept < {pod["metadata"]["name"] for pod in world.pods("a")}, "only the worker of the evicted extra left"
-    assert places(world) == {"a-base": "shared", "a-extra-2": "spot", "a-extra-3": "spot"}, "which has waited longer"
-
-    world.change("a", scheduling={"extraWorkers": {"nodeSelector": {"pool": "none"}}})
-    await world.until(lambda: world.size("a") == 2 and "no flavor matches" in world.condition("a", "Degraded")[2])
-    assert places(world) == {"a-base": "shared"}
-    world.change("a", scheduling={})
-    await world.until(lambda: world.size("a") == 3)
-    assert places(world) == {"a-base": "shared", "a-extra-1": "shared"}
-    assert world.cluster.job("a")["status"]["failures"] == 0
