@@ -133,16 +133,6 @@ def test_news_of_a_node_that_is_old_is_ignored() -> None:
     assert not cache.nodes["node-0"].ready
 
 
-def test_nodes_are_copied_only_when_one_of_them_has_changed() -> None:
-    cache = Cache()
-    cache.apply("Node", node("node-0"), 1.0)
-    before = cache.nodes
-    cache.apply("Node", node("node-0"), 2.0)
-    assert cache.nodes is before
-    cache.apply("Node", node("node-1"), 3.0)
-    assert (set(before), set(cache.nodes)) == ({"node-0"}, {"node-0", "node-1"})
-
-
 def test_list_removes_nodes_but_not_those_that_came_while_listing() -> None:
     cache = primed(pod(0), pod(1, node="node-1"))
     cache.apply("Node", node("node-1"), 7.0)
@@ -309,16 +299,6 @@ def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [True, False, False]
     cache.remove("Pod", pod(0), 3.0)
     assert not cache.has_pod_at("10.1.2.3")
-
-
-def test_pods_are_sorted_once_for_many_plans() -> None:
-    cache = primed(pod(0), pod(1))
-    before = cache.pods_of("uid-lm")
-    cache.apply("Node", node("node-9"), 2.0)
-    cache.note_written(names.KIND, {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}, 2.0)
-    assert cache.pods_of("uid-lm") is before
-    cache.apply("Pod", pod(1, version=9, phase="Failed"), 3.0)
-    assert [view.phase for view in cache.pods_of("uid-lm")] == ["Running", "Failed"]
 
 
 def in_namespace(found: dict[str, Any], namespace: str) -> dict[str, Any]:

@@ -331,15 +331,6 @@ async def test_end_of_a_job_and_jobs_of_others_stay_as_they_are_with_a_spec_that
     assert running.cluster.job("kueues")["status"] == {}
 
 
-async def test_refused_service_is_not_asked_for_again_and_again(running: Running) -> None:
-    for _ in range(50):
-        running.cluster.fail_next("create Service", 403, 'services "lm" is forbidden: exceeded quota: services=1')
-    running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
-    await running.until(lambda: "create Service" in running.cluster.calls)
-    await asyncio.sleep(0.5)  # trouble would be tried again after 0.2 s
-    assert running.cluster.calls.count("create Service") == 1
-
-
 async def test_pod_deleted_while_a_new_leader_lists_is_replaced_at_once() -> None:
     running = Running()
     cluster, controller = running.cluster, running.controller

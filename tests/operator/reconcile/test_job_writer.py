@@ -153,17 +153,6 @@ async def test_pods_wait_for_what_comes_before_them(before: str) -> None:
     assert world.sent[-1] == "pod-0"
 
 
-async def test_no_pod_is_created_without_its_claims() -> None:
-    world = World()
-    world.errors["claim-a"] = QUOTA
-    world.ask("claim-a", "claim-b", "pod-0", "status")
-    await asyncio.sleep(3)
-    assert sorted(world.sent) == ["claim-a", "status"]
-    world.ask("claim-a", "claim-b", "pod-0")
-    await asyncio.sleep(3)
-    assert sorted(world.sent) == ["claim-a", "status"]
-
-
 @pytest.mark.parametrize(
     ("error", "created"),
     [(QUOTA, True), (ClusterError(422, 'Pod "x" is invalid: spec.y: Required value'), False)],

@@ -15,6 +15,7 @@ from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
 from tests.operator.running_controller import Running
+from tests.situations import situations
 
 API_VERSION = "scheduling.x-k8s.io/v1alpha1"
 NO_PERMISSION = 'podgroups.scheduling.x-k8s.io "lm" is forbidden: User "operator" cannot get resource "podgroups"'
@@ -28,9 +29,9 @@ async def group_of(running: Running) -> Manifest | None:
     return next(iter(await running.cluster.list_all(pod_groups(API_VERSION), "default")), None)
 
 
-async def begin(running: Running) -> None:
+async def begin(running: Running, **spec: Any) -> None:
     """Has a gang of three workers train."""
-    running.cluster.apply_job(a_gang())
+    running.cluster.apply_job(a_gang(**spec))
     await running.until_pods(3)
     running.start_pods()
     await running.until(lambda: running.round_size() == 3)
@@ -47,14 +48,24 @@ async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None
     assert group["spec"]["minMember"] == 2
 
 
-async def test_pod_group_is_changed_with_the_minimum(running: Running) -> None:
-    await begin(running)
+@situations(
+    "scheduler, api_version, spec",
+    {
+        "Coscheduling": ("Coscheduling", API_VERSION, {"minMember": 3}),
+        "Kubernetes": ("Kubernetes", KUBERNETES.api_version, {"schedulingPolicy": {"gang": {"minCount": 3}}}),
+    },
+)
+async def test_pod_group_is_changed_with_the_minimum(
+    running: Running, scheduler: str, api_version: str, spec: dict[str, Any]
+) -> None:
+    gang = {"scheduling": {"gangScheduler": scheduler}}
+    await begin(running, **gang)
     running.cluster.fail_next("replace PodGroup", 500)
-    running.cluster.apply_job(a_gang(minimum=3))
+    running.cluster.apply_job(a_gang(minimum=3, **gang))
     await running.until(lambda: running.cluster.calls.count("replace PodGroup") == 2)
-    group = await group_of(running)
+    group = await running.cluster.get(pod_groups(api_version), "default", "lm")
     assert group is not None
-    assert group["spec"]["minMember"] == 3
+    assert group["spec"].items() >= spec.items()
 
 
 async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(running: Running) -> None:
@@ -114,19 +125,6 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
     await running.until(lambda: bool(running.events(names.REFUSED)))
 
 
-async def test_pod_group_of_kubernetes_is_changed_with_the_minimum(running: Running) -> None:
-    gang = {"scheduling": {"gangScheduler": "Kubernetes"}}
-    running.cluster.apply_job(a_gang(**gang))
-    await running.until_pods(3)
-    running.start_pods()
-    await running.until(lambda: running.round_size() == 3)
-    running.cluster.apply_job(a_gang(minimum=3, **gang))
-    await running.until(lambda: running.cluster.calls.count("replace PodGroup") == 1)
-    group = await running.cluster.get(pod_groups(KUBERNETES.api_version), "default", "lm")
-    assert group is not None
-    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
-
-
 async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
     cluster = FakeCluster()
     writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
@@ -180,9 +178,3 @@ async def test_pod_groups_are_looked_for_again_and_what_is_not_there_is_not() ->
     assert (writer.minimum(job), writer.minimum(ended)) == (None, 0)
     writer.forget_others({job.uid})
     assert writer.minimum(ended) is None
-
-
-async def test_job_without_a_gang_asks_for_no_pod_group(running: Running) -> None:
-    running.cluster.apply_job(a_manifest())
-    await running.until_pods(3)
-    assert not [call for call in running.cluster.calls if "pod_group" in call]
