@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-import jsonschema
 import yaml
 
 from tests.chart.chart_rendering import CHART, needs_helm, template
@@ -65,11 +64,6 @@ def test_every_value_has_a_comment() -> None:
         and before.strip() != "labels:"
     ]
     assert not bare
-
-
-def test_defaults_satisfy_the_schema() -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    jsonschema.validate(VALUES, SCHEMA)
 
 
 UNKNOWN = [

@@ -155,18 +155,6 @@ def with_condition(job: JobView, type_: str, reason: str, message: str, *, true:
     return replace(job, conditions=(*rest, Condition(type_, true, reason, message, job.started)))
 
 
-def refused(job: JobView) -> JobView:
-    job = replace(job, refusals=('the API server refuses: pods "x" is forbidden: exceeded quota: small',))
-    return with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {job.refusals[0]}")
-
-
-def unlike(job: JobView) -> JobView:
-    apart = Worker("w1", 1, None, "b", "Ready", processes=8)
-    return with_condition(
-        replace(job, workers=(*job.workers, apart)), "Degraded", "WorkersMissing", "trains with 2 of 3 workers"
-    )
-
-
 def fails_again_and_again(job: JobView) -> JobView:
     message = "restarting after failure 2 of 3 allowed; rank 0 failed: ValueError: no"
     return replace(with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2)
@@ -200,8 +188,6 @@ def without_pod_group(job: JobView) -> JobView:
             lambda job: replace(job, seen=False),
             ["The operator has not seen the newest spec of char-lm", "kubectl get deployments -A"],
         ),
-        (unlike, ["another number of processes: w1 on node b runs 8.", "set spec.nprocPerNode to a number"]),
-        (refused, ["The API server refuses: pods", "exceeded quota: small", "kubectl describe quota -n team"]),
         (
             fails_again_and_again,
             ["fails soon after each start", "kubectl epj logs char-lm --tail 50", "2 of 3 allowed failures"],
@@ -221,16 +207,6 @@ def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines
     assert not diagnosis.well
     for line in lines:
         assert line in said(diagnosis)
-
-
-@pytest.mark.parametrize("name", ["young", "suspended"])
-def test_what_the_api_server_does_not_take_is_told_of_a_job_that_is_as_wanted_too(name: str) -> None:
-    job = job_of(name)
-    said_of_it = "Service char-lm exists and is not owned by this job: delete that Service"
-    shown = diagnose(replace(job, refusals=(f"the API server refuses: {said_of_it}",)), evidence_of(name))
-    assert not shown.well
-    assert f"The API server refuses: {said_of_it}." in said(shown)
-    assert said(shown).count(said_of_it) == 1
 
 
 def gated(pod: dict[str, Any]) -> None:
@@ -253,15 +229,6 @@ def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
     job = replace(job_of("too-large"), elastic=False, minimum=2)
     shown = said(diagnose(job, evidence_of("too-large")))
     assert "0 of 2 workers are ready, and its size is fixed, so training starts when all are ready." in shown
-
-
-def test_growth_that_waits_for_the_time_between_resizes() -> None:
-    waits = "char-lm-worker-2 is ready; the group may grow at 2026-11-22T18:03:10Z"
-    job = with_condition(job_of("lost"), "Resizing", "CoolingDown", f"growing from 2 to 3 workers: {waits}")
-    job = with_condition(job, "Degraded", "WorkersMissing", f"trains with 2 of 3 workers; {waits}")
-    shown = said(diagnose(job, evidence_of("lost", pods=[])))
-    assert f"Growing from 2 to 3 workers: {waits}" in shown
-    assert "minSecondsBetweenGrowths delays growth" in shown
 
 
 def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
@@ -302,14 +269,6 @@ def test_a_job_without_quota(reason: str, advice: str) -> None:
     shown = said(diagnose(job, evidence_of("too-large", pods=[])))
     assert "Waits for quota in queue team: 2 more needed." in shown
     assert advice in shown
-
-
-def test_a_refusal_while_a_job_is_still_stopping() -> None:
-    job = with_condition(job_of("suspended"), "Suspended", "Suspending", "spec.suspend is true: 1 pod is left", true=False)
-    job = replace(job, refusals=("the API server refuses: Service sleeper exists",))
-    shown = diagnose(job, evidence_of("suspended"))
-    assert not shown.well
-    assert "The API server refuses: Service sleeper exists." in said(shown)
 
 
 def test_failures_in_the_life_of_a_job() -> None:
