@@ -281,14 +281,6 @@ async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(world: Wor
     assert "ahead of the API server's" in caplog.text
 
 
-async def test_container_that_is_started_anew_leads_on_without_waiting(world: World) -> None:
-    first = await world.start("first")
-    await world.until_leading(first)
-    await first.crash()
-    again = await world.start("first")
-    await world.until_leading(again)
-
-
 async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> None:
     first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
@@ -313,17 +305,6 @@ async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before
     world.cluster.apply_job(a_manifest())
     await asyncio.gather(first.task, return_exceptions=True)
     assert world.cluster.pods() == []
-
-
-async def test_leader_that_is_cut_off_stops_before_its_lease_is_over(world: World) -> None:
-    first = await world.start("first", timing=QUICK)
-    await world.until_leading(first)
-    first.line.is_cut = True
-    first.clock_ahead[0] = 0.5  # it has taken as long as that to notice
-    began = time.monotonic()
-    with pytest.raises(LeadershipLostError):
-        await asyncio.wait_for(first.task, 20)
-    assert time.monotonic() - began < QUICK.lease_seconds
 
 
 async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world: World) -> None:
@@ -364,12 +345,3 @@ async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: Worl
     [leader] = [running for running in both if running.replica.leading]
     assert await world.found_by_agents() == [leader.name]
     assert not any(running.task.done() for running in both)
-
-
-async def test_status_of_a_leader_before_is_refused() -> None:
-    cluster = FakeCluster()
-    version = cluster.apply_job(a_manifest())["metadata"]["resourceVersion"]
-    await cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 2}}, "status")
-    with pytest.raises(ClusterError) as refusal:
-        await cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 1}}, "status")
-    assert refusal.value.code == 409
