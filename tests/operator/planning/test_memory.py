@@ -2,14 +2,10 @@
 
 from typing import Any
 
-import pytest
-from elastic_pytorch_operator.api.manifest import copied
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 from elastic_pytorch_operator.planning.memory import Moments, recall
-from elastic_pytorch_operator.planning.plan import plan
 
-from tests.operator.any_jobs import places
-from tests.operator.builders import NOW, TIME, Progress, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import NOW, TIME, a_job
 from tests.situations import situations
 
 BACKING_OFF = {"type": "Running", "status": "False", "reason": "BackingOff"}
@@ -80,36 +76,3 @@ def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], st
 def test_moments_of_the_past(told: str | None, since: float | None) -> None:
     job = a_job(status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {})
     assert recall(job, NOW, TIME).moments == Moments(active_since=since, grown_at=since)
-
-
-WRITTEN = {
-    "round": 1,
-    "worldSize": 3,
-    "startTime": TIME,
-    "state": "Running",
-    "goodput": {"time": TIME, "activity": "Training", "seconds": {"Training": 90}, "processSeconds": {"Training": 270}},
-    "history": [
-        {"time": TIME, "round": 1, "replicas": 3, "cause": "FirstRound", "seconds": "1.00", "phaseSeconds": {"init": "1.00"}},
-        {"time": TIME, "loss": "2.5"},
-    ],
-    "stragglers": [{"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "medianSeconds": "0.7"}],
-    "workers": [{"name": f"w{n}", "index": n, "rank": n, "state": "Running"} for n in range(3)],
-    "progress": {"summary": "5", "step": 5},
-    "rootCause": {"worker": "w1", "exitCode": 1, "message": "ValueError: boom", "time": TIME, "rank": 1},
-    "conditions": [{**BACKING_OFF, "lastTransitionTime": TIME, "message": "", "observedGeneration": 1}],
-}
-
-
-@pytest.mark.parametrize(
-    "way", [way for way in places(WRITTEN) if isinstance(way[-1], str)], ids=lambda way: ".".join(map(str, way))
-)
-def test_job_of_whose_status_an_older_definition_has_dropped_a_field_is_planned(way: tuple[Any, ...]) -> None:
-    status = copied(WRITTEN)
-    holder: Any = status
-    for name in way[:-1]:
-        holder = holder[name]
-    del holder[way[-1]]
-    job, progress = a_job(status=status), Progress(step=5, first_step=1)
-    agents = [an_agent(f"w{n}", rank=n, progress=progress, progressed_at=NOW) for n in range(3)]
-    seen = observed([a_pod(n) for n in range(3)], agents, round=a_round(0, 1, 2), last_heard_at=NOW)
-    plan(job, seen, recall(job, NOW, TIME))

@@ -78,12 +78,6 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
     )
 
 
-def test_ranks_that_stand_alike_say_so() -> None:
-    stall, _ = find_stall(JOB, answering(group(7, 7), (REDUCE,), (REDUCE,)), None)
-    assert stall is not None
-    assert "; all have come to step 7; all ranks wait in all_reduce: none stands out; " in stall.cause.message
-
-
 def test_script_that_reports_no_steps_is_told_so_beside_the_rank() -> None:
     stall, _ = find_stall(JOB, answering(group(None, None), (REDUCE,), (LOADS,)), None)
     assert stall is not None
