@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
-from elastic_pytorch_operator.model.observed import NodeView, PodView, Progress
+from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
@@ -41,25 +41,10 @@ def test_new_job_gets_its_service_and_pods() -> None:
     assert (status["state"], status["readyReplicas"], status["selector"]) == ("Pending", 0, SELECTOR)
 
 
-def test_progress_tells_how_far_commits_are_apart() -> None:
-    agents = [an_agent("w0", progress=Progress(step=7)), an_agent("w1", progress=Progress(step=6))]
-    status = status_of(plan(a_job(), observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1)), Memory()))
-    assert status["progress"] == {"summary": "7", "step": 7}
-
-
 def test_planning_again_changes_nothing() -> None:
     simulation = running()
     silent_at = min(agent.heard_at for agent in simulation.agents.values()) + SILENCE_SECONDS
     assert simulation.reconcile() == Plan(simulation.memory, recheck_at=silent_at, urgent_at=silent_at)
-
-
-def test_first_round_is_one_round() -> None:
-    simulation = running()
-    assert len(simulation.declared) == 1
-    assert simulation.status["state"] == "Running"
-    assert simulation.status["worldSize"] == 3
-    [first] = simulation.status["history"]
-    assert (first["round"], first["replicas"], first["cause"]) == (1, 3, "FirstRound")
 
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
@@ -191,18 +176,6 @@ def test_complete_when_all_of_the_round_have_succeeded() -> None:
     assert is_true(simulation.status, "Complete")
     assert simulation.status["state"] == "Complete"
     assert any(isinstance(a, RecordEvent) and a.reason == "JobCompleted" for a in todo.actions)
-
-
-def test_pod_lost_while_the_others_have_finished_is_done_again() -> None:
-    simulation = running()
-    lost = simulation.members[2]
-    before = simulation.agents[lost]
-    simulation.succeed()
-    simulation.agents[lost] = before
-    simulation.kill_pod(lost)
-    simulation.settle(1)
-    assert not is_true(simulation.status, "Complete")
-    assert simulation.sizes == [3, 2]
 
 
 def test_ended_job_gives_its_agents_time_to_exit() -> None:

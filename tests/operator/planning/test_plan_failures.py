@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import recorded_cause
-from elastic_pytorch_operator.model.observed import AgentState, NodeView
+from elastic_pytorch_operator.model.observed import NodeView
 
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation, running
@@ -121,33 +121,6 @@ def test_cause_is_told_with_its_process_its_node_and_the_time_and_is_not_written
     assert recorded.as_status() == cause
 
 
-def test_wrong_set_up_of_one_rank_is_the_cause_of_the_others_echoes() -> None:
-    simulation = running(replicas=3, failurePolicy={"maxFailures": 0})
-    first, second, third = simulation.members
-    simulation.fail_worker(first, REMOTE)
-    simulation.now += 0.01
-    simulation.fail_worker(third, NO_SPACE)
-    simulation.fail_worker(second, REMOTE)
-    simulation.settle(5)
-    assert simulation.status["state"] == "Failed"
-    assert simulation.status["rootCause"]["worker"] == third
-
-
-def test_group_that_backs_off_is_not_said_to_train() -> None:
-    simulation = running(failurePolicy={"maxFailures": 9})
-    for _ in range(3):
-        simulation.settle(0.5)
-        for worker in simulation.members:
-            simulation.fail_worker(worker, "ValueError: boom")
-        simulation.reconcile()
-    status = simulation.status
-    told = simulation.condition("Running")
-    assert (told["status"], told["reason"]) == ("False", "BackingOff")
-    assert (status["worldSize"], status["state"]) == (0, "Pending")
-    simulation.settle(10)
-    assert simulation.status["worldSize"] == 3
-
-
 def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() -> None:
     simulation = running(failurePolicy={"maxFailures": 9})
     for _ in range(4):
@@ -162,19 +135,6 @@ def test_failure_is_not_counted_again_by_a_new_leader_and_the_pause_goes_on() ->
     assert len(simulation.declared) == rounds, "the pause goes on"
     simulation.settle(30)
     assert (simulation.status["failures"], simulation.status["state"]) == (counted, "Running")
-
-
-def test_one_failure_among_hundreds_of_workers_counts_once() -> None:
-    simulation = Simulation(a_job(replicas=300, maximum=300), pods_per_node=100)
-    simulation.settle(10)
-    workers = simulation.members
-    for worker in workers:
-        simulation.fail_worker(worker, "ValueError: boom" if worker == workers[7] else "gloo: Connection closed by peer")
-        if worker in workers[::50]:
-            simulation.reconcile()
-    simulation.settle(2)
-    assert simulation.status["failures"] == 1
-    assert simulation.status["rootCause"]["worker"] == workers[7]
 
 
 def test_node_that_rejects_pods_costs_nothing_and_is_left_after_two() -> None:
@@ -228,18 +188,6 @@ def test_pods_that_end_with_exit_code_0_without_success_fail_the_job(apart_secon
     assert simulation.status["state"] == "Failed"
     assert simulation.status["failures"] == 2
     assert "its agent has not reported success" in simulation.condition("Failed")["message"]
-
-
-def test_empty_round_is_not_forgotten_by_a_new_leader() -> None:
-    simulation = running()
-    simulation.agents = {
-        name: replace(agent, state=AgentState.READY, newest=agent.round + 1) for name, agent in simulation.agents.items()
-    }
-    before = simulation.round.number  # type: ignore[union-attr]
-    simulation.restart_operator()
-    simulation.settle(10)
-    assert simulation.round.number == before + 2  # type: ignore[union-attr]
-    assert simulation.round.size == 3  # type: ignore[union-attr]
 
 
 def test_worker_whose_process_outlives_sigkill_is_replaced() -> None:

@@ -69,36 +69,7 @@ def test_others_jobs_are_left_alone() -> None:
     assert any(isinstance(action, CreatePod) for action in todo.actions)
 
 
-def test_active_deadline_counts_from_the_start_and_not_while_suspended() -> None:
-    simulation = Simulation(a_job(activeDeadlineSeconds=30))
-    simulation.settle(20)
-    respec(simulation, suspend=True, activeDeadlineSeconds=30)
-    simulation.settle(60)
-    respec(simulation, activeDeadlineSeconds=30)
-    simulation.settle(25)
-    assert simulation.status["state"] == "Running"
-    simulation.settle(10)
-    assert simulation.condition("Failed")["reason"] == "DeadlineExceeded"
-
-
 def test_active_deadline_outlives_the_operator() -> None:
     job = a_job(activeDeadlineSeconds=60, status={"startTime": "2025-12-31T23:59:10Z"})
     todo = plan(job, observed(), recall(job, NOW, TIME))
     assert todo.recheck_at == NOW + 10
-
-
-def test_group_has_only_allowed_sizes() -> None:
-    sizes = {"replicas": 5, "minimum": 1, "maximum": 6, "resizePolicy": {"allowedReplicas": [2, 4]}}
-    simulation = Simulation(a_job(**sizes))
-    simulation.reconcile()
-    assert events(simulation) == ["ScaleRefused"]
-    simulation.settle(10)
-    assert simulation.declared[-1].size == 4
-    assert "5 were requested" in simulation.condition("Resizing")["message"]
-    simulation.nodes = {name: replace(node, unschedulable=True) for name, node in simulation.nodes.items()}
-    simulation.kill_pod(simulation.declared[-1].workers[3])
-    simulation.settle(10)
-    assert simulation.declared[-1].size == 2, "the third waits until it is one of four"
-    simulation.nodes = {name: replace(node, unschedulable=False) for name, node in simulation.nodes.items()}
-    simulation.settle(10)
-    assert simulation.sizes == [4, 2, 4]

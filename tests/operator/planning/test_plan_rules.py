@@ -58,14 +58,6 @@ def test_exit_code_fails_the_job_at_once_and_names_the_rule_and_the_cause() -> N
     assert len(simulation.declared) == 1
 
 
-def test_container_that_failed_while_no_operator_led_fails_the_job() -> None:
-    simulation = with_rules(on_codes("FailJob", 42), maxFailures=9)
-    simulation.end_pod(simulation.members[0], exit_code=42)
-    simulation.restart_operator()
-    simulation.settle(10)
-    assert failed(simulation)[0] == "FailurePolicyRule"
-
-
 def test_job_fails_although_the_first_try_to_write_so_fails() -> None:
     simulation = with_rules(on_codes("FailJob", 42), maxFailures=9)
     fail(simulation, 42)
@@ -134,33 +126,6 @@ def test_ignored_eviction_is_excused_from_on_pod_loss() -> None:
     assert failed(simulation)[0] == "PodLost"
 
 
-def test_excuse_outlives_the_pod() -> None:
-    simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob", maxFailures=9)
-    for _ in range(3):
-        fail(simulation, 1)
-        simulation.settle(0.25)
-    backing_off, worker = len(simulation.declared), simulation.members[0]
-    evict(simulation, worker)
-    simulation.delete_pod(worker, force=True)
-    simulation.reconcile()
-    assert len(simulation.declared) == backing_off, "the pod is gone while the round that it belonged to stands"
-    simulation.settle(30)
-    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 3)
-
-
-# Count
-
-
-def test_lost_pods_count_if_a_rule_says_so() -> None:
-    simulation = with_rules(on_condition("Count"), on_codes("Count", 137), maxFailures=9)
-    evict(simulation, simulation.members[0])
-    simulation.settle(10)
-    assert (simulation.status["failures"], simulation.status["totalFailures"]) == (1, 1)
-    simulation.kill_pod(simulation.members[0])
-    simulation.settle(10)
-    assert (simulation.status["failures"], simulation.status["worldSize"]) == (2, 3)
-
-
 # RestartGroup
 
 
@@ -221,18 +186,6 @@ def test_container_that_ended_while_no_operator_led_restarts_the_group_once() ->
     simulation.restart_operator()
     simulation.settle(40)
     assert (simulation.status["groupRestarts"], simulation.made) == (1, 6)
-
-
-@pytest.mark.simulation
-def test_group_that_is_restarted_for_ever_is_replaced_at_a_growing_pace() -> None:
-    simulation = with_rules(on_codes("RestartGroup", 42))
-    began = simulation.now
-    while simulation.now < began + 600:
-        if simulation.members:
-            fail(simulation, 42)
-        simulation.settle(0.5)
-    assert 5 <= simulation.status["groupRestarts"] <= 16
-    assert simulation.status["failures"] == 0
 
 
 def test_pods_of_a_group_that_waits_for_its_pause_are_made_when_it_is_over() -> None:
@@ -328,11 +281,3 @@ def test_member_that_goes_without_an_excuse_fails_a_job_on_pod_loss(rules: list[
     simulation.delete_pod(worker)
     simulation.reconcile()
     assert failed(simulation)[0] == "PodLost"
-
-
-def test_scale_down_is_no_loss_under_rules_either() -> None:
-    simulation = with_rules(on_condition("FailJob", "Ready", status="False"), onPodLoss="FailJob")
-    simulation.pods = {name: replace(pod, conditions=frozenset({("Ready", "False")})) for name, pod in simulation.pods.items()}
-    simulation.scale(2)
-    simulation.settle(10)
-    assert (simulation.status["state"], simulation.status["worldSize"]) == ("Running", 2)

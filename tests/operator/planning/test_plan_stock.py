@@ -13,7 +13,6 @@ from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condi
 from tests.operator.stock_simulation import StockSimulation
 
 RENDEZVOUS_CLOSED = "RendezvousClosedError"
-STOPPED = "SignalException: Process 1 got signal: 15"
 
 
 def start(backend: str = "c10d", **spec: Any) -> StockSimulation:
@@ -75,19 +74,6 @@ def test_workers_of_a_rendezvous_that_is_over_make_room_although_their_sidecars_
     simulation.settle(60)
     assert len(simulation.made) == 6
     assert not over & set(simulation.pods)
-    assert simulation.status["worldSize"] == 3
-
-
-def test_suspended_job_leaves_no_sidecar_behind() -> None:
-    simulation = start()
-    simulation.sidecars = True
-    for pod in simulation.running():
-        simulation.end(pod, message=RENDEZVOUS_CLOSED)
-    simulation.job = replace(simulation.job, suspend=True, wanted=0)
-    simulation.settle(30)
-    assert simulation.pods == {}
-    simulation.job = replace(simulation.job, suspend=False, wanted=3)
-    simulation.settle(30)
     assert simulation.status["worldSize"] == 3
 
 
@@ -157,20 +143,6 @@ def test_complete_when_all_have_succeeded() -> None:
     assert simulation.made == [1, 1, 1], "nobody who is done is replaced"
     simulation.settle(5)
     assert simulation.of("store") == []
-
-
-def test_complete_in_spite_of_a_newcomer_who_came_too_late() -> None:
-    simulation = start(maximum=4)
-    simulation.job = replace(simulation.job, wanted=4, requested=4)
-    simulation.settle(3)
-    *done, late = simulation.running()
-    for pod in done:
-        simulation.end(pod, 0)
-    simulation.reconcile()
-    assert simulation.status["state"] != "Complete", "the newcomer still runs"
-    simulation.end(late, message=RENDEZVOUS_CLOSED)
-    simulation.settle(2)
-    assert simulation.status["state"] == "Complete"
 
 
 def test_script_that_torchrun_has_given_up_fails_the_job() -> None:
@@ -379,13 +351,4 @@ def test_rules_on_lost_stock_workers() -> None:
     assert (simulation.status["state"], simulation.status["failures"], simulation.status["worldSize"]) == ("Running", 1, 3)
     simulation.delete(simulation.running()[0].name)
     simulation.reconcile()
-    assert simulation.status["state"] == "Failed"
-
-
-def test_backoff_limit_of_a_stock_group() -> None:
-    simulation = start(failurePolicy={"maxFailures": 9, "backoffLimit": 1})
-    for failures in (1, 2):
-        simulation.end(simulation.running()[0], 137, reason="OOMKilled")
-        simulation.settle(60)
-        assert simulation.status["totalFailures"] == failures
     assert simulation.status["state"] == "Failed"

@@ -30,26 +30,3 @@ FIRST = [(0, "node-0"), (2, "node-2"), (4, "node-0"), (1, "node-1"), (5, "node-1
 
 def test_workers_of_a_rack_are_side_by_side() -> None:
     assert members(on_racks()) == FIRST
-
-
-def test_lost_worker_and_its_replacement_move_few_others() -> None:
-    simulation = on_racks()
-    simulation.kill_pod(simulation.members[0])
-    simulation.settle(0.5)
-    assert [index for index, _ in members(simulation)] == [4, 2, 5, 1, 3]
-    simulation.settle(10)
-    assert [index for index, _ in members(simulation)] == [2, 4, 0, 1, 5, 3], "w4 has no other port yet: it is not first again"
-
-
-def test_unknown_node_is_in_no_rack() -> None:
-    simulation = on_racks()
-    del simulation.nodes["node-1"]
-    simulation.kill_pod(simulation.members[0])
-    simulation.settle(0.5)
-    assert [index for index, _ in members(simulation)] == [4, 2, 3, 1, 5]
-
-
-def test_units_are_side_by_side_by_their_first_worker() -> None:
-    simulation = on_racks({"node-0": "r1", "node-1": "r1", "node-2": "r2", "node-3": "r2"}, unitReplicas=2)
-    assert [index for index, _ in members(simulation)] == [0, 1, 4, 5, 2, 3]
-    assert [node for index, node in members(simulation) if index % 2 == 0] == ["node-0", "node-0", "node-2"]

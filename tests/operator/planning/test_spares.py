@@ -66,16 +66,6 @@ def test_spare_takes_over_in_the_one_round_that_follows_a_loss(loss: str) -> Non
     assert status_of(simulation)[:4] == ("Running", 2, 2, 1)
 
 
-def test_survivors_keep_their_ranks_and_the_spare_has_that_of_the_lost_one() -> None:
-    simulation = running(replicas=4, minimum=None, maximum=None, spares=1)
-    (spare,) = spares_of(simulation)
-    before = simulation.members
-    simulation.kill_pod(before[2])
-    simulation.settle(10)
-    second, first, *rest = simulation.members  # the simulated agents never tell another port, so the first two change places
-    assert (first, second, *rest) == (before[0], before[1], spare, before[3])
-
-
 def test_lost_workers_beyond_the_spares_cost_a_wait() -> None:
     simulation = fixed()
     for name in simulation.members:
@@ -83,13 +73,6 @@ def test_lost_workers_beyond_the_spares_cost_a_wait() -> None:
     simulation.settle(30)
     assert simulation.sizes == [2, 0, 2]
     assert len(spares_of(simulation)) == 1
-
-
-def test_elastic_group_of_its_minimum_keeps_its_size() -> None:
-    simulation = running(replicas=4, minimum=2, maximum=4, spares=1)
-    simulation.kill_pod(simulation.members[0])
-    simulation.settle(10)
-    assert {round_.size for round_ in simulation.declared} == {4}
 
 
 def test_allowed_sizes_are_filled_by_a_spare() -> None:
@@ -203,17 +186,6 @@ def test_first_round_does_not_wait_for_spares() -> None:
     assert simulation.sizes == [2]
     assert status_of(simulation) == ("Running", 2, 2, 0, ["Running", "Running", "Starting"])
     assert not is_degraded(simulation)
-
-
-def test_suspended_job_has_no_spares_and_a_resumed_one_has_them_again() -> None:
-    simulation = fixed()
-    simulation.job = replace(simulation.job, suspend=True, wanted=0, generation=2)
-    simulation.settle(10)
-    assert not simulation.pods
-    assert simulation.status["readySpares"] == 0
-    simulation.job = replace(simulation.job, suspend=False, wanted=2, generation=3)
-    simulation.settle(10)
-    assert status_of(simulation)[:4] == ("Running", 2, 2, 1)
 
 
 def test_spares_are_beyond_the_workers_that_may_run() -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from elastic_pytorch_operator.model.announced_ends import Taint
-from elastic_pytorch_operator.model.observed import NodeView
 
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation
@@ -61,19 +60,6 @@ def test_too_few_whole_units_wait_for_their_workers() -> None:
     assert "4 of 6 workers are ready; training needs 6" in message(simulation, "Running")
 
 
-def test_two_members_of_different_units_on_a_node_take_only_these_units() -> None:
-    simulation = three_units()
-    node = simulation.pods[pod_of(simulation, 1)].node
-    there = {simulation.pods[name].index for name in simulation.members if simulation.pods[name].node == node}
-    simulation.hung_nodes.add(node)
-    simulation.nodes[node] = NodeView(node, ready=False, removed=True)
-    simulation.settle(6)
-    lost = {index - index % 2 for index in there}
-    round_ = simulation.declared[1]
-    assert {member.index for member in round_.members} == {index for index in range(6) if index - index % 2 not in lost}
-    assert len(there) == len(lost) == 2
-
-
 def test_spare_unit_takes_over_in_the_round_of_the_loss() -> None:
     simulation = three_units(minimum=None, maximum=None, spares=2)
     states = [worker["state"] for worker in simulation.status["workers"]]
@@ -95,14 +81,6 @@ def test_scaling_down_removes_whole_units() -> None:
     simulation.settle(20)
     assert sorted(members(simulation)) == [0, 1, 4, 5], "the torn unit goes first"
     assert len(simulation.pods) - sum(pod.ended for pod in simulation.pods.values()) == 4
-
-
-def test_scaling_up_adds_whole_units() -> None:
-    simulation = three_units()
-    simulation.scale(8)
-    simulation.settle(20)
-    assert sorted(members(simulation)) == list(range(8))
-    assert simulation.sizes == [6, 8]
 
 
 def test_worker_on_a_node_that_ends_leaves_when_its_replacement_makes_its_unit_whole() -> None:

@@ -18,8 +18,6 @@ from tests.operator.builders import NOW, a_job, a_pod, a_round, a_target, an_age
 from tests.operator.simulation import Simulation, running
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "event-1", "NoSchedule")
-CANDIDATE = Taint("DeletionCandidateOfClusterAutoscaler", "", "PreferNoSchedule")
-ONGOING = {"cloud.google.com/active-node-maintenance": "ONGOING"}
 SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 WHY = "leaves node node-1, which announces its end by taint spot"
 
@@ -149,22 +147,6 @@ def test_job_leaves_in_time_where_there_is_no_room_for_a_replacement() -> None:
     assert len(simulation.pods) == 3, "one waits for a place"
 
 
-def test_job_stays_on_a_faulty_node_while_there_is_no_room_elsewhere() -> None:
-    simulation = running(replicas=3, minimum=1)
-    simulation.pods_per_node = 1
-    node = node_of(simulation, 1)
-    simulation.announce(node, condition="GpuMemWatch")
-    simulation.settle(600)
-    assert simulation.sizes == [3]
-    made = simulation.made
-    simulation.settle(120)
-    assert simulation.made == made, "no pod is created again and again"
-    simulation.pods_per_node = 2
-    simulation.settle(30)
-    assert simulation.sizes == [3, 3]
-    assert all(pod.node != node for pod in simulation.pods.values())
-
-
 @pytest.mark.parametrize("seconds", [1, 30])
 def test_withdrawn_announcement_is_forgotten(seconds: float) -> None:
     simulation = running(replicas=3, minimum=1)
@@ -178,33 +160,6 @@ def test_withdrawn_announcement_is_forgotten(seconds: float) -> None:
     assert (simulation.members, len(simulation.declared)) == (before, 1)
     assert set(simulation.pods) == set(before)
     assert simulation.memory.nodes == ()
-
-
-def test_soft_announcement_changes_nothing_until_the_job_shrinks() -> None:
-    simulation = running(replicas=3)
-    leaving = simulation.members[0]
-    simulation.announce(node_of(simulation, 0), CANDIDATE)
-    simulation.settle(200)
-    assert len(simulation.declared) == 1
-    simulation.scale(2)
-    simulation.settle(5)
-    assert leaving not in simulation.members
-
-
-@pytest.mark.simulation
-def test_no_new_pod_goes_to_a_node_that_will_end_even_if_there_is_no_other() -> None:
-    simulation = running(replicas=3, minimum=1)
-    simulation.pods_per_node = 1
-    node = node_of(simulation, 1)
-    simulation.announce(node, labels=ONGOING)
-    simulation.settle(300)
-    made = simulation.made
-    simulation.settle(300)
-    assert simulation.made == made, "no pod is created again and again"
-    assert simulation.declared[-1].size == 2
-    simulation.announce(node)
-    simulation.settle(20)
-    assert simulation.declared[-1].size == 3
 
 
 def test_drain_before_the_replacement_is_ready_takes_no_second_replacement() -> None:
@@ -262,10 +217,3 @@ def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_
     save(simulation, 3)
     simulation.settle(1)
     assert simulation.sizes == [3, 2]
-
-
-def test_worker_that_leaves_its_node_is_no_lost_pod() -> None:
-    simulation = running(replicas=3, failurePolicy={"onPodLoss": "FailJob"})
-    simulation.announce(node_of(simulation, 1), SPOT)
-    simulation.settle(30)
-    assert (simulation.status["state"], len(simulation.declared)) == ("Running", 2)

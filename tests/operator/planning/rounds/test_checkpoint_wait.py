@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.api.names import CHECKPOINT_WAIT_ENDED
-from elastic_pytorch_operator.model.actions import DeletePod, RecordEvent
+from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.reporting.waits import explain_deferral
@@ -185,40 +185,6 @@ def test_newcomer_waits_for_the_checkpoint_and_joins_after_it() -> None:
     assert resizing(simulation)[0] == "False"
 
 
-def test_wait_ends_in_time_without_a_checkpoint() -> None:
-    simulation = trained()
-    simulation.scale(1)
-    simulation.settle(29)
-    assert len(simulation.declared) == 1
-    assert len(simulation.pods) == 2, "the victim trains on"
-    simulation.settle(2)
-    assert simulation.sizes == [2, 1]
-    simulation.settle(1)
-    assert len(simulation.pods) == 1
-
-
-def test_second_newcomer_joins_in_the_same_round_and_does_not_prolong_the_wait() -> None:
-    simulation = trained(maximum=6)
-    simulation.scale(4)
-    simulation.settle(10)
-    simulation.scale(5)
-    simulation.settle(26)
-    assert simulation.sizes == [2, 5]
-
-
-def test_loss_ends_the_wait_at_once() -> None:
-    simulation = trained()
-    simulation.scale(3)
-    simulation.settle(10)
-    simulation.kill_pod(simulation.declared[0].workers[0])
-    todo = simulation.reconcile()
-    assert todo.round is not None
-    assert todo.round.orderly_since == todo.round.number
-    ended, lost, *_ = events(simulation)
-    assert "the change cannot wait" in ended
-    assert lost.startswith("WorkerLost")
-
-
 def test_silent_member_is_missed_also_while_a_change_waits() -> None:
     simulation = trained()
     simulation.scale(3)
@@ -236,17 +202,6 @@ def test_silent_member_is_missed_also_while_a_change_waits() -> None:
     todo = simulation.reconcile()
     assert todo.round is not None
     assert victim not in todo.round.workers
-
-
-def test_change_that_is_taken_back_ends_the_wait() -> None:
-    simulation = trained()
-    simulation.scale(1)
-    simulation.settle(5)
-    simulation.scale(2)
-    simulation.reconcile()
-    assert events(simulation) == [f"{CHECKPOINT_WAIT_ENDED}: After 4.8 s: the group no longer needs to change"]
-    assert len(simulation.declared) == 1
-    assert not any(isinstance(action, DeletePod) for action in simulation.last.actions)
 
 
 def test_suspended_job_trains_on_to_its_checkpoint() -> None:

@@ -1,8 +1,5 @@
 """`resizePolicy.minSecondsBetweenGrowths`: growth waits, nothing else does."""
 
-from dataclasses import replace
-
-from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.rounds.next_round import grows
 
 from tests.operator.builders import a_round
@@ -54,15 +51,6 @@ def test_losses_failures_and_scale_downs_never_wait() -> None:
     assert simulation.sizes == [3, 2, 2, 1]
 
 
-def test_replacement_of_a_lost_worker_waits_as_any_newcomer() -> None:
-    simulation = running(replicas=3, **PAUSE)
-    simulation.kill_pod(simulation.members[2])
-    simulation.settle(20)
-    assert simulation.sizes == [3, 2]
-    simulation.settle(50)
-    assert simulation.sizes == [3, 2, 3]
-
-
 def test_pause_outlives_the_operator() -> None:
     simulation = running(replicas=2, **PAUSE)
     assert simulation.status["operatorState"]["lastGrowthTime"]
@@ -73,18 +61,3 @@ def test_pause_outlives_the_operator() -> None:
     assert simulation.sizes == [2]
     simulation.settle(60)
     assert simulation.sizes == [2, 3]
-
-
-def test_time_of_growth_changes_with_growth_only() -> None:
-    simulation = running(replicas=3)
-    simulation.job = replace(
-        simulation.job, status={**simulation.status, "operatorState": {"lastGrowthTime": "2025-01-01T00:00:00Z"}}
-    )
-    simulation.nodes = {name: NodeView(name, unschedulable=True) for name in simulation.nodes}
-    simulation.kill_pod(simulation.members[2])
-    simulation.settle(5)
-    assert simulation.status["operatorState"]["lastGrowthTime"] == "2025-01-01T00:00:00Z"
-    simulation.nodes = {name: NodeView(name) for name in simulation.nodes}
-    simulation.settle(5)
-    assert simulation.sizes == [3, 2, 3]
-    assert simulation.status["operatorState"]["lastGrowthTime"] == "2026-01-01T00:00:00Z"

@@ -89,13 +89,3 @@ def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
     )
     assert len(simulation.declared) == 1, "one group, which nothing disturbs"
     assert simulation.made == 3, "no pod is made in place of the one that waits"
-
-
-def test_job_whose_nodes_are_all_unlike_waits_and_says_why() -> None:
-    simulation = Simulation(a_job(replicas=2, minimum=2, nprocPerNode="auto"), pods_per_node=1)
-    simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 4}
-    simulation.settle(60)
-    assert simulation.round is None
-    running = simulation.condition("Running")
-    assert (running["status"], running["reason"]) == ("False", "WaitingForWorkers")
-    assert "left out for the number of processes" in running["message"]

@@ -173,18 +173,6 @@ def holds_half(jobs: list[Simulation]) -> bool:
 
 
 @pytest.mark.simulation
-def test_two_jobs_that_each_hold_half_do_not_start_without_a_timeout() -> None:
-    jobs = two_jobs(0, None)
-    for job in jobs:
-        job.reconcile()
-        for pod in list(job.pods.values())[:2]:
-            job.place(pod)
-    assert holds_half(jobs)
-    assert share(jobs, 0, 600.0, 60.0) == []
-    assert holds_half(jobs)
-
-
-@pytest.mark.simulation
 @pytest.mark.parametrize("replicas", [3, 4])
 @seeds(30)
 def test_two_jobs_that_each_hold_half_complete_one_after_the_other(seed: int, replicas: int) -> None:
@@ -235,24 +223,3 @@ def test_new_leader_waits_out_the_pause() -> None:
     assert job.job.status["operatorState"]["scheduleTimeouts"] == 1
     job.settle(MAX_PAUSE_SECONDS)
     assert job.pods or job.job.status["operatorState"]["scheduleTimeouts"] > 1
-
-
-def test_running_job_below_its_minimum_gives_its_places_back_and_counts_no_failure() -> None:
-    job = Simulation(a_timed_job(), nodes={"node-0": NodeView("node-0"), "node-1": NodeView("node-1")})
-    job.settle(10)
-    assert job.round is not None
-    assert job.round.size == 3
-    job.nodes.pop("node-1")
-    job.nodes["node-1"] = NodeView("node-1", ready=False, unschedulable=True)
-    job.hung_nodes.add("node-1")
-    job.settle(20)
-    assert job.round.size == 0
-    assert job.round.reason == names.BELOW_MINIMUM
-    assert any(pod.node == "node-0" for pod in job.pods.values())
-    job.settle(TIMEOUT)
-    assert not any(pod.node == "node-0" for pod in job.pods.values())
-    assert job.job.status["totalFailures"] == 0
-    job.nodes["node-2"] = NodeView("node-2")
-    job.settle(FIRST_PAUSE_SECONDS + 10)
-    assert job.round.size == 3
-    assert job.job.status["totalFailures"] == 0
