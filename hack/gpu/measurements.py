@@ -38,16 +38,14 @@ def stock(options: Options, folder: Path) -> Iterator[Row]:
         yield _row(LOST, options, TORCHRUN, measure(job, "w1", before, 2), "two go on")
 
 
-def started_again(options: Options, folder: Path, mode: str, how: str, *, losses: bool) -> Iterator[Row]:
+def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
     """A new pod, a killed process and a lost pod, where scripts set themselves up when their group exists."""
-    job = Rounds(folder, options.arguments(mode, folder))
+    job = Rounds(folder, options.arguments(how, folder))
     with closing(job):
         job.begin("w0", "w1")
         job.add("w2")
         job.ready("w2")
         yield _row(GROWN, options, how, job.change("w0", "w1", "w2"), "from 2 pods to 3")
-        if not losses:
-            return
         kill_process(job, "w2")
         job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
         yield _row(KILLED, options, how, job.change("w0", "w1", "w2", orderly=False), "three go on")
@@ -110,20 +108,14 @@ class Measurement:
     rows: Callable[[Options, Path], Iterator[Row]]
 
 
-def _again(mode: str, *, losses: bool) -> Callable[[Options, Path], Iterator[Row]]:
-    return partial(started_again, mode=mode, how=mode, losses=losses)
-
-
 # Each with what it took on one H100 and 16 cores, or more. What matters most is first: the last ones are left out when time is over.
 MEASUREMENTS = {
     "prepared": Measurement("growth and losses", "in_process, prepare", False, 110, prepared),
-    "in_process": Measurement("growth and losses", "in_process", False, 75, _again("in_process", losses=True)),
+    "in_process": Measurement("growth and losses", "in_process", False, 75, partial(started_again, how="in_process")),
     "stock": Measurement("growth and losses", TORCHRUN, False, 120, stock),
     "repaired": Measurement(f"{KILLED}, again and again", "in_process", False, 110, repaired),
-    "plain": Measurement("growth and losses", "plain", False, 100, _again("plain", losses=True)),
+    "plain": Measurement("growth and losses", "plain", False, 100, partial(started_again, how="plain")),
     "prepared-1B": Measurement("growth and losses", "in_process, prepare", True, 250, prepared),
-    "in_process-1B": Measurement(GROWN, "in_process", True, 150, _again("in_process", losses=False)),
-    "plain-1B": Measurement(GROWN, "plain", True, 150, _again("plain", losses=False)),
 }
 FIT = tuple(MEASUREMENTS)[:4]  # into one run of RUN_SECONDS
 
