@@ -13,16 +13,15 @@ from itertools import groupby, product
 
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from measure.kind_cluster import ROOT
-from measure.program import complain, names_of, new_console, new_parser, run, say, session
+from measure.program import complain, names_of, new_parser, run, say, session
 
 from bench import trials
-from bench.report import complaints, main_table, phase_table
+from bench.report import complaints, table
 from bench.scenarios import PLAIN, SCENARIOS, Scenario
 from bench.stage import BenchStage, SetUp, read_job
 from bench.trials import Trial
 
 EXAMPLE = ROOT / "examples" / "all-reduce"
-console = new_console(highlight=False)
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -73,8 +72,7 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 def show(found: Sequence[Trial]) -> int:
-    console.print(main_table(found))
-    console.print(phase_table(found))
+    say(table(found))
     return complain(complaints(found))
 
 

@@ -1,40 +1,26 @@
-"""The trials as tables, and what is not as it should be."""
+"""The trials as a table, and what is not as it should be. Pure."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from elastic_pytorch_client.reading.history import PHASE_NAMES
 from measure import markdown
-from rich.table import Table
-from rich.text import Text
 
-from bench.scenarios import AGAIN, SCENARIOS, Scenario
-from bench.trials import Trial, phases, values
+from bench.scenarios import AGAIN, SCENARIOS
+from bench.trials import Trial, values
 
-MEASURES = (
-    *("trials", "trains again", "longest pause", "target", "steps repeated", "at size"),
-    *("replaced", "rounds", "others\nrestarted", "failures\ncounted"),
-)
+HEAD = ("fault", "trains again", "longest pause", "at size", "steps repeated", "another pod made", "trials")
 HANDLER_SECONDS = 0.5  # how much later a script with a handler of SIGTERM may train again than one without
 
 
-def main_table(trials: Sequence[Trial]) -> Table:
-    """Returns how long each kind of fault was felt, beside its target."""
-    table = _table("Median (worst), in seconds", MEASURES)
-    for name, scenario in SCENARIOS.items():
-        if found := of_scenario(trials, name):
-            table.add_row(*_main_row(scenario, found))
-    return table
-
-
-def phase_table(trials: Sequence[Trial]) -> Table:
-    """Returns where the time to the first new step went, as the operator has measured it."""
-    table = _table("Where the time goes: median (worst), in seconds", PHASE_NAMES.values())
+def table(trials: Sequence[Trial]) -> str:
+    """A row for each kind of fault that was made, in Markdown: medians, with the worst in brackets; times in seconds."""
+    rows = []
     for name in SCENARIOS:
-        found = [phases(of_scenario(trials, name), phase) for phase in PHASE_NAMES]
-        if any(found):
-            table.add_row(name, *(markdown.spread(seconds, digits=2) for seconds in found))
-    return table
+        if found := of_scenario(trials, name):
+            again, pause, whole, made = (markdown.spread(values(found, of)) for of in (AGAIN, "pause", "whole", "replaced"))
+            repeated, count = markdown.spread(values(found, "repeated"), digits=0), len(values(found, "rounds"))
+            rows.append([name, again, pause, whole, repeated, made, f"{count}/{len(found)}"])
+    return markdown.table(HEAD, rows)
 
 
 def of_scenario(trials: Iterable[Trial], scenario: str) -> list[Trial]:
@@ -60,42 +46,3 @@ def complaints(trials: Sequence[Trial]) -> list[str]:
                 trouble = f"{', '.join(wrong)} instead of {expected} in {len(wrong)} of {len(found)} trials"
                 said.append(f"{name}: {figure} {trouble}")
     return said
-
-
-def _table(title: str, columns: Iterable[str]) -> Table:
-    table = Table("fault", title=title, title_justify="left", header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
-def _main_row(scenario: Scenario, trials: Sequence[Trial]) -> list[str | Text]:
-    of_again = scenario.target == AGAIN
-    replaced = _against(values(trials, "replaced"), scenario.replaced_seconds)
-    if scenario.replaced_seconds is not None:
-        replaced.append(f"  (target {scenario.replaced_seconds:.0f})", style="dim")
-    return [
-        scenario.name,
-        f"{len(values(trials, 'rounds'))}/{len(trials)}",
-        _against(values(trials, AGAIN), scenario.seconds if of_again else None),
-        _against(values(trials, "pause"), None if of_again else scenario.seconds),
-        f"{'' if of_again else 'pause '}{scenario.seconds:.1f}",
-        markdown.spread(values(trials, "repeated"), digits=0),
-        markdown.spread(values(trials, "whole"), digits=2),
-        replaced,
-        _expected(values(trials, "rounds"), scenario.rounds),
-        _expected(values(trials, "restarts"), 0),
-        _expected(values(trials, "failures"), 0),
-    ]
-
-
-def _against(measured: Sequence[float], target: float | None) -> Text:
-    color = ""
-    if measured and target is not None:
-        color = "green" if median(measured) <= target else "red"
-    return Text(markdown.spread(measured, digits=2), style=color)
-
-
-def _expected(found: Sequence[float], expected: int) -> Text:
-    text = "  ".join(f"{value:.0f}" for value in sorted(set(found))) or markdown.NOTHING
-    return Text(text, style="" if set(found) <= {expected} else "red")

@@ -147,7 +147,3 @@ def values(trials: Iterable[Trial], name: str) -> list[float]:
     """Returns one figure, of a trial or of its cost, of all trials that have it."""
     found = (getattr(trial if hasattr(trial, name) else trial.cost, name) for trial in trials if trial.cost)
     return [value for value in found if value is not None]
-
-
-def phases(trials: Iterable[Trial], name: str) -> list[float]:
-    return [trial.cost.phases[name] for trial in trials if trial.cost and name in trial.cost.phases]

@@ -1,7 +1,7 @@
 """What a fault has cost a training, by the steps that its scripts have reported, and by the status of its job. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.job_view import JobView
@@ -62,8 +62,6 @@ class Outcome:
     round: int = 0  # 0: its status is not known
     rounds: int = 0
     failures: int = 0
-    # Of the first interruption, as the operator has measured them.
-    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 def outcome(
@@ -93,11 +91,9 @@ def outcome(
 
 
 def _with_status(found: Outcome, before: JobView, after: JobView) -> Outcome:
-    over = next((each for each in after.recent_interruptions if each.round > before.round), None)
     return replace(
         found,
         round=after.round,
         rounds=after.round - before.round,
         failures=after.failures - before.failures,
-        phases=dict(over.phases) if over else {},
     )
