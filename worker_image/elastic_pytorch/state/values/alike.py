@@ -101,7 +101,7 @@ def _beginnings(objects: dict[str, Any], plain: Callable[[dict[str, Any]], Any])
         if state is not None and not len(state) and (held := held_by(each)):
             raise RuntimeError(
                 f"{name} has an empty state_dict, and holds {', '.join(held)}: State would keep nothing of it. A metric of torchmetrics is "
-                f"kept after {name}.persistent(True); anything else needs a state_dict with what it holds. If it always begins afresh, do "
+                f"kept after {name}.persistent(True); anything else needs a state_dict with what it holds. If it always begins again, do "
                 "not register it"
             )
         digests[name] = "" if may_differ else digest_of(plain({name: state}))

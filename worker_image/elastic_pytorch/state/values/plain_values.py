@@ -42,7 +42,7 @@ class PlainValues:
 
 
 def placed(new: Any, old: Any) -> Any:
-    """Returns a value in place of another one: the old collection with the new content, as a script may have a name of its own for it.
+    """Returns a value instead of another one: the old collection with the new content, as a script may have a name of its own for it.
 
     A tensor comes to the device of the one that it replaces, which is left as it is: it may be a part of the model.
     """
