@@ -1,6 +1,6 @@
 """A sharded training between the checkpoints of a framework: the newer of memory and checkpoints goes on."""
 
-from tests.worker_image.cpu_fsdp2 import fully_shard
+from tests.worker_image.cpu_fsdp2 import FusedAdamW, fully_shard
 
 # isort: split
 
@@ -17,7 +17,6 @@ from elastic_pytorch.pod.messages import CHANGE
 from elastic_pytorch.pod.server import PodServer
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.optim import AdamW
 
 from tests.paths import ROOT
 from tests.torch_features import needs_averages
@@ -41,7 +40,7 @@ class Framework:
         self.model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
         for layer in (*self.model, self.model):
             fully_shard(layer)
-        self.optimizer = AdamW(self.model.parameters(), lr=0.05)
+        self.optimizer = FusedAdamW(self.model.parameters(), lr=0.05)
         self.folder, self.step, self.begins_with = folder, 0, BEGINNING * pretrained
         self.told: list[str] = []
 

@@ -1,6 +1,6 @@
 """Of a sharded model with frozen weights, only what is trained is kept, in memory and on the disk, for groups of any size."""
 
-from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
+from tests.worker_image.cpu_fsdp2 import DTensor, FusedAdamW, fully_shard
 
 # isort: split
 
@@ -110,7 +110,7 @@ def adapted_model(base_seed: int = 0, mesh: Any = None) -> nn.Sequential:
 
 def begin(folder: Path | None, model: nn.Module, **options: Any) -> ShardedState:
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
-    optimizer = AdamW((each for each in model.parameters() if each.requires_grad), lr=0.05)
+    optimizer = FusedAdamW((each for each in model.parameters() if each.requires_grad), lr=0.05)
     state = ShardedState(folder, every=1, model=elastic.Trained(model), optimizer=optimizer, **options)
     try:
         state.restore()

@@ -1,6 +1,6 @@
 """Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
 
-from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
+from tests.worker_image.cpu_fsdp2 import DTensor, FusedAdamW, fully_shard
 
 # isort: split
 
@@ -21,7 +21,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from torch import nn
-from torch.optim import AdamW
 from torch.optim.lr_scheduler import StepLR
 
 from tests.torch_features import FSDP2_AVERAGES
@@ -35,7 +34,7 @@ def build() -> dict[str, Any]:
     model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
     for layer in (model[0], model[2], model):
         fully_shard(layer)
-    optimizer = AdamW(model.parameters(), lr=0.01)
+    optimizer = FusedAdamW(model.parameters(), lr=0.01)
     return {"model": model, "optimizer": optimizer, "scheduler": StepLR(optimizer, 2)}
 
 

@@ -1,6 +1,6 @@
 """Sharded states in the memory of pods: what the pods that are left hold goes on, in a group of any size."""
 
-from tests.worker_image.cpu_fsdp2 import fully_shard
+from tests.worker_image.cpu_fsdp2 import FusedAdamW, fully_shard
 
 # isort: split
 
@@ -30,7 +30,7 @@ def build() -> tuple[nn.Module, AdamW]:
     for layer in model:
         fully_shard(layer)
     fully_shard(model)
-    return model, AdamW(model.parameters(), lr=0.05)
+    return model, FusedAdamW(model.parameters(), lr=0.05)
 
 
 def outcome(model: nn.Module, optimizer: AdamW) -> list[float]:
