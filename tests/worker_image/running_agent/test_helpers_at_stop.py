@@ -1,5 +1,8 @@
 """SIGTERM reaches a script that handles it before the processes that it has started, such as those of its data loaders."""
 
+import os
+import shlex
+import signal
 import sys
 import uuid
 from collections.abc import Callable
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -80,3 +83,32 @@ def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
         events.wait(len(ways) * starts, what="created")
     operator.declare(orderly=True)
     until(lambda: not list(Path("/dev/shm").glob(f"{name}*")), "the end of what the last start has left")
+
+
+def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next_start(
+    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+) -> None:
+    """However the script was started: warm, cold, and as a program. What the container's own shell has started stays."""
+    script, own = [HELPER, "--own-session"], tmp_path / "own"
+    shell = (
+        f"setsid sleep 600 & echo $! > {own}; exec {shlex.join(NEW_AGENT)} --start-method=spawn {shlex.join(map(str, script))}"
+    )
+    ways = {"w0": script, "w2": ["--no-python", sys.executable, *script]}
+    for worker, way in ways.items():
+        agents(worker, *way)
+    agents("w1", command=["sh", "-c", shell])
+    workers = ("w0", "w1", "w2")
+    operator.begin(*workers)
+    begun = events.wait(3, what="start")
+    for event in begun:
+        os.kill(event["pid"], signal.SIGKILL)
+    operator.wait_for("failed", *workers)
+    operator.declare(*workers)
+    again = events.wait(6, what="start")[3:]
+    assert {event["worker"]: has_gone(event["helper"]) for event in begun} == dict.fromkeys(workers, True)
+    assert not any(has_gone(event["helper"]) for event in again)
+    assert not has_gone(int(own.read_text()))
+    operator.declare(orderly=True)
+    for event in again:
+        until(lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended")
+    os.kill(int(own.read_text()), signal.SIGKILL)

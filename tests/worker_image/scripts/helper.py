@@ -1,14 +1,20 @@
-"""Starts a helper process, as data loaders do, and needs it after SIGTERM: it finishes its batch before it saves."""
+"""Starts a helper process, as data loaders do, and needs it after SIGTERM: it finishes its batch before it saves.
+
+With `--own-session`, the helper leaves the session of the script, and has a process of its own.
+"""
 
 import signal
 import subprocess
+import sys
 import time
 
 from events import event
 
 told: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-helper = subprocess.Popen(["sleep", "600"])  # without a handler, as of a forkserver
+own = "--own-session" in sys.argv
+command = ["sh", "-c", "sleep 600 & wait"] if own else ["sleep", "600"]
+helper = subprocess.Popen(command, start_new_session=own)  # without a handler, as of a forkserver
 event("start", helper=helper.pid)
 while not told:
     time.sleep(0.02)

@@ -1,28 +1,50 @@
-"""Kills the process groups of workers such that the shared memory that they have left by name is unlinked.
+"""Kills what workers have left: their process groups, and descendants that have begun a session of their own.
 
-Python has a resource tracker for that: a process beside the one that has created the memory, which waits until that one and all that it
-has forked are gone. It belongs to the same group, so that SIGKILL to the group would end it first.
+The shared memory that these have left by name is unlinked. Python has a resource tracker for that: a process beside the one that has
+created the memory, which waits until that one and all that it has forked are gone. It belongs to the same group, so that SIGKILL to
+the group would end it first.
+
+A descendant whose ancestors are dead is known by what its program was started with: a variable that the agent alone has set. Processes of
+the container that the agent has not started, such as those of its shell, do not have it.
 """
 
 import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 UNLINK_SECONDS = 2.0  # for trackers, from when all others are killed
 POLL_SECONDS = 0.005
 _TRACKER = b"multiprocessing.resource_tracker"
 
 
-def kill_groups(groups: Collection[int]) -> None:
+class Left(NamedTuple):
+    """How to find the descendants that have left the groups.
+
+    Attributes:
+        variable: as it is in the environment of what the agent has started, `NAME=value`.
+        kept: processes that stay, with their descendants.
+    """
+
+    variable: str
+    kept: Collection[int]
+
+
+class _Process(NamedTuple):
+    parent: int
+    group: int
+
+
+def kill_groups(groups: Collection[int], left: Left | None = None) -> None:
     """Sends SIGKILL to all processes of groups, but to their resource trackers only if these take longer than `UNLINK_SECONDS`.
 
     Returns when the trackers have ended, so that the next workers can create memory of the same names.
     """
     deadline = time.monotonic() + UNLINK_SECONDS
-    while _kill_others(groups):
+    while _kill_others(groups, left):
         if time.monotonic() >= deadline:
             break
         time.sleep(POLL_SECONDS)
@@ -31,11 +53,14 @@ def kill_groups(groups: Collection[int]) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def _kill_others(groups: Collection[int]) -> bool:
+def _kill_others(groups: Collection[int], left: Left | None) -> bool:
     """Kills what is no resource tracker; returns whether there are trackers."""
     trackers = False
-    for pid in _members(groups):
+    processes = _processes()
+    for pid, each in processes.items():
         try:
+            if each.group not in groups and not (left and _has_left(pid, processes, left)):
+                continue
             if _TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes():
                 trackers = True
             else:
@@ -45,13 +70,27 @@ def _kill_others(groups: Collection[int]) -> bool:
     return trackers
 
 
-def _members(groups: Collection[int]) -> list[int]:
-    found = []
+def _has_left(pid: int, processes: Mapping[int, _Process], left: Left) -> bool:
+    ancestor = processes[pid].parent
+    if pid in left.kept or pid == os.getpid():
+        return False
+    while ancestor in processes and ancestor != os.getpid():
+        if ancestor in left.kept:
+            return False
+        ancestor = processes[ancestor].parent
+    if ancestor == os.getpid() != 1:
+        return False  # process 1 gets those whose parents are dead, and another agent has its own children alone
+    return left.variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def _processes() -> dict[int, _Process]:
+    """Returns the processes that have not ended."""
+    found = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 # proc(5): `pid (name) state ppid pgrp ...`, where the name may hold anything
                 fields = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-                if int(fields[2]) in groups and fields[0] not in "ZX":
-                    found.append(int(entry.name))
+                if fields[0] not in "ZX":
+                    found[int(entry.name)] = _Process(int(fields[1]), int(fields[2]))
     return found

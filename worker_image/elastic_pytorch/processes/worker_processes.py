@@ -10,7 +10,8 @@ from functools import partial
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.processes.worker_groups import kill_groups
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.processes.worker_groups import Left, kill_groups
 from elastic_pytorch.stopping.answers import ANSWER_SIGNAL
 from elastic_pytorch.stopping.main_stacks import find_places
 from elastic_pytorch.stopping.observation import OBSERVE_SECONDS, StopObserver
@@ -34,6 +35,9 @@ class WorkerProcesses:
 
     def __init__(self, context: PContext, ended: Callable[[int], None]) -> None:
         self.pids: dict[int, int] = context.pids()
+        # The forkserver, too, which starts the next workers.
+        kept = {*children(os.getpid()), *self.pids.values()}
+        self._left = Left(f"{LOCAL_SOCKET}={os.environ[LOCAL_SOCKET]}", kept) if LOCAL_SOCKET in os.environ else None
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
         self._ended = ended
@@ -112,7 +116,7 @@ class WorkerProcesses:
                 with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
                     os.kill(pid, signal.SIGKILL)
             self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
-        kill_groups(self.pids.values())  # remaining processes of their groups would obstruct the next workers
+        kill_groups(self.pids.values(), self._left)  # what remains of the workers would obstruct the next ones
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
             raise UnkillableError(f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL")
