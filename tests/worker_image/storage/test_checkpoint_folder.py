@@ -18,8 +18,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, write
-from elastic_pytorch.storage.checkpoint_format import payload_of
-from elastic_pytorch.storage.local_folder import CANNOT_SYNC, LocalFile, sync_folder
+from elastic_pytorch.storage.checkpoint_format import CannotClaim, payload_of
+from elastic_pytorch.storage.local_folder import CANNOT_RENAME, CANNOT_SYNC, LocalFile, LocalFolder, sync_folder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -282,3 +282,26 @@ def test_folders_of_proc_cannot_be_synced(tmp_path: Path) -> None:
     sync_folder(Path("/proc/self"))
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "missing")
+
+
+class WithoutRenames(LocalFolder):
+    """A folder of a file system that refuses to rename, as mounted buckets do."""
+
+    def __init__(self, path: Path, error: int) -> None:
+        super().__init__(path)
+        self._error = error
+
+    def rename(self, partial: Path, name: str) -> None:
+        raise OSError(self._error, os.strerror(self._error), str(partial), None, name)
+
+
+@pytest.mark.parametrize("error", sorted(CANNOT_RENAME))
+def test_folder_that_cannot_rename_is_refused_before_the_first_step(tmp_path: Path, error: int) -> None:
+    with pytest.raises(CannotClaim, match=r"cannot be renamed, as in a mounted bucket.*s3://BUCKET/PREFIX"):
+        claim(WithoutRenames(tmp_path, error), 1)
+    assert names(tmp_path) == []
+
+
+def test_folder_whose_disk_is_full_is_not_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        claim(WithoutRenames(tmp_path, errno.ENOSPC), 1)

@@ -129,7 +129,7 @@ def claim(folder: Folder, generation: int) -> int:
 
     Raises:
         OSError: the claim could not be written.
-        CannotClaim: object storage does not know conditional writes.
+        CannotClaim: object storage does not know conditional writes, or a file system cannot rename.
     """
     place = place_at(folder)
     while not place.create(claim_name(generation)):

@@ -27,7 +27,7 @@ Chunk = bytes | bytearray | memoryview
 
 
 class CannotClaim(Exception):
-    """The storage does not offer what a claim needs: without it, a group that was cut off could write beside its successor."""
+    """The storage does not offer what claims and checkpoints need: a group that was cut off could write beside its successor."""
 
 
 class StoredFile(Protocol):

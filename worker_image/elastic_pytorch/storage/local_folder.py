@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from elastic_pytorch.log import logger
-from elastic_pytorch.storage.checkpoint_format import READ_BYTES, Chunk
+from elastic_pytorch.storage.checkpoint_format import READ_BYTES, CannotClaim, Chunk
 
 STALE_SECONDS = 3600.0
 # The errors of file systems that cannot sync a folder. Data is synced before, and a failing disk returns other errors.
 CANNOT_SYNC = frozenset(
     {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EISDIR}
 )
+# Those of file systems that cannot rename, such as mounted buckets.
+CANNOT_RENAME = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EPERM})
 
-_PARTIAL = re.compile(r"\.partial-g(\d{6,19})-s\d{9,19}-[0-9a-f]{16}")
+_PARTIAL = re.compile(r"\.partial-(?:\.claim-)?g(\d{6,19})(?:-s\d{9,19})?-[0-9a-f]{16}")
 
 
 class LocalFolder:
@@ -50,7 +52,7 @@ class LocalFolder:
         try:
             self._written_at = _write_file(partial, chunks)
             check()
-            partial.rename(self.location / name)
+            self.rename(partial, name)
         except BaseException:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
@@ -58,10 +60,19 @@ class LocalFolder:
         sync_folder(self.location)
 
     def create(self, name: str) -> bool:
-        self.location.mkdir(parents=True, exist_ok=True)
-        (self.location / name).touch()
-        sync_folder(self.location)
+        try:
+            self.put(name, (), None, lambda: None)
+        except OSError as error:
+            if error.errno in CANNOT_RENAME:
+                raise CannotClaim(
+                    f"files in {self.location} cannot be renamed, as in a mounted bucket, so that no checkpoint would appear whole: give "
+                    f"the bucket by its URL, such as s3://BUCKET/PREFIX, or another volume ({error.strerror})"
+                ) from error
+            raise
         return True  # a file system shared by NFS does not say reliably who was first
+
+    def rename(self, partial: Path, name: str) -> None:
+        partial.rename(self.location / name)
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:

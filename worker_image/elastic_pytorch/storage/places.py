@@ -46,7 +46,7 @@ class Place(Protocol):
         """Stores an empty file; returns False if there was one, where the storage can tell.
 
         Raises:
-            CannotClaim: object storage does not know conditional writes.
+            CannotClaim: object storage does not know conditional writes, or a file system cannot rename.
         """
 
     def delete(self, names: Sequence[str]) -> None:
