@@ -44,7 +44,14 @@ def main() -> None:
     total_steps = options.epochs * sampler.batches_per_epoch
     scheduler = CosineAnnealingLR(optimizer, total_steps)
     folder = options.output_dir / os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    state = elastic.State(folder, total_steps=total_steps, model=net, optimizer=optimizer, scheduler=scheduler, sampler=sampler)
+    state = elastic.State(
+        folder,
+        elastic.State.Options(total_steps=total_steps),
+        model=net,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        sampler=sampler,
+    )
     step_done = state.restore()
     accelerator.print(f"start at step {step_done}/{total_steps}  workers {accelerator.num_processes}")
 

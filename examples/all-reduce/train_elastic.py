@@ -35,7 +35,7 @@ time.sleep(options.set_up_seconds)
 model = nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width))
 optimizer = torch.optim.AdamW(model.parameters())
 folder = os.path.join(options.checkpoint_dir, os.environ.get("TORCHELASTIC_RUN_ID", "alone"))  # noqa: PTH118
-state = elastic.State(folder, every=1, model=model, optimizer=optimizer, total_steps=options.steps)
+state = elastic.State(folder, elastic.State.Options(every=1, total_steps=options.steps), model=model, optimizer=optimizer)
 
 
 @elastic.in_process

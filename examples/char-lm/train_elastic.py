@@ -105,8 +105,7 @@ def main() -> None:
     sampler = elastic.ElasticSampler(samples, options.batch_size, seed=options.seed)
     state = elastic.State(
         f"{options.checkpoint_dir}/{options.run_id}",
-        flush_seconds=options.checkpoint_every,
-        total_steps=options.steps,
+        elastic.State.Options(flush_seconds=options.checkpoint_every),
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,

@@ -93,7 +93,6 @@ def main() -> None:
     sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
     state = elastic.State(
         f"{options.checkpoint_dir}/{options.run_id}",
-        total_steps=options.steps,
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,

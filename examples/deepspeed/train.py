@@ -73,8 +73,7 @@ def main() -> None:
     state = DeepSpeedState(
         options.checkpoint_dir / os.environ.get("TORCHELASTIC_RUN_ID", "default"),
         engine,
-        every=options.checkpoint_every,
-        total_steps=options.epochs * sampler.batches_per_epoch,
+        DeepSpeedState.Options(every=options.checkpoint_every, total_steps=options.epochs * sampler.batches_per_epoch),
         sampler=sampler,
     )
     state.restore()

@@ -56,7 +56,7 @@ class Training:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.device.type == "cuda")
         self.state = elastic.State(
             options.checkpoint_dir / options.run_id,
-            total_steps=steps,
+            elastic.State.Options(total_steps=steps),
             model=self.model,
             optimizer=self.optimizer,
             scheduler=self.scheduler,

@@ -158,9 +158,11 @@ class ElasticCheckpointManager(CheckpointManager):
         self._elastic_folder.load_step = step
         self._elastic_state = FrameworkState(
             self._elastic_folder,
-            every=self._elastic_config.commit_every,
-            total_steps=self.states[TRAIN_STATE].config.training.steps,
-            memory=self._elastic_config.memory and step == -1,
+            FrameworkState.Options(
+                every=self._elastic_config.commit_every,
+                total_steps=self.states[TRAIN_STATE].config.training.steps,
+                memory=self._elastic_config.memory and step == -1,
+            ),
             **kept,
         )
         return self._elastic_state.restore() > 0

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+import elastic_pytorch as elastic
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state.sharded.shared_folder import first_does
 from elastic_pytorch.state.source import NONE
@@ -43,10 +44,7 @@ class FrameworkState(ShardedState):
 
     Args:
         checkpoints: of the framework.
-        every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time.
-        name: the name of the training, if the script has several.
-        total_steps: the step at which training is done, for the progress reports.
-        memory: whether to commit to the pods' memory. False: it only stops at boundaries.
+        options: see `State.Options`. Without `memory`, it only stops at boundaries.
         registered: what the framework's checkpoints have, by names of your choice.
 
     Raises:
@@ -56,14 +54,11 @@ class FrameworkState(ShardedState):
     def __init__(
         self,
         checkpoints: FrameworkCheckpoints,
-        *,
-        every: int | None = None,
-        name: str = "",
-        total_steps: int | None = None,
-        memory: bool = True,
+        options: elastic.State.Options | None = None,
+        /,
         **registered: Any,
     ) -> None:
-        super().__init__(None, every=every, name=name, total_steps=total_steps, memory=memory, **registered)
+        super().__init__(None, options, **registered)
         self._checkpoints = checkpoints
 
     def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:

@@ -98,7 +98,9 @@ def main() -> None:
     sampler = elastic.ElasticSampler(samples, options.batch_size, seed=options.seed, mesh=mesh["replicate"])
     folder = options.checkpoint_dir / options.run_id
     kept = {"model": model, "optimizer": optimizer, "sampler": sampler}
-    state = elastic.State(folder, flush_seconds=options.checkpoint_every, total_steps=options.steps, **kept)
+    state = elastic.State(
+        folder, elastic.State.Options(flush_seconds=options.checkpoint_every, total_steps=options.steps), **kept
+    )
     started_step = state.restore()
     groups = f"units {mesh['replicate'].size()} of {mesh['tp'].size()}"
     if dist.get_rank() == 0:

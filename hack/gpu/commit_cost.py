@@ -65,7 +65,7 @@ def measure(size: int, *, overlap: bool) -> Commits:
         return do
 
     alone = timed(20, step)
-    each = elastic.State(None, every=1, overlap=overlap, model=model, optimizer=optimizer)
+    each = elastic.State(None, elastic.State.Options(every=1, overlap=overlap), model=model, optimizer=optimizer)
     begun = time.perf_counter()
     each.restore()
     first = time.perf_counter() - begun
@@ -78,7 +78,7 @@ def measure(size: int, *, overlap: bool) -> Commits:
     each.close()
     interval, share = next_interval(1, cost, alone), float("nan")
     if size <= MOST_MEGABYTES * 10**6:
-        chosen = elastic.State(None, overlap=overlap, model=model, optimizer=optimizer)
+        chosen = elastic.State(None, elastic.State.Options(overlap=overlap), model=model, optimizer=optimizer)
         chosen.restore()
         timed(20, committing(chosen))
         share = timed(STEPS, committing(chosen)) / timed(20, step) - 1

@@ -41,6 +41,7 @@ SUBJECTS = (
     Subject("Data", LIBRARY, ("ElasticSampler", "ElasticStream")),
     Subject("The loader of a stream", f"{LIBRARY}.training.streams.loader", ("StreamLoader",)),
     Subject("What is saved", LIBRARY, ("State", "Trained", "PerRank", "load")),
+    Subject("The options of a State", f"{LIBRARY}.state.options", ("Options",)),
     Subject("What is saved of a sharded model", f"{LIBRARY}.state.sharded.sharded_state", ("ShardedState",)),
     Subject("The process group", LIBRARY, ("in_process", "unit_mesh")),
     Subject("Reports", LIBRARY, ("report",)),

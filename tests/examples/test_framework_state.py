@@ -88,7 +88,7 @@ def train(folder: Path, until: int, saves_at: int = 0, stops: bool = False, **op
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     framework = Framework(folder, pretrained=options.pop("pretrained", False))
     kept = {"model": framework.model, "optimizer": framework.optimizer, "trainer": framework}
-    state = FrameworkState(framework, **{"every": 1, **options}, **kept)
+    state = FrameworkState(framework, FrameworkState.Options(**{"every": 1, **options}), **kept)
     assert state.restore() == framework.step
     outcomes = {framework.step: outcome(framework.model, framework.optimizer)}
     while framework.step < until:

@@ -33,7 +33,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.scaler = torch.amp.GradScaler("cuda")
         registered = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
-        self.state = elastic.State(folder, **{"every": 1, "flush_seconds": 1e9, **options}, **registered)
+        self.state = elastic.State(folder, elastic.State.Options(**{"every": 1, "flush_seconds": 1e9, **options}), **registered)
         self.state.restore()
 
     def step(self) -> None:

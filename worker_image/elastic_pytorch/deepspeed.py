@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from elastic_pytorch.group import in_process
 from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import ObjectUrl, location_of
+from elastic_pytorch.state.options import Options
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.training.sampler import ElasticSampler
 
@@ -36,11 +38,8 @@ class DeepSpeedState(ShardedState):
     Args:
         folder: the folder of the checkpoints, on a volume that all pods share.
         engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal": true}` in its configuration.
-        every: steps of the optimizer from one checkpoint to the next. Training waits while one is written.
-        name: the name of the training, if it is not the only one in the folder.
-        keep: how many checkpoints to keep there.
-        keep_every_steps: see `State`.
-        total_steps: the step at which training is done, for the progress reports.
+        options: see `State.Options`. `every` must be given: the steps of the optimizer from one checkpoint to the next, for which
+            training waits. There is no `memory`, and `initial` is refused.
         registered: what to save beside the engine, by names of your choice.
 
     Raises:
@@ -55,14 +54,14 @@ class DeepSpeedState(ShardedState):
         self,
         folder: str | os.PathLike[str],
         engine: Any,
-        *,
-        every: int,
-        name: str = "",
-        keep: int = 2,
-        keep_every_steps: int | None = None,
-        total_steps: int | None = None,
+        options: Options,
+        /,
         **registered: Any,
     ) -> None:
+        if options.every is None:
+            raise ValueError(
+                "DeepSpeedState has only checkpoints: give the steps between two of them, as State.Options(every=100)"
+            )
         if in_process.active():
             raise RuntimeError(
                 "DeepSpeed keeps its process groups for the whole process: leave out in_process, and a new group starts it again"
@@ -76,8 +75,7 @@ class DeepSpeedState(ShardedState):
                 f"{os.fspath(folder)!r}: DeepSpeed writes its checkpoints to a folder. Give one on a volume that all pods share, and copy "
                 "the checkpoints from there"
             )
-        kept: Any = {"keep": keep, "keep_every_steps": keep_every_steps}
-        super().__init__(folder, every=every, name=name, total_steps=total_steps, memory=False, **kept, **registered)
+        super().__init__(folder, replace(options, memory=False), **registered)
         self._engine = ZeroEngine(engine)
 
 

@@ -99,7 +99,9 @@ def library() -> None:
     import elastic_pytorch as elastic  # noqa: PLC0415 - the plain script must run where it is not
 
     optimizer = torch.optim.AdamW(network.parameters())
-    state = elastic.State(str(options.folder), every=1, model=network, optimizer=optimizer, total_steps=options.steps)
+    state = elastic.State(
+        str(options.folder), elastic.State.Options(every=1, total_steps=options.steps), model=network, optimizer=optimizer
+    )
 
     @elastic.in_process
     def train() -> None:

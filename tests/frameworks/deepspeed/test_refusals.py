@@ -54,7 +54,7 @@ def test_an_engine_that_could_not_be_resized_is_refused_with_what_to_do(engine: 
 
 def test_weights_that_rank_0_alone_would_load_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"takes no initial.*before deepspeed\.initialize"):
-        DeepSpeedState(tmp_path, Engine(2, universal=True), every=1, initial=print)
+        DeepSpeedState(tmp_path, Engine(2, universal=True), DeepSpeedState.Options(every=1, initial=print))
 
 
 @pytest.mark.parametrize("place", [(0, 1), (3, 4)])

@@ -34,7 +34,12 @@ sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=2, s
 total_steps = options.epochs * sampler.batches_per_epoch
 scheduler = CosineAnnealingLR(optimizer, total_steps)
 state = elastic.State(
-    options.folder, every=1, total_steps=total_steps, model=net, optimizer=optimizer, scheduler=scheduler, sampler=sampler
+    options.folder,
+    elastic.State.Options(every=1, total_steps=total_steps),
+    model=net,
+    optimizer=optimizer,
+    scheduler=scheduler,
+    sampler=sampler,
 )
 event("restored", step=state.restore())
 model = accelerator.prepare(net)

@@ -21,7 +21,9 @@ accelerator = accelerate.Accelerator(mixed_precision="bf16")
 net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
 model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), lr=1e-2))
 sampler = elastic.ElasticSampler(data, 12, micro_batch_size=2, seed=3)
-state = elastic.State(None, every=1, model=net, optimizer=optimizer.optimizer, sampler=sampler, total_steps=STEPS)
+state = elastic.State(
+    None, elastic.State.Options(every=1, total_steps=STEPS), model=net, optimizer=optimizer.optimizer, sampler=sampler
+)
 world = accelerator.num_processes
 event("restored", step=state.restore(), world=world, device=str(accelerator.device))
 for _ in sampler.epochs(1000):

@@ -33,7 +33,9 @@ class Model(lightning.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The group is there by now, and the loader is not in use yet."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
-        self.kept = elastic.State(None, every=1, model=self.net, optimizer=optimizer, sampler=sampler, total_steps=STEPS)
+        self.kept = elastic.State(
+            None, elastic.State.Options(every=1, total_steps=STEPS), model=self.net, optimizer=optimizer, sampler=sampler
+        )
         event("restored", step=self.kept.restore(), world=self.trainer.world_size, device=str(self.device))
         return optimizer
 

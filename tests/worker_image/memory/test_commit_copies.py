@@ -46,7 +46,7 @@ class Training:
         self.average.weight = nn.Parameter(torch.zeros(SIZE))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0, momentum=1.0)
         registered = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
-        self.state = StateOnDevice(folder, **{"every": 1, "overlap": True, **options}, **registered)
+        self.state = StateOnDevice(folder, StateOnDevice.Options(**{"every": 1, "overlap": True, **options}), **registered)
         self.state.restore()
 
     @property

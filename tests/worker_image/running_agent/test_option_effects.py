@@ -30,7 +30,7 @@ import os, sys, time, torch
 import torch.distributed as dist
 import elastic_pytorch as elastic
 
-state = elastic.State(None, total_steps=10**6, model=torch.nn.Linear(1, 1))
+state = elastic.State(None, elastic.State.Options(total_steps=10**6), model=torch.nn.Linear(1, 1))
 
 @elastic.in_process
 def train():

@@ -51,12 +51,11 @@ sampler = elastic.ElasticSampler(data, 20, micro_batch_size=5, seed=2)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=1 if "RANK" in os.environ else 0)
 state = elastic.State(
     None,
-    every=1,
+    elastic.State.Options(every=1, total_steps=options.epochs * sampler.batches_per_epoch),
     model=model,
     optimizer=optimizer,
     scheduler=scheduler,
     sampler=sampler,
-    total_steps=options.epochs * sampler.batches_per_epoch,
 )
 
 

@@ -28,8 +28,7 @@ sampler = elastic.ElasticSampler(data, batch_size=8, seed=3, keep_micro_batch=Tr
 averaged = torch.optim.swa_utils.AveragedModel(model)
 state = elastic.State(
     None,
-    every=1,
-    total_steps=options.steps,
+    elastic.State.Options(every=1),
     model=model,
     optimizer=optimizer,
     sampler=sampler,

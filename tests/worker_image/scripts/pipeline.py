@@ -59,7 +59,7 @@ fully_shard(stage, mesh=mesh["replicate"])
 optimizer = AdamW(stage.parameters(), lr=1e-2)
 sampler = elastic.ElasticSampler(data, 12, seed=3, mesh=mesh["replicate"])
 loader = DataLoader(data, batch_sampler=sampler)
-state = elastic.State(None, every=1, model=stage, optimizer=optimizer, sampler=sampler)
+state = elastic.State(None, elastic.State.Options(every=1), model=stage, optimizer=optimizer, sampler=sampler)
 event("restored", step=state.restore())
 unit = {name: int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")}
 generation = state._version.generation

@@ -37,7 +37,7 @@ if options.no_group:
     sys.exit(0)
 if not options.in_process:
     event("joined", rank=os.environ["RANK"])
-state = elastic.State(None, every=1, model=model, optimizer=optimizer)
+state = elastic.State(None, elastic.State.Options(every=1), model=model, optimizer=optimizer)
 
 
 def train() -> None:

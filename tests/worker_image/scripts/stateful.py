@@ -101,12 +101,14 @@ def make() -> SimpleNamespace:
     )
     state = elastic.State(
         options.folder,
-        every=options.every or None,
+        elastic.State.Options(
+            every=options.every or None,
+            flush_seconds=options.flush_seconds,
+            total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
+        ),
         model=trained,
         optimizer=optimizer,
         sampler=sampler,
-        flush_seconds=options.flush_seconds,
-        total_steps=None if options.open_ended else options.epochs * sampler.batches_per_epoch,
         failed=False,
         ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
     )

@@ -29,7 +29,7 @@ def train() -> None:
     fully_shard(model, mesh=mesh["replicate"])
     optimizer = AdamW(model.parameters(), lr=1e-2)
     sampler = elastic.ElasticSampler(data, 12, seed=3, mesh=mesh["replicate"])
-    state = elastic.State(None, every=1, model=model, optimizer=optimizer, sampler=sampler)
+    state = elastic.State(None, elastic.State.Options(every=1), model=model, optimizer=optimizer, sampler=sampler)
     event("restored", step=state.restore())
     unit = {name: int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")}
     generation = state._version.generation

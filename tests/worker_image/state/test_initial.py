@@ -27,7 +27,9 @@ def begin(folder: Path | None, steps: int = 0, value: float = 100.0) -> Begun:
         reads += 1
         nn.init.constant_(model.weight, value)
 
-    state = elastic.State(folder, every=1, initial=load, model=model, optimizer=torch.optim.AdamW(model.parameters()))
+    state = elastic.State(
+        folder, elastic.State.Options(every=1, initial=load), model=model, optimizer=torch.optim.AdamW(model.parameters())
+    )
     begun = state.restore(), model.weight.mean().item(), reads
     take_steps(state, model, steps)
     assert state.flush()
@@ -60,7 +62,9 @@ def begin_again() -> list[Begun]:
     """How one process begins in each of three groups, the second of which follows no step."""
     model = nn.Linear(2, 2, bias=False)
     reads = []
-    state = elastic.State(None, every=1, initial=lambda: reads.append(nn.init.constant_(model.weight, 100.0)), model=model)
+    state = elastic.State(
+        None, elastic.State.Options(every=1, initial=lambda: reads.append(nn.init.constant_(model.weight, 100.0))), model=model
+    )
     begun = []
     for step in (0, 2, 2):
         begun.append((state.restore(), model.weight.mean().item(), len(reads)))
@@ -89,7 +93,7 @@ def fail(words: str) -> list[str]:
             raise FileNotFoundError(words)
         return model.state_dict()
 
-    state = elastic.State(None, initial=load, model=model)
+    state = elastic.State(None, elastic.State.Options(initial=load), model=model)
     raised = []
     for _ in range(2):
         with pytest.raises(RuntimeError) as error:
@@ -119,18 +123,19 @@ def half_frozen() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("initial", "registered", "words"),
     [
-        ({"initial": {"weight": 1}}, "initial must be a function without arguments that loads the weights"),
+        ({"weight": 1}, {}, "initial must be a function without arguments that loads the weights"),
         (
-            {"initial": print, "adapter": elastic.Trained(half_frozen())},
+            print,
+            {"adapter": elastic.Trained(half_frozen())},
             "adapter: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks",
         ),
     ],
 )
-def test_what_initial_cannot_be(arguments: dict[str, Any], words: str) -> None:
+def test_what_initial_cannot_be(initial: Any, registered: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        elastic.State(None, **arguments)
+        elastic.State(None, elastic.State.Options(initial=initial), **registered)
 
 
 @needs_sharded_tensors
@@ -138,12 +143,12 @@ def test_sharded_state_says_what_to_do_instead(tmp_path: Path) -> None:
     from elastic_pytorch.state.sharded.sharded_state import ShardedState
 
     with pytest.raises(ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"):
-        ShardedState(tmp_path, every=2, initial=print, model=nn.Linear(2, 2))
+        ShardedState(tmp_path, ShardedState.Options(every=2, initial=print), model=nn.Linear(2, 2))
 
 
 def draw() -> list[float]:
     model = nn.Linear(2, 2)
-    state = elastic.State(None, initial=lambda: nn.init.normal_(model.weight), model=model)
+    state = elastic.State(None, elastic.State.Options(initial=lambda: nn.init.normal_(model.weight)), model=model)
     state.restore()
     weights = model.weight.detach().clone()
     assert dist.get_world_size() == 2

@@ -27,7 +27,7 @@ def train(folder: Path, *steps: int, name: str = "") -> nn.Module:
     """Trains up to each of these steps, and leaves a checkpoint of each, and no other."""
     model = nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
-    state = elastic.State(folder, name=name, keep=9, model=model, optimizer=optimizer, best=9.0)
+    state = elastic.State(folder, elastic.State.Options(name=name, keep=9), model=model, optimizer=optimizer, best=9.0)
     state.restore()
     for step in steps:
         while state.step < step:
@@ -144,7 +144,7 @@ def train_sharded(folder: Path, *steps: int) -> list[Any]:
     torch.manual_seed(0)
     model = fully_shard(nn.Linear(5, 3))
     optimizer = torch.optim.AdamW(model.parameters())
-    state = elastic.State(folder, memory=False, keep=9, model=model, optimizer=optimizer, best=9.0)
+    state = elastic.State(folder, elastic.State.Options(memory=False, keep=9), model=model, optimizer=optimizer, best=9.0)
     state.restore()
     weights = []
     for step in steps:

@@ -60,7 +60,7 @@ def test_nothing_of_it_stays_behind(tmp_path: Path) -> None:
 
 def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(tmp_path: Path) -> None:
     for steps in (3, 6):
-        state = elastic.State(tmp_path, every=1, flush_seconds=1e9, model=torch.nn.Linear(2, 2))
+        state = elastic.State(tmp_path, elastic.State.Options(every=1, flush_seconds=1e9), model=torch.nn.Linear(2, 2))
         assert state.restore() == steps - 3
         for _ in range(3):
             state.commit()
@@ -75,7 +75,7 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
         import elastic_pytorch as elastic, torch
 
         def main():
-            state = elastic.State({str(tmp_path)!r}, flush_seconds=1000, model=torch.nn.Linear(2, 2))
+            state = elastic.State({str(tmp_path)!r}, elastic.State.Options(flush_seconds=1000), model=torch.nn.Linear(2, 2))
             state.restore()
             for _ in range(3):
                 state.commit()
@@ -99,7 +99,7 @@ def committed_steps(state: elastic.State, steps: int) -> list[int]:
 
 
 def test_a_state_that_costs_more_than_the_steps_is_committed_now_and_then(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, blob=torch.zeros(10**6), total_steps=600)
+    state = elastic.State(tmp_path, elastic.State.Options(total_steps=600), blob=torch.zeros(10**6))
     state.restore()
     committed = committed_steps(state, 600)
     assert len(committed) < 300
@@ -107,21 +107,21 @@ def test_a_state_that_costs_more_than_the_steps_is_committed_now_and_then(tmp_pa
 
 
 def test_every_step_is_committed_if_asked_for(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, every=1, blob=torch.zeros(10**6))
+    state = elastic.State(tmp_path, elastic.State.Options(every=1), blob=torch.zeros(10**6))
     state.restore()
     assert committed_steps(state, 30) == list(range(1, 31))
 
 
 def test_last_step_of_the_last_epoch_is_committed(tmp_path: Path) -> None:
     sampler = elastic.ElasticSampler(21, 3)
-    state = elastic.State(tmp_path, every=5, sampler=sampler)
+    state = elastic.State(tmp_path, elastic.State.Options(every=5), sampler=sampler)
     state.restore()
     committed = [step for _ in sampler.epochs(2) for step in committed_steps(state, 7)]
     assert (committed, state._version.step) == ([5, 10], 14), "once the loop is over"
 
 
 def test_flush_commits_the_last_step(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, every=100, model=torch.nn.Linear(2, 2))
+    state = elastic.State(tmp_path, elastic.State.Options(every=100), model=torch.nn.Linear(2, 2))
     state.restore()
     assert committed_steps(state, 7) == []
     assert state.flush()
@@ -137,7 +137,7 @@ LEFT_EARLY = """if True:
         state_dict, load_state_dict = dict, collections.Counter.update
 
     def main():
-        state = elastic.State({folder!r}, every=5, model=torch.nn.Linear(2, 2), {more})
+        state = elastic.State({folder!r}, elastic.State.Options(every=5), model=torch.nn.Linear(2, 2), {more})
         state.restore()
         for _ in range(7):
             state.commit()
@@ -263,7 +263,7 @@ def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_p
 def fine_tune(folder: Path, steps: int) -> tuple[bool, float]:
     """Whether a group reads the pretrained weights, and what a weight is at its end."""
     model = torch.nn.Linear(1, 1)
-    state = elastic.State(folder, every=1, model=model)
+    state = elastic.State(folder, elastic.State.Options(every=1), model=model)
     if first := state.restore() == 0:
         torch.nn.init.constant_(model.weight, 100.0)
     for _ in range(steps):
@@ -282,7 +282,10 @@ def test_pretrained_weights_are_read_until_a_step_is_kept_and_not_after(tmp_path
 
 
 def test_two_states_of_one_loop_are_refused_at_its_second_step(tmp_path: Path) -> None:
-    critic, generator = (elastic.State(tmp_path, name=name, model=torch.nn.Linear(2, 2)) for name in ("critic", "generator"))
+    critic, generator = (
+        elastic.State(tmp_path, elastic.State.Options(name=name), model=torch.nn.Linear(2, 2))
+        for name in ("critic", "generator")
+    )
     for each in (critic, generator):
         each.restore()
         each.commit()
@@ -297,7 +300,7 @@ def test_two_states_of_one_loop_are_refused_at_its_second_step(tmp_path: Path) -
 def test_list_and_dict_are_kept_under_the_names_that_the_script_has_for_them(tmp_path: Path) -> None:
     for begun in range(3):
         history, best = list[int](), {"loss": 9.0}
-        state = elastic.State(tmp_path, every=1, model=torch.nn.Linear(2, 2), history=history, best=best)
+        state = elastic.State(tmp_path, elastic.State.Options(every=1), model=torch.nn.Linear(2, 2), history=history, best=best)
         state.restore()
         assert (history, best) == (list(range(begun)), {"loss": 9.0 - begun})
         history.append(begun)
@@ -313,7 +316,7 @@ def test_compiled_model_restores_into_a_plain_one_and_back(tmp_path: Path) -> No
     saved = list[torch.Tensor]()
     for wrap in (compiled, lambda model: model, compiled):
         model = torch.nn.Linear(2, 2)
-        state = elastic.State(tmp_path, every=1, model=wrap(model))
+        state = elastic.State(tmp_path, elastic.State.Options(every=1), model=wrap(model))
         state.restore()
         assert not saved or torch.equal(model.weight, saved[-1])
         saved.append(torch.nn.init.normal_(model.weight).detach().clone())

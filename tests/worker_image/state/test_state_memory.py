@@ -76,7 +76,7 @@ def train_folds(folds: int, unfinished: int) -> list[tuple[int, float]]:
     for fold in range(folds):
         model = nn.Linear(1, 1, bias=False)
         nn.init.constant_(model.weight, 100.0 * fold)
-        state = elastic.State(None, every=1, total_steps=STEPS, model=model)
+        state = elastic.State(None, elastic.State.Options(every=1, total_steps=STEPS), model=model)
         begun.append((state.restore(), model.weight.item()))
         take_steps(state, model, unfinished if fold == folds - 1 else STEPS)
     return begun
@@ -93,7 +93,8 @@ def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
     for number, model in enumerate(models):
         nn.init.constant_(model.weight, 100.0 * number)
     states = [
-        elastic.State(folder, every=1, name=name, model=model) for name, model in zip(("actor", "critic"), models, strict=True)
+        elastic.State(folder, elastic.State.Options(every=1, name=name), model=model)
+        for name, model in zip(("actor", "critic"), models, strict=True)
     ]
     begun = [(state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)]
     for state, model in zip(states, models, strict=True):
@@ -118,7 +119,7 @@ def test_two_models_at_once_do_not_write_over_each_other(on_disk: bool, tmp_path
 def train_again_in_the_folder(folder: Path, *, close: bool) -> Any:
     def train() -> int:
         model = nn.Linear(1, 1)
-        state = elastic.State(folder, every=1, model=model)
+        state = elastic.State(folder, elastic.State.Options(every=1), model=model)
         begun = state.restore()
         take_steps(state, model, begun + 2)
         if close:
@@ -170,7 +171,14 @@ def train_with_values(steps: int) -> tuple[int, float, list[int], float, list[fl
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     weights_of_best = torch.zeros(2)
     state = elastic.State(
-        None, every=1, model=model, optimizer=optimizer, sums=sums, best=0.0, history=[], weights_of_best=weights_of_best
+        None,
+        elastic.State.Options(every=1),
+        model=model,
+        optimizer=optimizer,
+        sums=sums,
+        best=0.0,
+        history=[],
+        weights_of_best=weights_of_best,
     )
     begun = state.restore()
     found = (
@@ -251,7 +259,7 @@ def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
 def sweep(folder: Path) -> None:
     for fold in range(6):
         model = nn.Linear(1, 1)
-        state = elastic.State(folder / str(fold), every=1, model=model)
+        state = elastic.State(folder / str(fold), elastic.State.Options(every=1), model=model)
         state.restore()
         take_steps(state, model, 2)
         assert state.flush()
@@ -260,11 +268,11 @@ def sweep(folder: Path) -> None:
 def sweep_without_folders() -> None:
     for _ in range(6):
         model = nn.Linear(1, 1)
-        state = elastic.State(None, every=1, model=model)
+        state = elastic.State(None, elastic.State.Options(every=1), model=model)
         state.restore()
         take_steps(state, model, 2)
         state.close()
-    state = elastic.State(None, every=1, model=model)
+    state = elastic.State(None, elastic.State.Options(every=1), model=model)
     state.restore()
     take_steps(state, model, 1)
 

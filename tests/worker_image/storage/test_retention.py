@@ -88,7 +88,7 @@ def test_bad_steps_are_refused_by_name(every: object, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=f"^keep_every_steps must be a whole number of steps, at least 1, or None, not {every!r}$"
     ):
-        elastic.State(tmp_path, keep_every_steps=every, model=nn.Linear(1, 1))  # type: ignore[arg-type]
+        elastic.State(tmp_path, elastic.State.Options(keep_every_steps=every), model=nn.Linear(1, 1))  # type: ignore[arg-type]
     elastic.State(tmp_path, model=nn.Linear(1, 1)).close()  # the name is free
 
 
@@ -159,7 +159,7 @@ def test_milestones_cost_no_request_of_each_save(bucket: Bucket) -> None:
 @pytest.mark.process
 @pytest.mark.torch
 def test_a_training_keeps_them(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, keep=1, keep_every_steps=4, every=1, model=nn.Linear(1, 1))
+    state = elastic.State(tmp_path, elastic.State.Options(keep=1, keep_every_steps=4, every=1), model=nn.Linear(1, 1))
     state.restore()
     for _ in range(10):
         state.commit()

@@ -51,7 +51,9 @@ def train(folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, ma
     fully_shard(tensor_parallel(model, mesh["tensors"]), mesh=data_parallel)
     optimizer = SGD(model.parameters(), lr=0.5)
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel)
-    state = ShardedState(folder, every=100, memory=False, model=model, optimizer=optimizer, sampler=sampler)
+    state = ShardedState(
+        folder, ShardedState.Options(every=100, memory=False), model=model, optimizer=optimizer, sampler=sampler
+    )
     state.restore()
     seen: list[int] = []
     for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, epochs=1, max_steps=max_steps):
@@ -113,7 +115,11 @@ def words_for(make: Callable[[DeviceMesh], tuple[nn.Module, DeviceMesh | None]])
         data, optimizer = TensorDataset(torch.randn(16, 5)), SGD(model.parameters(), lr=0.1)
         sampler = elastic.ElasticSampler(data, 4, mesh=given)
         state: Any = ShardedState(
-            f"unused-{make.__name__}", every=1, memory=False, model=model, optimizer=optimizer, sampler=sampler
+            f"unused-{make.__name__}",
+            ShardedState.Options(every=1, memory=False),
+            model=model,
+            optimizer=optimizer,
+            sampler=sampler,
         )
         elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, max_steps=1)
     except (RuntimeError, ValueError) as error:

@@ -50,7 +50,7 @@ class Training:
             self.loader = DataLoader(DATA, batch_sampler=self.sampler)
         self.lost_in = lost_in
         kept = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "sampler": self.sampler}
-        self.state: Any = elastic.State(folder, every=1, flush_seconds=0.0, evaluated=[], **kept)
+        self.state: Any = elastic.State(folder, elastic.State.Options(every=1, flush_seconds=0.0), evaluated=[], **kept)
         self.state.restore()
 
     def forget(self) -> None:

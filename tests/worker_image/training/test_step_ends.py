@@ -35,7 +35,12 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.0)
         sampler = elastic.ElasticSampler(data, batch_size=4, seed=3)
         self.state: Any = elastic.State(
-            folder, every=1, flush_seconds=0.0, model=self.model, optimizer=self.optimizer, sampler=sampler, seen=0
+            folder,
+            elastic.State.Options(every=1, flush_seconds=0.0),
+            model=self.model,
+            optimizer=self.optimizer,
+            sampler=sampler,
+            seen=0,
         )
         self.loader = DataLoader(data, batch_sampler=sampler)
         self.state.restore()

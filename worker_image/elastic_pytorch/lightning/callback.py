@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,8 +57,9 @@ class ElasticCallback(Callback):
     ) -> None:
         self._folder = folder
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
-        kept = {"keep": keep, "keep_every_steps": keep_every_steps}
-        self._state_arguments = {"name": name, "every": every, "flush_seconds": flush_seconds, **kept}
+        self._options = State.Options(
+            name=name, every=every, keep=keep, keep_every_steps=keep_every_steps, flush_seconds=flush_seconds
+        )
         self._handler: Any = signal.SIG_DFL  # of SIGTERM, as it was before Lightning's
         self._state: State | None = None
         self._sampler: ElasticSampler | None = None
@@ -97,12 +99,14 @@ class ElasticCallback(Callback):
         refuse_sharded({"model": pl_module}, "write the loop with elastic.steps and elastic.State, which take sharded models")
         self._state = State(
             self._folder,
-            **self._state_arguments,  # type: ignore[arg-type]
-            total_steps=total_steps(
-                max_steps=trainer.max_steps,
-                epochs=epochs,
-                steps_per_epoch=math.ceil(sampler.batches_per_epoch / batches_per_step),
-                automatic=pl_module.automatic_optimization,
+            replace(
+                self._options,
+                total_steps=total_steps(
+                    max_steps=trainer.max_steps,
+                    epochs=epochs,
+                    steps_per_epoch=math.ceil(sampler.batches_per_epoch / batches_per_step),
+                    automatic=pl_module.automatic_optimization,
+                ),
             ),
             model=pl_module,
             **numbered("optimizer", trainer.optimizers),

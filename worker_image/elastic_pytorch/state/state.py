@@ -3,7 +3,6 @@
 import os
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -28,6 +27,7 @@ from elastic_pytorch.state.last_commits import (
     saving,
     unfinished,
 )
+from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Found, Search, load_initial
 from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum, turns
 from elastic_pytorch.state.step_reports import StepReports
@@ -62,18 +62,7 @@ class State(Registered):
 
     Args:
         folder: the folder of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there is none.
-        name: the name of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.
-        keep: how many checkpoints to keep there.
-        keep_every_steps: the first checkpoint at or after each multiple of this number is never deleted. None: only the newest are kept.
-        every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. A stop at
-            a boundary always commits, and so does the last step.
-        flush_seconds: the least time between two checkpoints on disk, which take about a tenth of the time; None: 5, or 600 if sharded.
-        total_steps: the step at which training is done, for the progress reports; `steps` tells it by its `max_steps`.
-        overlap: copy what the registered optimizers own from a GPU while the next step's forward and backward are computed. Nothing
-            but its optimizer may then write to a weight between a commit and the next step of the optimizer. Not for sharded models.
-        memory: False: keeps a sharded model on the disk only, with a checkpoint for each commit.
-        initial: loads the weights that the training begins with into the registered objects. `restore` calls it, without arguments, on
-            rank 0 alone, and only if it finds no state. All ranks get what is registered from there. Not for sharded models.
+        options: see `State.Options`. None: its defaults.
         registered: what to commit, by names of your choice.
 
     Raises:
@@ -82,35 +71,27 @@ class State(Registered):
         RuntimeError: this process has made a State of this folder and name already, and has not closed it.
     """
 
+    Options = StateOptions
+    _FLUSH_SECONDS = 5.0
+
     def __init__(
-        self,
-        folder: str | os.PathLike[str] | None,
-        *,
-        name: str = "",
-        keep: int = 2,
-        keep_every_steps: int | None = None,
-        every: int | None = None,
-        flush_seconds: float | None = None,
-        total_steps: int | None = None,
-        overlap: bool = False,
-        memory: bool = True,
-        initial: Callable[[], object] | None = None,
-        **registered: Any,
+        self, folder: str | os.PathLike[str] | None, options: StateOptions | None = None, /, **registered: Any
     ) -> None:
-        if keep < 1 or (every is not None and every < 1) or (flush_seconds or 0) < 0:
-            raise ValueError("keep and every must be at least 1, and flush_seconds not negative")
-        if not memory:
-            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
+        options = StateOptions() if options is None else options
         super().__init__(registered)
-        self._keep = what_to_keep(keep, keep_every_steps)
-        self._ends: set[int] = set() if total_steps is None else {total_steps}  # steps after which the training may be done
-        self._refuse_initial(initial)
-        self._initial = initial
+        self._refuse(options)
+        self._keep = what_to_keep(options.keep, options.keep_every_steps)
+        self._total_steps = options.total_steps
+        self._ends: set[int] = set()  # steps after which the training may be done
+        if options.total_steps is not None:
+            self._ends.add(options.total_steps)
+        self._initial = options.initial
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
-        self._identity = names.give(usable(folder), name)
+        self._identity = names.give(usable(folder), options.name)
         self._folder, self._name = self._identity.folder, self._identity.memory
-        self._interval, self._flush_seconds = CommitInterval(every), 5.0 if flush_seconds is None else flush_seconds
-        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=overlap)
+        self._interval = CommitInterval(options.every)
+        self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
+        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # by all ranks: the step of the last commit, not counting `flush`, which rank 0 may call alone
@@ -294,8 +275,26 @@ class State(Registered):
         return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
 
     def _expect_end(self, step: int) -> None:
-        """Has the step after which the loop ends committed and written like `total_steps`."""
+        """Has the step after which the loop ends committed and written like `total_steps`.
+
+        Raises:
+            ValueError: the end is told twice.
+        """
+        if self._total_steps is not None:
+            raise ValueError(
+                "the end is told twice: leave total_steps out of the State's options, as max_steps of `steps` says it"
+            )
         self._ends.add(step)
+
+    def _refuse(self, options: StateOptions) -> None:
+        """Refuses options that do not fit what is registered.
+
+        Raises:
+            ValueError: see `State`.
+        """
+        if not options.memory:
+            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
+        self._refuse_initial(options.initial)
 
     def _writes(self) -> bool:
         """Whether this rank's commits are written to checkpoints."""

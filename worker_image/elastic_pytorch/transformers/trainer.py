@@ -175,9 +175,7 @@ class ElasticTrainerMixin(AnyTrainer):
         name = "" if self._elastic_trainings == 1 else f"training-{self._elastic_trainings}"
         self._elastic_state = State(
             self._elastic_folder,
-            name=name,
-            every=self._elastic_every,
-            total_steps=max_steps,
+            State.Options(name=name, every=self._elastic_every, total_steps=max_steps),
             **{name: each for name, each in registered.items() if each is not None},
         )
         return self._elastic_state, progress

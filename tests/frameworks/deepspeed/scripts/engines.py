@@ -45,7 +45,7 @@ class Parallelism:
 def tell(kind: str, model: nn.Module, sampler: elastic.ElasticSampler, **options: Any) -> None:
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=CONFIG, **options)
     try:
-        DeepSpeedState(sys.argv[1], engine, name=kind, every=1, sampler=sampler)
+        DeepSpeedState(sys.argv[1], engine, DeepSpeedState.Options(name=kind, every=1), sampler=sampler)
         said = "taken"
     except ValueError as error:
         said = str(error)

@@ -41,9 +41,8 @@ engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.param
 state = DeepSpeedState(
     options.folder,
     engine,
-    every=options.every,
+    DeepSpeedState.Options(every=options.every, total_steps=options.epochs * sampler.batches_per_epoch),
     sampler=sampler,
-    total_steps=options.epochs * sampler.batches_per_epoch,
     best=9.0,
 )
 first = state.restore()

@@ -113,7 +113,7 @@ class Training:
         self._records, self._file = Records(records), records / "undisturbed"
         self._sealed = NONE
         torch.manual_seed(self.rank)
-        self.state = ShardedState(folder, model=self._model, optimizer=self._optimizer, seen=0, **options)
+        self.state = ShardedState(folder, ShardedState.Options(**options), model=self._model, optimizer=self._optimizer, seen=0)
 
     def restore(self) -> StateVersion:
         """Returns the version that it has found; all of it, and the generators, must be as that step has left them."""

@@ -111,7 +111,9 @@ def adapted_model(base_seed: int = 0, mesh: Any = None) -> nn.Sequential:
 def begin(folder: Path | None, model: nn.Module, **options: Any) -> ShardedState:
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
     optimizer = FusedAdamW((each for each in model.parameters() if each.requires_grad), lr=0.05)
-    state = ShardedState(folder, every=1, model=elastic.Trained(model), optimizer=optimizer, **options)
+    state = ShardedState(
+        folder, ShardedState.Options(**{"every": 1, **options}), model=elastic.Trained(model), optimizer=optimizer
+    )
     try:
         state.restore()
     except RuntimeError:
@@ -259,7 +261,12 @@ def thaw(folder: Path, steps: int) -> tuple[int, list[float]]:
     """Trains the frozen layer from a step on, and freezes the last one then."""
     model = adapted_model()
     optimizer = AdamW(model.parameters())
-    state = ShardedState(folder, every=1, memory=False, total_steps=steps, model=elastic.Trained(model), optimizer=optimizer)
+    state = ShardedState(
+        folder,
+        ShardedState.Options(every=1, memory=False, total_steps=steps),
+        model=elastic.Trained(model),
+        optimizer=optimizer,
+    )
     begun = state.restore()
     while state.step < steps:
         if state.step == 1:

@@ -52,7 +52,7 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
         "model": elastic.Trained(model) if frozen else model,
         "place": elastic.PerRank(place, reshard=lambda states, *_: states[0]),
     }
-    state = elastic.State(folder, every=1, total_steps=steps, optimizer=optimizer, best=0.0, **kept)
+    state = elastic.State(folder, elastic.State.Options(every=1, total_steps=steps), optimizer=optimizer, best=0.0, **kept)
     begun = state.restore()
     while state.step < steps:
         model(torch.ones(2, 5)).square().mean().backward()
@@ -127,7 +127,7 @@ def refusals() -> list[str]:
     told.append(str(refused.value))
     for arguments in ({"overlap": True}, {"initial": print}):
         with pytest.raises(ValueError, match="") as wrong:
-            elastic.State(None, model=model, **arguments)
+            elastic.State(None, elastic.State.Options(**arguments), model=model)
         told.append(str(wrong.value))
     return told
 
@@ -159,13 +159,13 @@ def test_ranks_of_different_kinds_are_refused() -> None:
 
 def test_what_a_whole_model_cannot_have_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="memory=False is for sharded models"):
-        elastic.State(None, memory=False, model=nn.Linear(2, 2))
+        elastic.State(None, elastic.State.Options(memory=False), model=nn.Linear(2, 2))
 
 
 def seconds_between_checkpoints() -> list[float]:
     model, plain = fully_shard(nn.Linear(5, 3)), nn.Linear(5, 3)
     return [
-        elastic.State(None, flush_seconds=seconds, model=each)._flush_seconds
+        elastic.State(None, elastic.State.Options(flush_seconds=seconds), model=each)._flush_seconds
         for each in (plain, model)
         for seconds in (None, 7.0)
     ]

@@ -42,7 +42,7 @@ def train(folder: Path, begin: int, heads: str) -> tuple[int, list[float], list[
     torch.manual_seed(0)
     model = fully_shard(TwoHeads())
     optimizer = AdamW(model.parameters(), lr=0.1)
-    state = ShardedState(folder, every=1, memory=False, keep=99, model=model, optimizer=optimizer)
+    state = ShardedState(folder, ShardedState.Options(every=1, memory=False, keep=99), model=model, optimizer=optimizer)
     begun = state.restore()
     for head in heads[begin:]:
         if head != "-":

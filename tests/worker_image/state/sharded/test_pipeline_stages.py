@@ -51,7 +51,7 @@ def train(folder: Path | None, steps: int, memory: bool = True, sharded: bool = 
     stage = new_stage(number, mesh["replicate"] if sharded else None)
     optimizer = AdamW(stage.parameters(), lr=0.1)
     every = 1 if memory or folder is not None else None
-    state = ShardedState(folder, every=every, memory=memory, model=stage, optimizer=optimizer, best=0)
+    state = ShardedState(folder, ShardedState.Options(every=every, memory=memory), model=stage, optimizer=optimizer, best=0)
     begun = state.restore()
     assert state.best == begun
     outcomes = []
@@ -96,7 +96,7 @@ def test_a_checkpoint_fits_any_number_of_units(tmp_path: Path) -> None:
 def train_without_a_pipeline(folder: Path) -> str:
     torch.manual_seed(0)
     try:
-        ShardedState(folder, every=1, memory=False, model=fully_shard(nn.Linear(5, 7))).restore()
+        ShardedState(folder, ShardedState.Options(every=1, memory=False), model=fully_shard(nn.Linear(5, 7))).restore()
     except RuntimeError as error:
         return str(error)
     return ""
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_other_stages_is_refused(tmp_path: Path) -> None:
 
 
 def words_for(model: nn.Module, name: str) -> str:
-    state = ShardedState(None, name=name, memory=False, model=model)
+    state = ShardedState(None, ShardedState.Options(name=name, memory=False), model=model)
     try:
         state.restore()
         with torch.no_grad():
@@ -131,7 +131,9 @@ def told_of_all() -> dict[str, str]:
     other_shape = nn.ModuleDict({str(number): nn.Linear(2 + replica, 2)})
     stage = fully_shard(nn.Sequential(OrderedDict({str(number): nn.Linear(2, 2)})), mesh=mesh)
     optimizer, sampler = AdamW(stage.parameters()), elastic.ElasticSampler(8, 2, mesh=mesh)
-    state = ShardedState(None, name="steps", memory=False, model=stage, optimizer=optimizer, sampler=sampler)
+    state = ShardedState(
+        None, ShardedState.Options(name="steps", memory=False), model=stage, optimizer=optimizer, sampler=sampler
+    )
     state.restore()
     with pytest.raises(RuntimeError, match=r"the model is a stage of a pipeline.*sampler\.part"):
         elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, max_steps=1)  # type: ignore[arg-type]

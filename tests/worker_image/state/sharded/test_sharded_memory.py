@@ -50,7 +50,7 @@ def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: f
     """Where it began, and what it has after each step, that one first."""
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     model, optimizer = build()
-    state = ShardedState(folder, every=1, flush_seconds=flush_seconds, model=model, optimizer=optimizer)
+    state = ShardedState(folder, ShardedState.Options(every=1, flush_seconds=flush_seconds), model=model, optimizer=optimizer)
     begun = state.restore()
     outcomes = [outcome(model, optimizer)] if begun else [[]]
     while state.step < steps:
@@ -147,7 +147,7 @@ def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, li
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard"))
     model = fully_shard(nn.Linear(5, 4), mesh=mesh)
-    state = ShardedState(None, every=1, model=model, counted=Counter())
+    state = ShardedState(None, ShardedState.Options(every=1), model=model, counted=Counter())
     begun = state.restore()
     while state.step < steps:
         with torch.no_grad():
@@ -176,7 +176,7 @@ def move(steps: int) -> tuple[int, list[int]]:
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
     place = Place()
     kept = elastic.PerRank(place, reshard=lambda states, rank, _: states[rank])
-    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    state = ShardedState(None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(5, 3)), place=kept)
     begun = state.restore(), place.place.tolist()
     while state.step < steps:
         place.place = place.place + 10
@@ -200,7 +200,7 @@ def put_together(steps: int) -> int:
     model = fully_shard(nn.Linear(5, 3), reshard_after_forward=False)
     with torch.no_grad():
         model(torch.ones(1, 5))
-    state = ShardedState(None, every=1, model=model)
+    state = ShardedState(None, ShardedState.Options(every=1), model=model)
     begun = state.restore()
     assert dist.get_world_size() == 1 or (state._peers is not None and state._peers._copies is not None)
     while state.step < steps:
@@ -220,7 +220,7 @@ def test_shards_of_a_model_that_is_put_together_just_now_are_copied() -> None:
 def close_at_once() -> list[str]:
     """Closes a State whose copies are on their way; returns the threads that are left."""
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
-    state = ShardedState(None, every=1, model=fully_shard(nn.Linear(2048, 2048)))
+    state = ShardedState(None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(2048, 2048)))
     state.restore()
     state.close()
     return [thread.name for thread in threading.enumerate()]

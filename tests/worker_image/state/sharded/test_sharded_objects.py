@@ -176,7 +176,7 @@ def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
 
 def save_state(folder: Any, until: int) -> tuple[int, bool]:
     registered = build()
-    state = ShardedState(str(folder), every=2, memory=False, **registered)
+    state = ShardedState(str(folder), ShardedState.Options(every=2, memory=False), **registered)
     began = state.restore()
     while state.step < until:
         train(registered, 1)

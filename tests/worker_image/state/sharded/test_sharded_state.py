@@ -27,7 +27,9 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
     model = fully_shard(nn.Linear(5, 3))
     optimizer = AdamW(model.parameters())
     sampler = ElasticSampler(100, 5)
-    state = ShardedState(folder, every=4, memory=False, keep=9, model=model, optimizer=optimizer, sampler=sampler, best=9.0)
+    state = ShardedState(
+        folder, ShardedState.Options(every=4, memory=False, keep=9), model=model, optimizer=optimizer, sampler=sampler, best=9.0
+    )
     begun = state.restore()
     best = state.best
     for batch in sampler:
@@ -58,7 +60,7 @@ def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path
 
 def leave_early(folder: Path) -> list[int]:
     """Three steps, of which nothing says that they are the last ones; then the group's end."""
-    state = ShardedState(folder, every=None, model=fully_shard(nn.Linear(5, 3)))
+    state = ShardedState(folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3)))
     state.restore()
     for _ in range(3):
         state.commit()
@@ -73,7 +75,7 @@ def test_steps_that_no_checkpoint_has_are_saved_before_the_group_is_destroyed(tm
 
 def fail_at_the_end(folder: Path) -> str:
     """What would be told at the end of a process whose group is destroyed because of an error."""
-    state = ShardedState(folder, every=None, model=fully_shard(nn.Linear(5, 3)))
+    state = ShardedState(folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3)))
     state.restore()
     state.commit()
     try:
@@ -91,7 +93,7 @@ def test_steps_that_cannot_be_saved_any_more_are_told(tmp_path: Path) -> None:
 
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="init_process_group"):
-        ShardedState(tmp_path, every=4, memory=False, model=nn.Linear(2, 2)).restore()
+        ShardedState(tmp_path, ShardedState.Options(every=4, memory=False), model=nn.Linear(2, 2)).restore()
 
 
 class Place:
@@ -109,7 +111,9 @@ def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
     torch.manual_seed(0)
     place = Place()
     kept = PerRank(place) if by_rank else place
-    state = ShardedState(folder, every=2, memory=False, total_steps=9, model=fully_shard(nn.Linear(5, 3)), place=kept)
+    state = ShardedState(
+        folder, ShardedState.Options(every=2, memory=False, total_steps=9), model=fully_shard(nn.Linear(5, 3)), place=kept
+    )
     try:
         state.restore()
     except RuntimeError as error:
@@ -142,7 +146,7 @@ def move_to_the_end(folder: Path) -> list[int]:
     """Saves nothing before the last step: checkpoints are ten minutes apart."""
     place = Place()
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, memory=False, total_steps=3, model=model, place=PerRank(place))
+    state = ShardedState(folder, ShardedState.Options(memory=False, total_steps=3), model=model, place=PerRank(place))
     state.restore()
     while state.step < 3:
         place.place = place.place + 10
@@ -159,7 +163,7 @@ def test_the_last_checkpoint_has_what_each_rank_has_of_its_own_by_then(tmp_path:
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
     """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, every=1, memory=False, model=model, optimizer=AdamW(model.parameters()))
+    state = ShardedState(folder, ShardedState.Options(every=1, memory=False), model=model, optimizer=AdamW(model.parameters()))
     if (found := state.restore()) == 0:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -177,7 +181,7 @@ def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: 
 def fill_from_rank_0(folder: Path) -> tuple[int, float]:
     """As `fill_if_new`, but only rank 0 has the weights."""
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, every=1, memory=False, model=model)
+    state = ShardedState(folder, ShardedState.Options(every=1, memory=False), model=model)
     if (found := state.restore()) == 0:
         whole = {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()} if dist.get_rank() == 0 else {}
         set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
@@ -212,7 +216,7 @@ def average(folder: Path, until: int) -> tuple[int, torch.Tensor]:
     torch.manual_seed(1)
     model = fully_shard(nn.Linear(5, 3))
     averaged = Average(model)
-    state = ShardedState(folder, every=2, memory=False, model=model, averaged=averaged)
+    state = ShardedState(folder, ShardedState.Options(every=2, memory=False), model=model, averaged=averaged)
     begun = state.restore()
     while state.step < until:
         with torch.no_grad():

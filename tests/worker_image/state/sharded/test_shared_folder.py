@@ -26,7 +26,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 def outcome_of_restore(folders: list[Path]) -> str:
     shared_folder.SEEN_SECONDS, shared_folder.POLL_SECONDS = 0.2, 0.05
     try:
-        ShardedState(folders[dist.get_rank()], every=9, memory=False, model=fully_shard(nn.Linear(5, 3))).restore()
+        ShardedState(
+            folders[dist.get_rank()], ShardedState.Options(every=9, memory=False), model=fully_shard(nn.Linear(5, 3))
+        ).restore()
     except OSError as error:
         return str(error)
     return "restored"
@@ -61,7 +63,9 @@ def train(folder: Path, socket: str, spoilt_for: float, limit: float) -> str:
         os.environ |= {LOCAL_SOCKET: socket, "RANK": str(dist.get_rank()), "LOCAL_WORLD_SIZE": str(dist.get_world_size())}
         script_end.orderly = True  # as where the agent runs the script: a stop ends it, instead of waiting for the agent
     state = ShardedState(
-        folder / "checkpoints", every=99, total_steps=None if socket else 2, model=fully_shard(nn.Linear(5, 3))
+        folder / "checkpoints",
+        ShardedState.Options(every=99, total_steps=None if socket else 2),
+        model=fully_shard(nn.Linear(5, 3)),
     )
     state.restore()
     state.commit()

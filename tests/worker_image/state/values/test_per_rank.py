@@ -44,7 +44,7 @@ def take(folder: Path, steps: int, reshard: Any = None) -> list[int] | str:
     model = nn.Linear(2, 2)
     state = elastic.State(
         folder,
-        every=1,
+        elastic.State.Options(every=1),
         model=model,
         optimizer=AdamW(model.parameters()),
         stream=elastic.PerRank(stream, reshard=reshard),
@@ -80,7 +80,7 @@ def test_each_rank_goes_on_from_its_own_place(tmp_path: Path) -> None:
 
 def flush_an_open_step(folder: Path) -> tuple[bool, int]:
     stream = Stream(list(range(dist.get_rank(), 12, 2)))
-    state = elastic.State(folder, every=100, model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
+    state = elastic.State(folder, elastic.State.Options(every=100), model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
     begun = state.restore()
     for _ in range(2 if begun else 30):
         state.commit()
@@ -94,13 +94,13 @@ def test_no_rank_commits_for_the_others(tmp_path: Path) -> None:
 
 def test_a_process_that_is_alone_keeps_its_own(tmp_path: Path) -> None:
     stream = Stream([3, 4, 5])
-    state = elastic.State(tmp_path, every=1, model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
+    state = elastic.State(tmp_path, elastic.State.Options(every=1), model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
     state.restore()
     assert stream.take() == 3
     state.commit()
     state.close()
     again = Stream([3, 4, 5])
-    state = elastic.State(tmp_path, every=1, model=nn.Linear(2, 2), stream=elastic.PerRank(again))
+    state = elastic.State(tmp_path, elastic.State.Options(every=1), model=nn.Linear(2, 2), stream=elastic.PerRank(again))
     assert (state.restore(), again.take()) == (1, 4)
     state.close()
 

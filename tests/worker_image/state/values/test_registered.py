@@ -18,9 +18,9 @@ from tests.worker_image.torch_group import run_group
 pytestmark = pytest.mark.torch
 
 
-def outcome_of_restore(registered: dict[str, Any], **arguments: Any) -> str:
+def outcome_of_restore(registered: dict[str, Any], name: str = "") -> str:
     try:
-        State(None, **arguments, **registered).restore()
+        State(None, State.Options(name=name), **registered).restore()
     except RuntimeError as error:
         return str(error)
     return "restored"

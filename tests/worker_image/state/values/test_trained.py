@@ -29,7 +29,7 @@ def adapted_model(base_seed: int = 0, trained_seed: int = 1) -> nn.Sequential:
 
 def train_to(folder: Path, last_step: int, model: nn.Module, wrap: Callable[[nn.Module], nn.Module]) -> dict[str, torch.Tensor]:
     optimizer = torch.optim.AdamW(each for each in model.parameters() if each.requires_grad)
-    state = elastic.State(folder, every=1, model=elastic.Trained(model), optimizer=optimizer)
+    state = elastic.State(folder, elastic.State.Options(every=1), model=elastic.Trained(model), optimizer=optimizer)
     step = state.restore()
     wrapped = wrap(model)
     assert state._holds(torch.compile(wrapped, backend="eager"))
@@ -71,7 +71,7 @@ def test_a_restart_of_a_group_changes_nothing(tmp_path: Path) -> None:
 
 
 def begin(folder: Path, model: nn.Module) -> elastic.State:
-    state = elastic.State(folder, every=1, model=elastic.Trained(model))
+    state = elastic.State(folder, elastic.State.Options(every=1), model=elastic.Trained(model))
     try:
         state.restore()
     except RuntimeError:

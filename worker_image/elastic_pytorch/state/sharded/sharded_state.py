@@ -16,6 +16,7 @@ from elastic_pytorch.object_url import location_of
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.progress.report import report_failed_saves, report_written
 from elastic_pytorch.state.last_commits import unfinished
+from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Found
 from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
 from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
@@ -44,7 +45,6 @@ from elastic_pytorch.state.values.registered import describe, refuse_foreign_sha
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
-FLUSH_SECONDS = 600.0
 MEMORY = "memory"  # as a place
 
 
@@ -55,57 +55,29 @@ class ShardedState(State):
     write a checkpoint as well, for the loss of several pods at once. Register the sharded model and its optimizer, besides what State
     takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
 
+    It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
+
     Args:
         folder: the folder of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX. None: there are none.
-        every: steps from one commit to the next. None: as often as possible within a hundredth of the steps' measured time. With
-            `memory=False`: steps from one checkpoint to the next, and training waits while one is written.
-        flush_seconds: the time from one checkpoint to the next, unless `every` says it in steps; None: 600. Training goes on while
-            one is written, from a copy, if all containers have the memory for that.
-        name: the name of the training, if it is not the only one in the folder.
-        keep: how many checkpoints to keep there.
-        keep_every_steps: see `State`.
-        total_steps: the step at which training is done, for the progress reports.
-        memory: whether to commit to the pods' memory. It takes twice the rank's part of the state, and as much for the copy.
-        overlap: refused, as is `initial`: see `State`.
-        initial: refused: load the weights on all ranks after `restore`, if that finds no step.
+        options: see `State.Options`. Training goes on while a checkpoint is written for `flush_seconds`, from a copy, if all
+            containers have the memory for that.
         registered: what to save, by names of your choice.
-
-    It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
 
     Raises:
         ValueError: an argument is invalid.
     """
 
+    _FLUSH_SECONDS = 600.0
     _LOAD_INSTEAD = "after restore(), if it finds no step: if state.restore() == 0: load(model)"
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str] | None,
-        *,
-        every: int | None = None,
-        flush_seconds: float | None = None,
-        name: str = "",
-        keep: int = 2,
-        keep_every_steps: int | None = None,
-        total_steps: int | None = None,
-        memory: bool = True,
-        overlap: bool = False,
-        initial: object = None,
-        **registered: Any,
+        self, folder: str | os.PathLike[str] | None, options: StateOptions | None = None, /, **registered: Any
     ) -> None:
-        if initial is not None:
-            raise ValueError(
-                f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
-                f"{self._LOAD_INSTEAD}"
-            )
-        if overlap:
-            raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
-        seconds = FLUSH_SECONDS if flush_seconds is None else flush_seconds
-        saves: Any = {"keep": keep, "keep_every_steps": keep_every_steps, "flush_seconds": seconds}
-        super().__init__(folder, name=name, every=every, total_steps=total_steps, **saves, **registered)
+        options = StateOptions() if options is None else options
+        super().__init__(folder, options, **registered)
         self._path = location_of(self._folder) if self._folder else None
-        self._uses_memory = memory
-        self._saves_by_steps = not memory and every is not None
+        self._uses_memory = options.memory
+        self._saves_by_steps = not options.memory and options.every is not None
         self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
         self._stages: list[int] = []  # of the ranks
@@ -177,6 +149,15 @@ class ShardedState(State):
             unfinished[self] = None
         self._begin_steps()
         return self._step
+
+    def _refuse(self, options: StateOptions) -> None:
+        if options.initial is not None:
+            raise ValueError(
+                f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
+                f"{self._LOAD_INSTEAD}"
+            )
+        if options.overlap:
+            raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
 
     @property
     def has_stages(self) -> bool:

@@ -10,6 +10,7 @@ from torch.nn.parameter import is_lazy
 from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
+from elastic_pytorch.state.options import refuse_options
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
@@ -35,10 +36,10 @@ class Registered:
     """What a State keeps: objects with a `state_dict`, and plain values, which are its attributes.
 
     Raises:
-        ValueError: a name is not free.
+        ValueError: a name is not free, or that of an option.
     """
 
-    def __new__(cls, *_: object, **registered: Any) -> Any:
+    def __new__(cls, /, *_: object, **registered: Any) -> Any:
         """Makes the kind that keeps sharded objects, if one is."""
         sharded = any(_is_sharded(each) for each in registered.values() if is_stateful(each))
         return super().__new__(cls._kind_for_shards() if sharded else cls)
@@ -53,6 +54,7 @@ class Registered:
             raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
         self._objects = {key: innermost(each) for key, each in registered.items() if is_stateful(each)}
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
+        refuse_options(self._values)
 
     def _holds(self, each: object) -> bool:
         """Whether an object is registered; a model may have been wrapped or compiled since."""

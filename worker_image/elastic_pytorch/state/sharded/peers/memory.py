@@ -272,7 +272,7 @@ def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) 
         if 0 <= its.left < (needs - its.held) * workers:
             raise RuntimeError(
                 f"rank {rank} would keep {needs / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
-                f"{its.left / 1e9:.1f} GB left: raise resources.limits.memory, or use State(memory=False, every=…)"
+                f"{its.left / 1e9:.1f} GB left: raise resources.limits.memory, or use State.Options(memory=False, every=…)"
             )
     return needed
 
