@@ -11,6 +11,7 @@ import pytest
 import torch
 from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.commit_copies import Tensors, copy_at_once
+from elastic_pytorch.memory.slot_memory import SlotMemory, room
 from elastic_pytorch.memory.slots import pin_newest, still_holds, unpin
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format.state_encoding import UnsupportedValue
@@ -285,3 +286,44 @@ def test_death_at_any_point_leaves_a_whole_state() -> None:
     kills = [look for look in looks if look["kind"] == "kill"]
     assert len(kills) == 30
     assert any(look["moved"] > 0 for look in kills)
+
+
+def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> None:
+    snapshot, kinds = Snapshot.create("test"), [(torch.float32, torch.Size([1 << 20]))]
+    with pytest.raises(MemoryError, match=r"takes 0.0 GB more of the pod's memory.*raise resources.limits.memory"):
+        SlotMemory(snapshot.fd, 0, kinds, 100, left=lambda: 4 << 20)
+    snapshot.write(StateVersion(1, 1), {"weights": torch.ones(1 << 20)})
+    [slot] = snapshot.slots()
+    SlotMemory(snapshot.fd, slot.number, kinds, 100, left=lambda: 0)  # which has its memory
+    grown = [(torch.float32, torch.Size([3 << 20]))]  # as with the first step of an optimizer
+    SlotMemory(snapshot.fd, slot.number, grown, 100, left=lambda: 9 << 20)
+    with pytest.raises(MemoryError):
+        SlotMemory(snapshot.fd, 2, grown, 100, left=lambda: 9 << 20)
+    snapshot.close()
+
+
+@pytest.mark.parametrize(
+    ("files", "bytes_left"),
+    [
+        ({"memory.max": "1000", "memory.current": "900", "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\n"}, None),
+        (
+            {
+                "memory.max": "1000",
+                "memory.current": "900",
+                "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\nslab_reclaimable 30\n",
+            },
+            280,
+        ),
+        (
+            {"memory.max": "max", "memory.current": "9", "memory.stat": "inactive_file 1\nactive_file 1\nslab_reclaimable 1\n"},
+            None,
+        ),
+        ({}, None),
+    ],
+)
+def test_room_of_a_container_is_what_it_has_not_taken_or_can_take_back(
+    tmp_path: Path, files: dict[str, str], bytes_left: int | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert room(tmp_path) == bytes_left

@@ -1,7 +1,6 @@
 """A State's memory in its pod: one process of the pod writes it, all of them read it, and the agent keeps it."""
 
 import os
-from pathlib import Path
 from typing import Any, Protocol
 
 from elastic_pytorch.log import logger
@@ -10,8 +9,6 @@ from elastic_pytorch.memory.slots import SLOTS
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.state_format.state_version import StateVersion
-
-LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
 class Client(Protocol):
@@ -103,14 +100,6 @@ def leave(name: str, snapshot: Snapshot) -> None:
     """Closes a memory whose State is gone, while its process continues."""
     names.leave(name)
     snapshot.close()
-
-
-def room() -> int | None:
-    """Returns how many bytes the container may still take; None: it has no limit that is known."""
-    try:
-        return int(LIMIT.read_text()) - int(USED.read_text())
-    except (OSError, ValueError):  # "max"
-        return None
 
 
 def workers_of_pod() -> int:

@@ -1,10 +1,12 @@
 """The memory of a snapshot's slots: mapped, pinned for a GPU that copies into it, and released."""
 
+import contextlib
 import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
@@ -16,6 +18,18 @@ from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offs
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 SKELETON_ROOM = 1 << 16  # spare bytes of a mapping, for a skeleton that grows
+CGROUP = Path("/sys/fs/cgroup")  # of the container
+RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")  # in memory.stat: what the kernel takes back before it kills
+
+
+def room(cgroup: Path = CGROUP) -> int | None:
+    """Returns how many bytes the container may still take; None: it has no limit that is known."""
+    try:
+        used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        taken = int((cgroup / "memory.current").read_text()) - sum(int(used[name]) for name in RECLAIMABLE)
+        return int((cgroup / "memory.max").read_text()) - taken
+    except (OSError, ValueError, KeyError):  # "max"
+        return None
 
 
 class SlotMemory:
@@ -23,14 +37,28 @@ class SlotMemory:
 
     Raises:
         ValueError: it is larger than a tebibyte.
+        MemoryError: the container has no room for it. The kernel would kill its processes.
     """
 
-    def __init__(self, fd: int, number: int, kinds: Sequence[TensorKind], skeleton_length: int) -> None:
+    def __init__(
+        self,
+        fd: int,
+        number: int,
+        kinds: Sequence[TensorKind],
+        skeleton_length: int,
+        left: Callable[[], int | None] = room,
+    ) -> None:
         offsets, self._data_end = tensor_offsets(kinds)
         length = self._data_end + skeleton_length + SKELETON_ROOM
         length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
         if length > SLOT_BYTES:
             raise ValueError(f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}")
+        needed = length - _memory_of(fd, number)
+        if (bytes_left := left()) is not None and bytes_left < needed:
+            raise MemoryError(
+                f"the next commit of the state takes {needed / 1e9:.1f} GB more of the pod's memory, of which the container has "
+                f"{max(0, bytes_left) / 1e9:.1f} GB left: raise resources.limits.memory. A State takes two to three times its size"
+            )
         self._map = mmap.mmap(fd, length, offset=slots.slot_offset(number))
         self._kinds = kinds
         self._bytes = memoryview(self._map)
@@ -68,11 +96,17 @@ class SlotMemory:
 
 def give_back(fd: int, number: int) -> None:
     """Releases a slot's memory to the system; no mapping of it may still be in use."""
-    offset = slots.slot_offset(number)
-    try:
-        taken = os.lseek(fd, offset, os.SEEK_DATA) < offset + SLOT_BYTES
-    except OSError:  # nothing is allocated from there to the end
-        taken = False
-    if taken:
+    if _memory_of(fd, number):
+        offset = slots.slot_offset(number)
         mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
         ctypes.CDLL(None).fallocate(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(SLOT_BYTES))
+
+
+def _memory_of(fd: int, number: int) -> int:
+    """Returns how many bytes of a slot are allocated."""
+    allocated, at, end = 0, slots.slot_offset(number), slots.slot_offset(number + 1)
+    with contextlib.suppress(OSError):  # nothing is allocated from there to the end
+        while (begin := os.lseek(fd, at, os.SEEK_DATA)) < end:
+            at = min(end, os.lseek(fd, begin, os.SEEK_HOLE))
+            allocated += at - begin
+    return allocated

@@ -66,6 +66,7 @@ class Snapshot:
         Raises:
             UnsupportedValue: something in the state is not plain data; nothing has been changed.
             ValueError: it is larger than a tebibyte.
+            MemoryError: the container has no room for it.
         """
         self.start(version, tree, check=check)
         self.settle(wait=True)
@@ -206,8 +207,8 @@ class Snapshot:
                 mapping = SlotMemory(fd, number, kinds, skeleton_length)
                 if self._mappings[number] is None:
                     self._mappings[number] = mapping
-            except OSError as error:
-                logger.warning("cannot take memory for more snapshots: %s", error.strerror)
+            except (OSError, MemoryError) as error:
+                logger.warning("cannot take memory for more snapshots: %s", error)
             finally:
                 os.close(fd)
 

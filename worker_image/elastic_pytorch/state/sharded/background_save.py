@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from elastic_pytorch.group.rank_group import TorchGroup
-from elastic_pytorch.memory.pod_memory import room, workers_of_pod
+from elastic_pytorch.memory.pod_memory import workers_of_pod
+from elastic_pytorch.memory.slot_memory import room
 from elastic_pytorch.state.sharded.peers.memory import shard_bytes
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.trees import Tree, insert, taken_apart

@@ -13,7 +13,8 @@ from typing import Any
 
 from torch.distributed.checkpoint.filesystem import FileSystemBase, FileSystemReader, FileSystemWriter
 
-from elastic_pytorch.memory.pod_memory import room, workers_of_pod
+from elastic_pytorch.memory.pod_memory import workers_of_pod
+from elastic_pytorch.memory.slot_memory import room
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.storage.object_store import ObjectStore
 from elastic_pytorch.storage.object_streams import BUFFER_BYTES, ObjectRanges

@@ -10,7 +10,8 @@ from torch.optim import Optimizer
 
 from elastic_pytorch.group.rank_group import TorchGroup, digest_number, gather_objects
 from elastic_pytorch.log import logger
-from elastic_pytorch.memory.pod_memory import Client, pod_number, room, workers_of_pod
+from elastic_pytorch.memory.pod_memory import Client, pod_number, workers_of_pod
+from elastic_pytorch.memory.slot_memory import room
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.group_variables import unit_number
 from elastic_pytorch.state.sharded.optimizer_states import make_state
