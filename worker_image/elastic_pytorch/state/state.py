@@ -32,7 +32,7 @@ from elastic_pytorch.state.restore import Found, Search, load_initial
 from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum, turns
 from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
-from elastic_pytorch.state.values.alike import Comparison
+from elastic_pytorch.state.values.alike import Comparison, refuse_grown_apart
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
 from elastic_pytorch.state.values.plain_values import PlainValues, placed
 from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded
@@ -57,8 +57,7 @@ class State(Registered):
 
     Successive trainings in a script each have their own State, with its own folder or name. Without both, a State is the n-th that the
     script creates, and must be the n-th after a restart, too. Models that learn together, as in a GAN, belong in one State.
-
-    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`: each rank commits its part, and all write checkpoints.
+    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`.
 
     Args:
         folder: the folder of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there is none.
@@ -79,17 +78,15 @@ class State(Registered):
     ) -> None:
         options = StateOptions() if options is None else options
         super().__init__(registered)
-        self._refuse(options)
+        self._refuse_options(options)
         self._keep = what_to_keep(options.keep, options.keep_every_steps)
-        self._total_steps = options.total_steps
-        self._ends: set[int] = set()  # steps after which the training may be done
-        if options.total_steps is not None:
-            self._ends.add(options.total_steps)
-        self._initial = options.initial
+        self._total_steps, self._initial = options.total_steps, options.initial
+        self._ends = (
+            set[int]() if options.total_steps is None else {options.total_steps}
+        )  # steps after which training may be done
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(usable(folder), options.name)
-        self._folder, self._name = self._identity.folder, self._identity.memory
-        self._interval = CommitInterval(options.every)
+        self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)
         self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
@@ -100,8 +97,9 @@ class State(Registered):
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
-        self._closed, self._reports = False, StepReports(self._name, self._interval)
+        self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
+        self._closed = self._compared = False  # compared: the states of the ranks, after a step of this group
         self._counted = False  # a step that is not completed yet
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
@@ -138,7 +136,7 @@ class State(Registered):
         self._group = cpu_group()
         group: RankGroup = TorchGroup(self._group) if dist.is_initialized() else Alone()
         self._rank, self._world = group.rank, dist.get_world_size() if dist.is_initialized() else 1
-        comparison = Comparison(self._identity, describe(self._objects), self._objects)
+        comparison = Comparison(self._identity, describe(self._objects), self._objects, self._plain)
         self._find_memory()
         self._commits.settle(wait=True)
         search, ended = Search(group, self._memory, self._folder), given_up() if self._rank == 0 else []
@@ -204,8 +202,10 @@ class State(Registered):
             self._commit_together()
         self._commits.end_step()
         stop = boundary.reached(lambda: agent is not None and agent.wanted())
-        if stop and not due:
-            self._commit_together()
+        if stop:
+            if not due:
+                self._commit_together()
+            self._compare()
         if stop or last:
             stop = self._settle_last(stop=stop)
         self._flush(now=stop or last)
@@ -281,27 +281,15 @@ class State(Registered):
             ValueError: the end is told twice.
         """
         if self._total_steps is not None:
-            raise ValueError(
-                "the end is told twice: leave total_steps out of the State's options, as max_steps of `steps` says it"
-            )
+            raise ValueError("the end is told twice: leave total_steps out of the State's options, as max_steps says it")
         self._ends.add(step)
-
-    def _refuse(self, options: StateOptions) -> None:
-        """Refuses options that do not fit what is registered.
-
-        Raises:
-            ValueError: see `State`.
-        """
-        if not options.memory:
-            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
-        self._refuse_initial(options.initial)
 
     def _writes(self) -> bool:
         """Whether this rank's commits are written to checkpoints."""
         return self._rank == 0 and bool(self._folder) and self._snapshot is not None
 
     def _leave_unfinished(self) -> None:
-        self._counted = False
+        self._counted = self._compared = False
         turns.end(self)
         unfinished.pop(self, None)
 
@@ -370,7 +358,15 @@ class State(Registered):
         self._commits.settle(wait=True)
         return stop
 
+    def _compare(self) -> None:
+        """Makes sure that the ranks have the same states, after the first step of a group and where it stops. Collective."""
+        self._compared = True
+        if self._world > 1:
+            refuse_grown_apart(TorchGroup(self._group), self._objects, self._plain)
+
     def _commit_together(self) -> None:
+        if not self._compared:
+            self._compare()
         self._committed = self._step
         exchange_all(self._objects.values(), self._group)
         self._write()

@@ -160,3 +160,46 @@ class Metric(nn.Module):
 def test_an_empty_state_of_what_holds_something_is_refused_by_name(each: Any, held: str) -> None:
     outcome = outcome_of_restore(metric=each)
     assert outcome.startswith(f"metric has an empty state_dict, and holds {held}: " if held else "restored")
+
+
+class Meter:
+    """It sums up the losses of its own rank, as most scripts have one."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+def count_losses(which: str) -> str:
+    meter: Any = Meter()
+    if which == "of rank 0":
+        meter.rank_0_counts = True
+    state = State(None, model=nn.Linear(2, 2), meter=PerRank(meter) if which == "by rank" else meter)
+    state.restore()
+    try:
+        for _ in range(3):
+            meter.total += 1.0 if which == "the same" else dist.get_rank()
+            state.commit()
+    except RuntimeError as error:
+        return str(error)
+    return f"went on to step {state.step}"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [
+        ("of its own", "meter has another state on rank 1 than on rank 0"),
+        ("the same", "went on to step 3"),
+        ("by rank", "went on to step 3"),
+        ("of rank 0", "went on to step 3"),
+    ],
+)
+def test_object_that_grows_apart_is_refused_by_name_after_the_first_step(which: str, words: str) -> None:
+    for message in run_group(2, count_losses, which):
+        assert message.startswith(words)

@@ -82,7 +82,6 @@ class ShardedState(State):
         self._engine: Engine | None = None
         self._stages: list[int] = []  # of the ranks
         self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
-        self._compared = False  # whether ranks with the same shards have the same values
         self._saved, self._saved_at, self._save_began_at = NONE, time.monotonic(), 0.0
         self._save_due = False  # as all ranks know it
         self._failed_saves = 0  # in a row
@@ -150,7 +149,7 @@ class ShardedState(State):
         self._begin_steps()
         return self._step
 
-    def _refuse(self, options: StateOptions) -> None:
+    def _refuse_options(self, options: StateOptions) -> None:
         if options.initial is not None:
             raise ValueError(
                 f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
@@ -258,12 +257,15 @@ class ShardedState(State):
             self._peers.agree(-least_copied, rested=not tired)
         self._save_due = self._save_due or bool(save)
 
+    def _plain(self, tree: dict[str, Any]) -> Any:
+        return taken_apart(tree)[1]
+
     def _commit_together(self) -> None:
         """Commits the step, unless a version is being copied, and there is no memory for another one."""
         if not self._compared:
-            self._compared = True
             self._exchange(all_again=True)
             refuse_other_values(self._objects, self._stages[self._rank], self._group)
+            self._compare()
         peers = self._peers
         if peers is None:
             if self._saves_by_steps and self._path is not None:

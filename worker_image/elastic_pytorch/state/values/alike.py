@@ -1,4 +1,4 @@
-"""Refuses objects that State would lose: by rank 0's state, if each rank has begun in another way, or by a state that is empty."""
+"""Refuses objects that State would lose: under rank 0's state, where each rank has another one, or by a state that is empty."""
 
 import hashlib
 import json
@@ -14,6 +14,7 @@ from elastic_pytorch.state.values.registered import refuse_unlike
 from elastic_pytorch.state_format.payload import memory_of
 from elastic_pytorch.state_format.state_encoding import flatten
 
+Plain = Callable[[dict[str, Any]], Any]
 _OF_MODULES = frozenset(vars(torch.nn.Module()))  # what each module has
 _loaded: set[str] = set()  # the States that this process has restored: what their objects hold since is no beginning
 
@@ -37,11 +38,13 @@ class Comparison:
         identity: Identity,
         parameters: dict[str, str],
         objects: dict[str, Any],
-        plain: Callable[[dict[str, Any]], Any] = dict,
+        plain: Plain = dict,
     ) -> None:
         self._name, self._description = identity.key, {"State": identity.description, **parameters}
         tells = identity.key not in _loaded
-        self._begins = _beginnings(objects, plain) if tells else {}
+        if tells:
+            _refuse_empty(objects)
+        self._begins = digests_of(objects, plain) if tells else {}
         begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
         # What this rank tells the others.
         self.numbers = [digest_number(repr(self._description)), begins]
@@ -78,6 +81,24 @@ class Comparison:
             _refuse(other, group.broadcast(self._begins, 0), group.broadcast(self._begins, other))
 
 
+def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain = dict) -> None:
+    """Makes sure that what is kept once for all ranks is the same on all. Collective; to be called after a step.
+
+    Raises:
+        RuntimeError: on all ranks alike; the message names the object and what to use instead.
+    """
+    digests = digests_of(objects, plain)
+    told = group.gather([digest_number(repr(sorted(digests.items())))])
+    if (other := next((rank for rank, its in enumerate(told) if its != told[0]), None)) is not None:
+        first, second = group.broadcast(digests, 0), group.broadcast(digests, other)
+        name = next(name for name in first if first[name] != second[name])
+        raise RuntimeError(
+            f"{name} has another state on rank {other} than on rank 0, and the next group would get rank 0's on all ranks. What each rank "
+            f"has counted for itself is kept by elastic.PerRank({name}), whose reshard= may add it up. If rank 0's state is right for all, "
+            f"set {name}.rank_0_counts = True"
+        )
+
+
 def _refuse(other: int, first: dict[str, str], second: dict[str, str]) -> None:
     known = next(key for key in [*first, *second] if first.get(key) != second.get(key))
     if known not in first or known not in second:
@@ -90,22 +111,24 @@ def _refuse(other: int, first: dict[str, str], second: dict[str, str]) -> None:
     )
 
 
-def _beginnings(objects: dict[str, Any], plain: Callable[[dict[str, Any]], Any]) -> dict[str, str]:
+def digests_of(objects: dict[str, Any], plain: Plain) -> dict[str, str]:
     """Returns digests of the states, by name; empty for what may differ, as rank 0's replaces it rightly, or as it is kept by rank."""
-    digests = {}
+    return {name: "" if _may_differ(each) else digest_of(plain({name: each.state_dict()})) for name, each in objects.items()}
+
+
+def _may_differ(each: object) -> bool:
+    return isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(each, "rank_0_counts", False)
+
+
+def _refuse_empty(objects: dict[str, Any]) -> None:
     for name, each in objects.items():
-        may_differ = isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(
-            each, "rank_0_counts", False
-        )
-        state = each.state_dict() if isinstance(each, torch.nn.Module) or not may_differ else None
-        if state is not None and not len(state) and (held := held_by(each)):
+        keeps = _may_differ(each) and not isinstance(each, torch.nn.Module)
+        if not keeps and not len(each.state_dict()) and (held := held_by(each)):
             raise RuntimeError(
                 f"{name} has an empty state_dict, and holds {', '.join(held)}: State would keep nothing of it. A metric of torchmetrics is "
                 f"kept after {name}.persistent(True); anything else needs a state_dict with what it holds. If it always begins again, do "
                 "not register it"
             )
-        digests[name] = "" if may_differ else digest_of(plain({name: state}))
-    return digests
 
 
 def held_by(each: object) -> list[str]:

@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from elastic_pytorch.group.rank_group import RankGroup
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
-from elastic_pytorch.state.options import refuse_options
+from elastic_pytorch.state.options import Options, refuse_options
 from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
@@ -72,8 +72,19 @@ class Registered:
     def _first_trained(self) -> str | None:
         return next((name for name, each in self._objects.items() if model_of(each) is not each), None)
 
-    def _refuse_initial(self, initial: object) -> None:
-        if initial is None:
+    def _plain(self, tree: dict[str, Any]) -> Any:
+        """Returns a state without what a rank has a part of."""
+        return tree
+
+    def _refuse_options(self, options: Options) -> None:
+        """Refuses options that do not fit what is registered.
+
+        Raises:
+            ValueError: see `State`.
+        """
+        if not options.memory:
+            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
+        if (initial := options.initial) is None:
             return
         if not callable(initial):
             raise ValueError(
