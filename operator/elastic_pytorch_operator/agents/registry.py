@@ -27,6 +27,7 @@ class JobAgents:
     # Is set and replaced whenever agents are to be told something.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
+    arrived_at: float = 0.0  # when the last agent arrived that already had a round, from another operator
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
@@ -64,16 +65,12 @@ class AgentRegistry:
     Args:
         expected: returns how many agents there probably are. An operator that has just begun to
             lead has not heard them all yet.
-
-    Attributes:
-        arrived_at: when the last agent arrived that already had a round, from another operator.
     """
 
     def __init__(self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._expected = expected
         self._first_heard_at = math.inf
         self.last_heard_at = 0.0
-        self.arrived_at = 0.0
         self.hearing = Hearing(clock)
         self._jobs: dict[str, JobAgents] = {}
         self._interval = HeartbeatInterval()
@@ -120,7 +117,7 @@ class AgentRegistry:
         job = self.job(job_uid)
         known = job.agents.get(worker)
         if known is None and beat.round > 0:
-            self.arrived_at = now  # once for each pod: takeovers of all jobs wait for it
+            job.arrived_at = now  # once for each pod: the job's takeover waits for it
         if known is not None and known.incarnation != beat.incarnation:
             known = None  # another process under the pod's name: nothing of the old one holds
         steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None

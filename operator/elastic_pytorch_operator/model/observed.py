@@ -249,7 +249,7 @@ class Observed:
     listening_since: float = 0.0  # when this operator began to listen to agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent, at most
-    arrived_at: float = 0.0  # when the last agent arrived that already had a round
+    arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
     on_time_since: float = 0.0  # since when what known agents send has been read in time
     lets_in_since: float = 0.0  # since when no agent has had to wait before it was let in
     heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard

@@ -31,15 +31,16 @@ def observe(
     """
     pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
     agents = registry.agents(job.uid, {pod.name for pod in pods})
+    heard = registry.job(job.uid)
     return replace(
         known,
         pods=pods,
         stores=_mark_deleting(cache.stores_of(job.uid), being_deleted),
         nodes=cache.nodes,
         agents=agents,
-        round=registry.job(job.uid).round or recover_round(pods, agents, known.listening_since),
+        round=heard.round or recover_round(pods, agents, known.listening_since),
         last_heard_at=registry.last_heard_at,
-        arrived_at=registry.arrived_at,
+        arrived_at=heard.arrived_at,
         on_time_since=registry.hearing.on_time_since(now),
         lets_in_since=registry.hearing.lets_in_since(now),
         heartbeat_seconds=registry.longest_heartbeat_seconds(now),

@@ -42,13 +42,14 @@ def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
     assert beat(registry, "w0") is None
 
 
-def test_pod_arrives_once_whatever_its_agent_says(registry: AgentRegistry) -> None:
-    """Takeovers of all jobs wait for arrivals: no pod may hold them up by another incarnation in each heartbeat."""
-    assert registry.arrived_at == 1.0
+def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(registry: AgentRegistry) -> None:
+    """A takeover waits for arrivals: no pod may hold it up by another incarnation in each heartbeat, or that of another job."""
+    assert registry.job(JOB).arrived_at == 1.0
     beat(registry, "w0", at=2.0, incarnation="b")
-    assert registry.arrived_at == 1.0
+    assert registry.job(JOB).arrived_at == 1.0
     beat(registry, "w3", at=3.0)
-    assert registry.arrived_at == 3.0
+    beat(registry, "other-w0", at=4.0, job="uid-other")
+    assert registry.job(JOB).arrived_at == 3.0
 
 
 def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegistry) -> None:

@@ -91,7 +91,7 @@ class Delay(NamedTuple):
 
 
 # Each agent connects once; 10,000 take one to two minutes.
-ARRIVALS = Delay("agents of earlier groups are still connecting", 300.0, 300.0)
+ARRIVALS = Delay("agents of the job's earlier groups are still connecting", 300.0, 300.0)
 CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)  # they may be strangers
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
