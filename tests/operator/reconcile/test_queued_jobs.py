@@ -105,6 +105,16 @@ async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: Qu
     await world.until(lambda: world.cluster.job("a")["status"]["readySpares"] == 1)
 
 
+@pytest.mark.parametrize("quota", [2])
+async def test_pod_that_a_user_deletes_is_replaced_when_its_quota_is_free(world: QueueWorld) -> None:
+    world.submit("a", 2, 2)
+    await world.until(lambda: world.size("a") == 2)
+    deleted = world.pods("a")[0]["metadata"]
+    world.cluster.begin_deletion("default", deleted["name"])
+    await world.until(lambda: deleted["name"] not in [pod["metadata"]["name"] for pod in world.pods("a")])
+    await world.until(lambda: world.size("a") == 2)
+
+
 async def test_job_waits_for_a_queue_that_is_missing(world: QueueWorld) -> None:
     world.cluster.queues = ("other",)
     world.submit("a", 2, 2)

@@ -69,12 +69,11 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
     """Gives each pod that is to be created a place in a Workload that has room: the base is filled first.
 
-    A pod whose creation is on its way keeps its place, and is not asked for again.
+    A pod whose creation is on its way keeps its place, and is not asked for again. One that is being deleted keeps it until it is gone.
     """
     if not quota.limited:
         return list(actions)
-    there = (pod.workload for pod in holding_pods(observed) if not pod.deleting)
-    used = Counter((*there, *workloads_of_unseen_pods(observed)))
+    used = Counter((*(pod.workload for pod in holding_pods(observed)), *workloads_of_unseen_pods(observed)))
     places = [
         Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
         for workload in quota.usable

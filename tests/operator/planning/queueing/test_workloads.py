@@ -309,9 +309,9 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
 
 
-def test_replacement_takes_the_place_of_a_pod_that_is_being_deleted() -> None:
-    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True))
-    there = observed(pods, workloads=(a_workload(),))
-    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])
-    assert isinstance(created, CreatePod)
-    assert created.grant is not None
+@pytest.mark.parametrize(("node", "granted"), [("node-1", 0), ("lost", 1)])
+def test_pod_that_is_being_deleted_keeps_its_place_until_it_is_gone_or_its_node_is_lost(node: str, granted: int) -> None:
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True, node=node))
+    nodes = {"node-1": NodeView("node-1"), "lost": NodeView("lost", ready=False)}
+    there = observed(pods, workloads=(a_workload(),), nodes=nodes)
+    assert len(grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])) == granted
