@@ -1,8 +1,7 @@
 """Sends the writes of all jobs: some at once, and for each namespace fewer than leave slots for the others.
 
-A namespace takes a slot only while it has fewer writes on their way than slots are free (Choudhury and Hahne, "Dynamic Queue Length
-Thresholds for Shared-Memory Packet Switches", 1998). So one whose webhook hangs holds half of the slots, two hold three
-quarters at most, and another namespace finds a free one at once. Namespaces take turns, and so do the jobs of each: a job with
+Half of the slots are for namespaces that have no write on their way. So those whose webhooks hang hold one slot each, and half of all
+beside that, and another namespace finds a free one at once. Namespaces take turns, and so do the jobs of each: a job with
 thousands of writes delays that of another job by one write at most. No write is urgent: agents wait for rounds, which need no write.
 """
 
@@ -105,8 +104,10 @@ class WriteSlots:
 
     def _next(self) -> str | None:
         """The namespace whose turn it is; None: no slot is free for any. It passes over no more of them than there are slots."""
-        free = self._max_writes - len(self._began)
-        return next((namespace for namespace in self._waiting if self._on_their_way[namespace] < free), None) if free else None
+        if 2 * len(self._began) < self._max_writes:
+            return next(iter(self._waiting), None)
+        free = len(self._began) < self._max_writes
+        return next((namespace for namespace in self._waiting if not self._on_their_way[namespace]), None) if free else None
 
     def _end(self, namespace: str, task: asyncio.Task[ClusterError | None]) -> None:
         del self._began[task]
