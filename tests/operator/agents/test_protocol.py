@@ -1,7 +1,7 @@
 """What agent and operator send each other, by its one declaration: each sends what it has, and reads all that it has."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jsonschema
@@ -151,5 +151,16 @@ def of_rounds(path: str, value: object) -> Iterator[str]:
     yield f"{path} may be {value}"
 
 
-def test_agent_names_what_is_beyond_a_bound_of_a_round() -> None:
-    assert_none(fault for path, value in beyond(MESSAGES["round"]) for fault in of_rounds(path, value))
+def of_answers(path: str, value: object) -> Iterator[str]:
+    try:
+        a_client(Progress()).take_answer({path: value}, 7)
+    except RoundError as refused:
+        if path in str(refused):
+            return
+    yield f"{path} may be {value}"
+
+
+@pytest.mark.parametrize(("kind", "read"), [("round", of_rounds), ("answer", of_answers)])
+def test_agent_names_what_is_beyond_a_bound_or_of_another_type(kind: str, read: Callable[[str, object], Iterator[str]]) -> None:
+    wrong = [*beyond(MESSAGES[kind]), *((name, []) for name in MESSAGES[kind]["properties"])]
+    assert_none(fault for path, value in wrong for fault in read(path, value))

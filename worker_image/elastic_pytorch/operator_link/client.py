@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.operator_link.http_connection import OperatorConnection
-from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict
+from elastic_pytorch.operator_link.rounds import Round, RoundError, Verdict, mapping, number
 from elastic_pytorch.wakeup import Wakeup
 
 MAX_HEARTBEAT_SECONDS = 60.0
@@ -146,16 +146,17 @@ class OperatorClient:
         Raises:
             RoundError: it is not what docs/internals/protocol.md describes.
         """
-        if not isinstance(answer, dict):
-            raise RoundError("the answer is not an object")
-        if answer.get("peerStopped") is True:
+        fields = mapping(answer, "the answer")
+        seconds = number(
+            fields.get("heartbeatSeconds", self.heartbeat_seconds), "heartbeatSeconds", 0.05, MAX_HEARTBEAT_SECONDS
+        )
+        leave_seconds = number(fields.get("leaveSeconds", self.leave_seconds), "leaveSeconds", 0, MAX_LEAVE_SECONDS)
+        peer_stopped = fields.get("peerStopped", False)
+        if not isinstance(peer_stopped, bool):
+            raise RoundError("peerStopped is not true or false")
+        self.heartbeat_seconds, self.leave_seconds = seconds, leave_seconds
+        if peer_stopped:
             self._peer_stopped_in = round_number
-        seconds = answer.get("heartbeatSeconds")
-        if isinstance(seconds, (int, float)) and 0.05 <= seconds <= MAX_HEARTBEAT_SECONDS:
-            self.heartbeat_seconds = float(seconds)
-        leave_seconds = answer.get("leaveSeconds")
-        if isinstance(leave_seconds, (int, float)) and 0 <= leave_seconds <= MAX_LEAVE_SECONDS:
-            self.leave_seconds = float(leave_seconds)
 
     def take_round(self, answer: Round) -> None:
         with self._lock:

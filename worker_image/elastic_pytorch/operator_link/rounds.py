@@ -44,12 +44,12 @@ def parse_round(answer: object) -> Round:
     Raises:
         RoundError: it is not what docs/internals/protocol.md describes.
     """
-    fields = _mapping(answer, "the round")
+    fields = mapping(answer, "the round")
     size = integer(fields.get("size"), "size", 0, MAX_MEMBERS)
     rank = None if fields.get("rank") is None else integer(fields["rank"], "rank", 0, size - 1)
     store_address, store_port = "", 0
     if size:
-        store = _mapping(fields.get("store"), "store")
+        store = mapping(fields.get("store"), "store")
         store_address = _text(store.get("address"), "store.address", _ADDRESS)
         store_port = integer(store.get("port"), "store.port", 1, 65535)
     verdict = fields.get("verdict")
@@ -62,7 +62,7 @@ def parse_round(answer: object) -> Round:
         rank=rank,
         store_address=store_address,
         store_port=store_port,
-        cause=_line(fields.get("cause")),
+        cause=_line(fields.get("cause", "")),
         nudge=integer(fields.get("nudge", 0), "nudge", 0),
         verdict=verdict,
         dump=integer(fields.get("dump", 0), "dump", 0),
@@ -82,7 +82,23 @@ def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
     return value
 
 
-def _mapping(value: object, what: str) -> dict[str, Any]:
+def number(value: object, what: str, least: float, most: float) -> float:
+    """Returns the value if it is a number within the limits.
+
+    Raises:
+        RoundError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise RoundError(f"{what} is not a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def mapping(value: object, what: str) -> dict[str, Any]:
+    """Returns the value if it is an object.
+
+    Raises:
+        RoundError: it is not.
+    """
     if not isinstance(value, dict):
         raise RoundError(f"{what} is not an object")
     return value
@@ -96,4 +112,6 @@ def _text(value: object, what: str, pattern: re.Pattern[str]) -> str:
 
 def _line(value: object) -> str:
     """Returns one line that is safe to log: control characters could forge lines of the agent's log."""
-    return _UNPRINTABLE.sub(" ", value)[:MAX_CAUSE_CHARACTERS] if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        raise RoundError("cause is not a text")
+    return _UNPRINTABLE.sub(" ", value)[:MAX_CAUSE_CHARACTERS]
