@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from elastic_pytorch_operator.api.names import LABEL_ROLE
 
 from tests.chart.chart_rendering import HELM, REGISTRY, Object, container_of, needs_helm, pod_of, render
 from tests.chart.kubernetes_shapes import problems_of
@@ -41,12 +42,12 @@ def test_list_of_images_is_complete() -> None:
 def test_policy_of_the_jobs_selects_workers_and_lets_them_reach_each_other_and_the_operator() -> None:
     policy = manifest("NetworkPolicy")
     assert problems_of(policy) == []
-    workers = policy["spec"]["podSelector"]["matchLabels"]
-    pod = a_worker_pod(a_job(), 0)
-    assert workers.items() <= pod["metadata"]["labels"].items()
-    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": workers}}]}]
+    workers = policy["spec"]["podSelector"]
+    assert workers == {"matchExpressions": [{"key": LABEL_ROLE, "operator": "Exists"}]}
+    assert LABEL_ROLE in a_worker_pod(a_job(), 0)["metadata"]["labels"]
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": workers}]}]
     peers, operator, names = policy["spec"]["egress"]
-    assert peers == {"to": [{"podSelector": {"matchLabels": workers}}]}
+    assert peers == {"to": [{"podSelector": workers}]}
     (target,) = operator["to"]
     assert target["podSelector"]["matchLabels"].items() <= pod_of(render())["metadata"]["labels"].items()
     ports = {port["name"]: port["containerPort"] for port in container_of(render())["ports"]}

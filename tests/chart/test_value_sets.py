@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from elastic_pytorch_operator.api.names import LABEL_ROLE
 
 from tests.chart.chart_rendering import CHART, Object, helm, needs_helm, only, pod_of, render
 from tests.chart.kubernetes_shapes import problems_of
@@ -62,7 +63,7 @@ def test_network_policy_lets_in_agents_and_whom_the_values_name() -> None:
     assert policy["podSelector"]["matchLabels"].items() <= pod_of(objects)["metadata"]["labels"].items()
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     agents, prometheus = policy["ingress"]
-    assert agents["from"][0]["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "elastic-pytorch-operator"}
+    assert agents["from"][0]["podSelector"] == {"matchExpressions": [{"key": LABEL_ROLE, "operator": "Exists"}]}
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")
     assert agents["from"][1]["podSelector"]["matchLabels"].items() <= tester["metadata"]["labels"].items()
     assert "prometheus" in str(prometheus["from"])
