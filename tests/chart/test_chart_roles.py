@@ -14,6 +14,7 @@ JOBS = {
     ("", "pods"): ["create", "delete", "list", "watch"],
     ("", "services"): ["create", "get"],
     ("", "persistentvolumeclaims"): ["create", "get"],
+    ("apps", "controllerrevisions"): ["create", "get"],
     ("events.k8s.io", "events"): ["create"],
 }
 EVERYWHERE = {

@@ -35,6 +35,7 @@ PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
 NODES: Final = Resource("v1", "Node", "nodes")
 SERVICES: Final = Resource("v1", "Service", "services")
 CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+REVISIONS: Final = Resource("apps/v1", "ControllerRevision", "controllerrevisions")
 EVENTS: Final = Resource("events.k8s.io/v1", "Event", "events")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 

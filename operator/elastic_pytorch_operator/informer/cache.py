@@ -64,7 +64,7 @@ class Cache:
     _pods: PodIndex = field(default_factory=PodIndex)
     _workloads: OwnedIndex[WorkloadView] = field(default_factory=OwnedIndex)
     _tombstones: Tombstones = field(default_factory=Tombstones)
-    _templates: dict[str, Manifest | None] = field(default_factory=dict)  # by UID
+    _templates: dict[str, Manifest] = field(default_factory=dict)  # by UID
 
     def __post_init__(self, marks: tuple[Mark, ...]) -> None:
         self._nodes = NodeIndex(marks)
@@ -76,8 +76,8 @@ class Cache:
     def job_manifest(self, key: JobKey) -> Manifest:
         return self._jobs[key].manifest
 
-    def note_template(self, uid: str, spec: Manifest | None) -> None:
-        """Takes note of the spec of a template; None: it is gone. The jobs that have it are read again."""
+    def note_template(self, uid: str, spec: Manifest) -> None:
+        """Takes note of the spec of a template. The jobs that have it are read again."""
         self._templates[uid] = spec
         for entry in self._jobs.values():
             if isinstance(entry.job, TemplateUnread) and entry.job.template_uid == uid:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.manifest import MutableManifest, copied
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.resources import REVISIONS
 from elastic_pytorch_operator.manifests.affinity import keep_away, place_in_unit, prefer_alone, prefer_others
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
 from elastic_pytorch_operator.model.actions import CreatePod
@@ -85,6 +86,22 @@ def headless_service(job: Job) -> MutableManifest:
             "selector": {names.LABEL_JOB_NAME: job.key.name},
             "ports": [{"name": "c10d", "port": job.store_port, "protocol": "TCP"}],
         },
+    }
+
+
+def template_revision(job: Job, name: str, spec: Manifest) -> MutableManifest:
+    """The ControllerRevision that keeps the spec of a job's template for as long as there is the job."""
+    return {
+        "apiVersion": REVISIONS.api_version,
+        "kind": REVISIONS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": job.key.namespace,
+            "labels": labels(job),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "data": spec,
+        "revision": 1,
     }
 
 

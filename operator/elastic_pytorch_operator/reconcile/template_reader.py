@@ -1,4 +1,8 @@
-"""Reads the templates of jobs. One that is missing, or with which a job would not be valid, is asked for again."""
+"""Reads the templates of jobs. One that is missing, or with which a job would not be valid, is asked for again.
+
+What a job has of its template is kept in a ControllerRevision that the job owns, as other controllers keep what they have
+started with. So a job goes on under each leader, whatever becomes of the template.
+"""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -8,26 +12,23 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, find_condition, is_true, merge_conditions
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.api.resources import TEMPLATES
+from elastic_pytorch_operator.api.resources import REVISIONS, TEMPLATES
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
+from elastic_pytorch_operator.manifests.worker_pod import template_revision
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job, parse_key
 from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateUnread, resumes, titled, usable_spec
 
 MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
-GONE = (
-    "{} is gone, or was made again, since the job began with it: its pods train on, but no decision is made about the job and "
-    "no pod is created. Suspend and resume the job to have it take the template that has the name then"
-)
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 
 
 class TemplateReader:
-    """Reads the template of a job when the job is new or resumes, and once for each leader."""
+    """Reads the template of a job when the job is new or resumes, and what the job has of it once for each leader."""
 
     def __init__(self, cluster: Cluster, cache: Cache, write_status: WriteStatus, time_of_day: Callable[[], datetime]) -> None:
         self._cluster = cluster
@@ -47,20 +48,19 @@ class TemplateReader:
         if not self._waits(manifest):
             return  # it has been read for another job
         title, uid = titled(unread.name), unread.template_uid
-        message = GONE.format(title)
         try:
-            found = await self._cluster.get(TEMPLATES, "", unread.name)
             if uid is None:
-                await self._take(manifest, found)
-                return
-            self._cache.note_template(uid, usable_spec(found) if found["metadata"]["uid"] == uid else None)
-        except ClusterError as error:
-            if error.code == 404 and uid is not None:
-                self._cache.note_template(uid, None)
-            elif error.code != 404 and error.judgement is Judgement.TROUBLE:
-                raise
+                await self._take(manifest, await self._cluster.get(TEMPLATES, "", unread.name))
             else:
-                message = f"{title} cannot be read, and is looked for again: {error}"
+                name = revision_name(manifest["metadata"], uid)
+                revision = await self._cluster.get(REVISIONS, parse_key(manifest).namespace, name)
+                kept = {"metadata": {"name": unread.name}, "spec": revision.get("data")}
+                self._cache.note_template(uid, usable_spec(kept))
+            return
+        except ClusterError as error:
+            if error.code != 404 and error.judgement is Judgement.TROUBLE:
+                raise
+            message = f"{title} cannot be read, and is looked for again: {error}"
         except InvalidJob as problem:
             message = f"{title} makes no valid job, and is looked for again: {problem}"
         if self._waits(manifest):
@@ -78,7 +78,12 @@ class TemplateReader:
         if resumes(manifest):
             resumed = f"the job resumes with {titled(name)} as it is now"
             status["conditions"] = self._with(manifest, Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed))
-        parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
+        job = parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
+        try:
+            await self._cluster.create(REVISIONS, template_revision(job, revision_name(manifest["metadata"], uid), spec))
+        except ClusterError as error:
+            if error.code != 409:  # a write of the status has failed since
+                raise
         self._cache.note_template(uid, spec)
         await self._write_status(manifest, status)
 
@@ -108,3 +113,12 @@ class TemplateReader:
         others = [condition for condition in status.get("conditions") or () if condition.get("type") not in types]
         generation = manifest["metadata"].get("generation", 1)
         return [*others, *merge_conditions(status, conditions, generation=generation, time=time)]
+
+
+def revision_name(job: Manifest, template_uid: str) -> str:
+    """The name of the ControllerRevision that holds what a job has of a template.
+
+    Args:
+        job: the job's metadata.
+    """
+    return f"{job['name']}-{job['uid']}-{template_uid}"

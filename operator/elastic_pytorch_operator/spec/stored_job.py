@@ -58,13 +58,16 @@ def parse_stored(
         templates: which have been read.
 
     Raises:
-        TemplateUnread: it names a template that is to be read first, or that is gone while the job goes on.
+        TemplateUnread: it names a template that is to be read first.
     """
     try:
         return parse_job(manifest, defaults, templates)
     except InvalidJob as problem:
         status = manifest.get("status") or {}
-        if isinstance(problem, TemplateUnread) and not _rests_without(problem, manifest):
+        # A job that has ended without a template need not have one.
+        if isinstance(problem, TemplateUnread) and not (
+            problem.template_uid is None and has_ended(manifest.get("status") or {})
+        ):
             raise
         runs = status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
         job = _by_last_valid(manifest, defaults, valid, templates) if runs else None
@@ -79,13 +82,6 @@ def valid_spec(job: Job, manifest: Manifest) -> Manifest | None:
 def recorded(valid: Manifest) -> Manifest:
     """What a job's status keeps of its last valid spec."""
     return {name: value for name, value in valid.items() if name not in PRESENT}
-
-
-def _rests_without(unread: TemplateUnread, manifest: Manifest) -> bool:
-    """Whether a job makes no pod by its template any more, and need not or can not have it."""
-    if has_ended(manifest.get("status") or {}):
-        return unread.gone or unread.template_uid is None
-    return unread.gone and manifest["spec"].get("suspend") is True
 
 
 def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates) -> Job | None:

@@ -17,12 +17,14 @@ ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", 
 
 # Asked for as a right, and never as a request: an admission plugin of many clusters wants it of whoever sets blockOwnerDeletion.
 # So is the one for addresses of pods, of OpenShift. And the Secret of the certificates is written every two months only.
-# And reviews of tokens: minutes after their signatures.
+# And reviews of tokens: minutes after their signatures. And what a job keeps of its template: there is none.
 RIGHTS_ONLY = {
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers", "update"),
     ("discovery.k8s.io", "endpointslices/restricted", "create"),
     ("", "secrets", "update"),
     ("authentication.k8s.io", "tokenreviews", "create"),
+    ("apps", "controllerrevisions", "get"),
+    ("apps", "controllerrevisions", "create"),
 }
 
 

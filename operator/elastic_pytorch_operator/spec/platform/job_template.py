@@ -1,7 +1,7 @@
 """`spec.templateRef`: the template that a job's own spec is merged over. Pure.
 
-The spec of a template never changes. So the status of a job keeps only its name and UID, and any leader reads the rest
-again. A job that is new or resumed has the template of that name as it is then. Later, one of another UID concerns it no more.
+A job that is new or resumed has the template of that name as it is then. Its status keeps the template's name and UID, and a
+ControllerRevision the spec, which any leader reads again. What becomes of the template later concerns the job no more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ NOT_OF_TEMPLATES = (
     *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "spares", "suspend", "managedBy"),
     *("templateRef", "rendezvous", "sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
 )
-# The specs of templates that have been read, by UID; None: the template is gone.
-Templates = Mapping[str, Manifest | None]
+# The specs of templates that have been read, by UID.
+Templates = Mapping[str, Manifest]
 NONE_READ: Templates = {}
 
 
@@ -35,15 +35,12 @@ class TemplateUnread(InvalidJob):
     Attributes:
         name: of the template.
         template_uid: of the one that the job has; None: it takes the one that has the name now.
-        gone: there is none of this UID any more.
     """
 
-    def __init__(self, name: str, uid: str | None, *, gone: bool = False) -> None:
-        what = f"{titled(name)}, with which the job began, is gone" if gone else f"{titled(name)} has not been read yet"
-        super().__init__(PATH, what)
+    def __init__(self, name: str, uid: str | None) -> None:
+        super().__init__(PATH, f"{titled(name)} has not been read yet")
         self.name = name
         self.template_uid = uid
-        self.gone = gone
 
 
 def titled(name: str) -> str:
@@ -83,7 +80,7 @@ def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Ma
     uid = template_uid(manifest)
     kept = templates.get(uid) if uid is not None else None
     if kept is None:
-        raise TemplateUnread(name, uid, gone=uid in templates)
+        raise TemplateUnread(name, uid)
     return over(kept, spec)
 
 

@@ -58,15 +58,14 @@ def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None
     assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == ["gpu", "spot"]
 
 
-NOT_READ: dict[str, tuple[dict[str, Any], Templates, str | None, bool]] = {
-    "a new job": (a_job({}), {UID: POD}, None, False),
-    "a job that is created suspended": (a_job({}, suspend=True), {}, None, False),
-    "another template than is kept": (a_job(templateRef={"name": "gpu-1"}), {UID: POD}, None, False),
-    "a job that resumes": (a_job({**KEPT, **suspended()}), {UID: POD}, None, False),
-    "a status of nothing": (a_job({"template": {"name": NAME}}), {UID: POD}, None, False),
-    "a new leader": (a_job(), {"uid-9": POD}, UID, False),
-    "a new leader, after the end": (a_job({**KEPT, **ENDED}), {}, UID, False),
-    "a template that is gone": (a_job(), {UID: None}, UID, True),
+NOT_READ: dict[str, tuple[dict[str, Any], Templates, str | None]] = {
+    "a new job": (a_job({}), {UID: POD}, None),
+    "a job that is created suspended": (a_job({}, suspend=True), {}, None),
+    "another template than is kept": (a_job(templateRef={"name": "gpu-1"}), {UID: POD}, None),
+    "a job that resumes": (a_job({**KEPT, **suspended()}), {UID: POD}, None),
+    "a status of nothing": (a_job({"template": {"name": NAME}}), {UID: POD}, None),
+    "a new leader": (a_job(), {"uid-9": POD}, UID),
+    "a new leader, after the end": (a_job({**KEPT, **ENDED}), {}, UID),
 }
 READ: dict[str, dict[str, Any]] = {
     "a job that runs": a_job({**KEPT, **suspended(False)}),
@@ -76,12 +75,12 @@ READ: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("manifest", "templates", "uid", "gone"), NOT_READ.values(), ids=list(NOT_READ))
-def test_template_is_to_be_read(manifest: dict[str, Any], templates: Templates, uid: str | None, gone: bool) -> None:
+@pytest.mark.parametrize(("manifest", "templates", "uid"), NOT_READ.values(), ids=list(NOT_READ))
+def test_template_is_to_be_read(manifest: dict[str, Any], templates: Templates, uid: str | None) -> None:
     with pytest.raises(TemplateUnread) as error:
         parse_stored(manifest, templates=templates)
     found = error.value
-    assert (found.name, found.template_uid, found.gone) == (manifest["spec"]["templateRef"]["name"], uid, gone)
+    assert (found.name, found.template_uid) == (manifest["spec"]["templateRef"]["name"], uid)
 
 
 @pytest.mark.parametrize("manifest", READ.values(), ids=list(READ))
@@ -89,12 +88,10 @@ def test_template_is_not_read_again_at_another_time(manifest: dict[str, Any]) ->
     assert parse(manifest).template["spec"]["nodeSelector"] == {"pool": "gpu"}
 
 
-@pytest.mark.parametrize("manifest", [a_job(suspend=True), a_job({**KEPT, "round": 3}, suspend=True), a_job({**KEPT, **ENDED})])
-def test_job_rests_without_a_template_that_is_gone(manifest: dict[str, Any]) -> None:
-    job = parse_stored(manifest, templates={UID: None})
-    suspend = "suspend" in manifest["spec"]
-    assert (job.wanted, job.suspend, job.template_uid) == (0, suspend, UID)
-    assert job.problem == f"spec.templateRef: {TITLE}, with which the job began, is gone"
+def test_job_that_ended_without_a_template_rests_without_one() -> None:
+    job = parse_stored(a_job(ENDED))
+    assert (job.wanted, job.template_uid) == (0, None)
+    assert job.problem == f"spec.templateRef: {TITLE} has not been read yet"
 
 
 @pytest.mark.parametrize(
