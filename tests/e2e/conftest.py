@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from measure.kind_cluster import OPERATOR_NAMESPACE, read_example, report
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -65,6 +66,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own, removed after it."""
     yield from made_namespace(request.node.name.split("[")[0])
+
+
+@pytest.fixture
+def template(namespace: str) -> Iterator[str]:
+    """The example for CPUs, under a name of its own."""
+    manifest = yaml.safe_load((ROOT / "examples" / "templates" / "cpu.yaml").read_text())
+    manifest["metadata"]["name"] = namespace
+    run_kubectl("apply", "-f", "-", input=json.dumps(manifest))
+    yield namespace
+    run_kubectl("delete", "cepjt", namespace, "--ignore-not-found")
 
 
 @pytest.fixture(scope="module")

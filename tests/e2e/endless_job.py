@@ -1,6 +1,7 @@
 """A job that trains until it is deleted, with no fields but those that every release has."""
 
 import json
+from typing import Any
 
 from measure.kind_cluster import read_example
 
@@ -10,10 +11,10 @@ from tests.paths import ROOT
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
-def start(namespace: str, name: str, **sizes: int) -> JobUnderTest:
-    """A job with these sizes and no others, whose pods get their agent from the operator that is installed."""
+def start(namespace: str, name: str, **fields: Any) -> JobUnderTest:
+    """A job with these fields of a spec and few others, whose pods get their agent from the operator that is installed."""
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
-    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 30}, **sizes}
+    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 30}, **fields}
     spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
     manifest |= {"metadata": {"name": name}, "spec": spec}
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))

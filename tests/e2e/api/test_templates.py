@@ -1,29 +1,16 @@
 """A job that names a template trains by it, and the template stays as it is."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.e2e.job_under_test import JobUnderTest, run_kubectl
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 
 API, KIND = "elasticpytorch.dev/v1alpha1", "ClusterElasticPyTorchJobTemplate"
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/tmp", "--steps", "100000"]
-
-
-@pytest.fixture
-def template(namespace: str) -> Iterator[str]:
-    """The example for CPUs, under a name of its own."""
-    manifest = yaml.safe_load((ROOT / "examples" / "templates" / "cpu.yaml").read_text())
-    manifest["metadata"]["name"] = namespace
-    run_kubectl("apply", "-f", "-", input=json.dumps(manifest))
-    yield namespace
-    run_kubectl("delete", "cepjt", namespace, "--ignore-not-found")
 
 
 def apply(namespace: str, template: str, *, check: bool = True, container: str = "pytorch") -> str:

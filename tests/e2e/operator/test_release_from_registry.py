@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE, OPERATORS
@@ -15,7 +16,7 @@ from packaging.version import Version
 from tests.documentation import block, blocks
 from tests.e2e.api_requests import KUBECONFIG
 from tests.e2e.endless_job import pods_of, start, steps_with
-from tests.e2e.job_under_test import JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, leading_operator, run_kubectl
 from tests.e2e.node_registry import gateway, pulled_from
 from tests.e2e.release import NAME, operators, remove_release, restored
 from tests.paths import ROOT
@@ -178,33 +179,66 @@ def build_training_image(user: User, image: str) -> None:
         user.does(f"docker image rm --force {image} {TORCH_IMAGE}")
 
 
-def test_training_does_not_notice_an_upgrade_from_the_registry_and_the_way_back(user: User, namespace: str) -> None:
+# Of a sort each; a worker of the last one is lost with each change of the release.
+JOBS: dict[str, dict[str, Any]] = {
+    "elastic": {"replicas": 2, "minReplicas": 1, "maxReplicas": 3},
+    "fixed": {"replicas": 2},
+    "stock": {"replicas": 2, "minReplicas": 2, "maxReplicas": 2, "rendezvous": {"backend": "c10d"}},
+    "idle": {"replicas": 1, "suspend": True},
+    "hurt": {"replicas": 2, "minReplicas": 1},
+}
+CALM = ("elastic", "fixed", "stock", "templated")
+
+
+def test_jobs_of_all_sorts_go_on_through_an_upgrade_and_the_way_back_with_faults_meanwhile(
+    user: User, namespace: str, template: str
+) -> None:
+    """Nothing has been released yet, so the release before is this one with other values."""
     remove_release()
     install(user)
-    job = start(namespace, "elastic", replicas=2, minReplicas=1, maxReplicas=3)
-    job.until_world(2)
-    members, pods = job.members(), pods_of(job)
-    job.until_stepping(members[0], 2)
+    jobs = {name: start(namespace, name, **fields) for name, fields in JOBS.items()}
+    jobs["templated"] = start(namespace, "templated", replicas=2, templateRef={"name": template})
+    elastic, hurt, idle = (jobs[name] for name in ("elastic", "hurt", "idle"))
+    for name in (*CALM, "hurt"):
+        jobs[name].until_world(2)
+    run_kubectl("delete", "cepjt", template)
+    first = elastic.members()[0]
+    elastic.until_stepping(first, 2)
+    before = {name: (pods_of(jobs[name]), jobs[name].status["round"]) for name in CALM}
 
-    def goes_on_without(former: set[str]) -> None:
-        until(lambda: not former & operators(), "other pods of the operator")
-        until_more_steps(job, members[0])
-        assert (job.members(), pods_of(job), job.status["round"]) == (members, pods, 1)
-
-    path, former = f"charts/{NAME}", operators()
+    path = f"charts/{NAME}"
     upgrade = block(INSTALL, f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
-    user.does(f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http")
-    goes_on_without(former)
+    rollback = f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait"
+    for number, change in enumerate((f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http", rollback), start=1):
+        former, victim = operators(), hurt.members()[-1]
+        hurt.kubectl("delete", "pod", victim, "--wait=false")
+        user.does(change)
+        until(lambda former=former: not former & operators(), "other pods of the operator")
+        leader = leading_operator()["metadata"]["name"]
+        run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--force", "--grace-period=0")
+        leading_operator(other_than=leader)
+        hurt.until_replaced(victim, 2)
+        for job in jobs.values():
+            until_managed(job, ttlSecondsAfterFinished=1000 + number)
+        until_more_steps(elastic, first)
+        assert {name: (pods_of(jobs[name]), jobs[name].status["round"]) for name in CALM} == before
+        assert len(pods_of(hurt)) == 2, "none is left behind"
+        assert not pods_of(idle)
 
-    former = operators()
-    user.does(f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait")
-    goes_on_without(former)
-    job.kubectl("scale", "epj/elastic", "--replicas=3")
-    job.until_world(3)
-    job.until_stepping(members[0], 3)
-    told = job.logs(members[0])
-    alone = steps_with(told, 2)
+    until_managed(idle, suspend=False)
+    idle.until_world(1)
+    elastic.kubectl("scale", "epj/elastic", "--replicas=3")
+    elastic.until_world(3)
+    elastic.until_stepping(first, 3)
+    alone = steps_with(elastic.logs(first), 2)
     assert alone == list(range(alone[0], alone[0] + len(alone))), "no step was done twice"
+
+
+def until_managed(job: JobUnderTest, **fields: Any) -> None:
+    """Changes a job's spec, and waits until an operator has seen that."""
+    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", json.dumps({"spec": fields}))
+    generation = job.get()["metadata"]["generation"]
+    job.until(lambda status: status.get("observedGeneration") == generation, f"{job.name} to be looked after")
 
 
 def until_more_steps(job: JobUnderTest, pod: str) -> None:
