@@ -222,7 +222,7 @@ def test_jobs_of_all_sorts_go_on_through_an_upgrade_and_the_way_back_with_faults
             until_managed(job, ttlSecondsAfterFinished=1000 + number)
         until_more_steps(elastic, first)
         assert {name: (pods_of(jobs[name]), jobs[name].status["round"]) for name in CALM} == before
-        assert len(pods_of(hurt)) == 2, "none is left behind"
+        until(lambda: len(pods_of(hurt)) == 2, "none to be left behind")
         assert not pods_of(idle)
 
     until_managed(idle, suspend=False)
