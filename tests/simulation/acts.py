@@ -4,16 +4,23 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest
 
 from tests.simulation.agents import OWN, Agent
 from tests.simulation.api_server import ENDED, NAMESPACE
-from tests.simulation.jobs import UsersJob, template
 from tests.simulation.operators import KINDS
+from tests.simulation.users import (
+    change_queue,
+    change_spares,
+    delete_job,
+    edit_invalidly,
+    lower_quota,
+    scale,
+    suspend,
+)
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -22,6 +29,15 @@ DAY_SECONDS = 86_400.0
 HOUR = 3600.0
 KILLED = {"exitCode": -9, "signal": "SIGKILL", "exception": "", "message": "killed by SIGKILL"}
 SOFT_TAINT = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1", "effect": "PreferNoSchedule"}
+LIES: tuple[dict[str, Any], ...] = (
+    {"newest": 1000},
+    {"rank": 4095, "worldSize": 4096},
+    {"localWorldSize": 4096},
+    {"state": "failed", "failure": {"exitCode": 1, "message": "x" * 5000}},
+    {"state": "preparing", "round": 0},
+    {"restarts": 10**9, "port": 0},
+    {"progress": {"step": 10**12, "firstStep": 1, "total": 1}},
+)
 SURE_TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 
 
@@ -148,7 +164,7 @@ def slow_node(world: "World", dice: random.Random) -> str:
 def trouble_api(world: "World", dice: random.Random) -> str:
     """The API server is slow, refuses, or is away."""
     trouble, seconds = world.server.trouble, dice.choice((2.0, 8.0, 30.0, 120.0))
-    kind = dice.choice(("slow", "409", "429", "500", "away", "some"))
+    kind = dice.choice(("slow", "409", "410", "429", "500", "away", "some"))
     if kind == "slow":
         trouble.seconds = 3.0
     elif kind == "away":
@@ -175,8 +191,8 @@ def break_watches(world: "World", dice: random.Random) -> str:
 def stall_watch(world: "World", dice: random.Random) -> str:
     kind, seconds = dice.choice(KINDS), dice.choice((5.0, 30.0, 240.0))
     for process in world.processes[: dice.randint(1, 2)]:
-        process.watches.stall(kind, seconds)
-    world.troubled_until(seconds + 10.0)
+        process.watches.stall(kind)
+        world.undo_after(seconds, partial(process.watches.break_off, (kind,)))
     return f"{kind} for {seconds:.0f} s"
 
 
@@ -217,81 +233,6 @@ def suspend_machine(world: "World", dice: random.Random) -> str:
     return f"for {seconds:.0f} s"
 
 
-def scale(world: "World", dice: random.Random) -> str:
-    job = _choose_job(world, dice, "elastic", "limited", "rounded", "queued", "units", "spares")
-    if job is None:
-        return ""
-    least, _, most = job.sizes
-    unit = job.spec.get("unitReplicas", 1)
-    return world.edit(job, replicas=unit * (dice.randint(least, most) // unit))
-
-
-def change_spares(world: "World", dice: random.Random) -> str:
-    job = _choose_job(world, dice, "spares", "queued-spares")
-    return world.edit(job, spares=dice.randint(0, 3)) if job else ""
-
-
-def suspend(world: "World", dice: random.Random) -> str:
-    """Suspends a job, and resumes it later, perhaps with another template."""
-    job, seconds = _choose_job(world, dice), dice.choice((1.0, 10.0, 60.0))
-    changes = {"template": template(dice.randint(1, 3))} if dice.random() < 0.5 else {}
-    if job is None:
-        return ""
-
-    def resume() -> None:
-        if job.name in world.jobs:
-            world.story.tell("act", f"resume {world.edit(job, suspend=False)}")
-
-    def swap() -> None:
-        if job.name in world.jobs and is_true(world.status(job), names.SUSPENDED):  # else the API server refuses it
-            world.edit(job, **changes)
-
-    world.undo_after(seconds, swap)
-    world.undo_after(seconds + 0.5, resume)
-    return world.edit(job, suspend=True)
-
-
-def edit_invalidly(world: "World", dice: random.Random) -> str:
-    """Puts a field into a job's spec that only the operator refuses, and corrects it later."""
-    job = _choose_job(world, dice)
-    if job is None or job.invalid:
-        return ""
-    before = job.spec.get("failurePolicy", {})
-    job.invalid = True
-
-    def correct() -> None:
-        job.invalid = False
-        if job.name in world.jobs:
-            world.edit(job, failurePolicy=before)
-
-    world.undo_after(dice.uniform(20.0, 120.0), correct)
-    return world.edit(job, checked=False, failurePolicy={"maxFailures": -1})
-
-
-def delete_job(world: "World", dice: random.Random) -> str:
-    job = _choose_job(world, dice)
-    if job is None:
-        return ""
-    world.delete_job(job)
-    return job.name
-
-
-def lower_quota(world: "World", dice: random.Random) -> str:
-    server, whole = world.server, world.quota
-    server.quota = dice.randint(1, whole)
-    evicted = [w for w in server.workloads if dice.random() < 0.3]
-    for name in evicted:
-        if server.workloads[name]["status"].get("admission"):
-            server.evict(name, "Preempted", "the quota is lower")
-
-    def undo() -> None:
-        server.quota = whole
-        server.admit_again()
-
-    world.undo_after(dice.uniform(10.0, 120.0), undo)
-    return f"to {server.quota}, {len(evicted)} evicted"
-
-
 def bound_namespace(world: "World", dice: random.Random) -> str:
     world.server.trouble.pods = dice.randint(1, 40)
     world.undo_after(dice.uniform(30.0, 300.0), partial(setattr, world.server.trouble, "pods", None))
@@ -310,13 +251,51 @@ def rewrite_labels(world: "World", dice: random.Random) -> str:
     return ""
 
 
+def close_service(world: "World", dice: random.Random) -> str:
+    """No agent reaches the operator, or some do not, while they reach each other."""
+    seconds, share = dice.choice((2.0, 10.0, 60.0)), dice.choice((0.3, 1.0))
+    agents = [agent for agent in world.living_agents() if dice.random() < share]
+    for agent in agents:
+        agent.shut_out = True
+        agent.disconnect(dropped=True)
+
+    def undo() -> None:
+        for agent in agents:
+            agent.shut_out = False
+
+    world.undo_after(seconds, undo)
+    return f"to {len(agents)} for {seconds:.0f} s"
+
+
+def lie(world: "World", dice: random.Random) -> str:
+    """An agent says of itself what is not so: whatever its token lets it say."""
+    agent = _choose_agent(world, dice)
+    said = dice.choice(LIES)
+    if agent:
+        agent.lies = said
+        world.undo_after(dice.choice((2.0, 30.0)), partial(setattr, agent, "lies", {}))
+    return f"{_place(agent)}: {', '.join(said)}"
+
+
+def fill_disk(world: "World", dice: random.Random) -> str:
+    """The kubelets evict each pod of one index for what it writes itself, until its user has the script write less."""
+    pod = _choose_pod(world, dice)
+    if pod:
+        labels = pod["metadata"]["labels"]
+        filling = labels[names.LABEL_JOB_NAME], labels[names.LABEL_WORKER_INDEX]
+        world.nodes.filling.add(filling)
+        world.nodes.evict_for_disk(pod)
+        world.undo_after(300.0, partial(world.nodes.filling.discard, filling))
+    return _worker(pod)
+
+
 # How often each happens, beside the others.
 ACTS: dict[Do, int] = {
     delete_pod: 4, force_delete_pod: 2, evict_pod: 4, kill_container: 5, fail_script: 3, kill_process: 3, cut_agent: 5,
     slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3, reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 6,
     break_watches: 3, stall_watch: 2, lag_watches: 2, kill_leader: 5, kill_operators: 1, cut_leader: 2, suspend_machine: 1,
     scale: 6, change_spares: 3, suspend: 3, edit_invalidly: 2, delete_job: 1, lower_quota: 3, bound_namespace: 1, deny_pods: 1,
-    rewrite_labels: 1,
+    rewrite_labels: 1, change_queue: 2, close_service: 2, lie: 2, fill_disk: 1,
 }  # fmt: skip
 BY_NAME = {act.__name__: act for act in ACTS}
 
@@ -340,12 +319,6 @@ def calendar(seed: int, days: float, per_day: float = 24.0, names: Collection[st
             moment += dice.choice((0.0, 0.05, 0.5, 3.0, 15.0)) * dice.random()
         at += max(120.0, dice.expovariate(per_day / DAY_SECONDS))
     return acts
-
-
-def _choose_job(world: "World", dice: random.Random, *sorts: str) -> UsersJob | None:
-    found = [job for job in world.jobs.values() if not sorts or job.sort in sorts]
-    found = [job for job in found if not has_ended(world.status(job)) and not job.spec.get("suspend")]
-    return dice.choice(found) if found else None
 
 
 def _choose_pod(world: "World", dice: random.Random) -> Manifest | None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from aiohttp import web
+from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat
 from elastic_pytorch_operator.cluster.interface import PodIdentity
 
 from tests.simulation.groups import Group, Surroundings, Training
@@ -37,7 +38,9 @@ class Agent:
         self.state, self.round, self.newest, self.rank, self.world_size = "ready", 0, 0, 0, 0
         self.group: Group | None = None
         self.reachable = True
+        self.shut_out = False  # from the operator alone
         self.lost_at = math.inf  # when it could be heard last
+        self.lies: dict[str, Any] = {}  # what it says in place of what is so
         self.slow_seconds = 0.0  # by which its heartbeats come later, at most
         self.ended = False
         self._world, self._loop, self._dice = world, world.loop, world.dice
@@ -153,7 +156,7 @@ class Agent:
         try:
             self._speaker = self._door.api.speaker_of(self.pod)
             answer = self._door.api.take(self._speaker, self._fields())
-        except web.HTTPException:
+        except (web.HTTPException, MalformedHeartbeat):
             self.disconnect(dropped=False)
             return
         self._leave_seconds = answer["leaveSeconds"]
@@ -181,6 +184,7 @@ class Agent:
             "restarts": self._restarts,
             "progress": progress,
             "failure": failure if self.state == "failed" else None,
+            **self.lies,
         }
 
     # Its rounds.
@@ -234,6 +238,7 @@ class Agent:
 
     def _enter(self, state: str) -> None:
         self.state = state
+        self._world.changed()
         self.beat()
 
     def fail(self, failure: dict[str, Any], group: Group | None = None, *, within_seconds: float = 1.0) -> None:

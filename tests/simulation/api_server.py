@@ -15,7 +15,7 @@ from typing import Any
 from elastic_pytorch_local.manifests.admission import admit
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
-from elastic_pytorch_operator.api.resources import EVENTS, JOBS, PODS, Resource
+from elastic_pytorch_operator.api.resources import EVENTS, JOBS, LEASES, PODS, WORKLOADS, Resource
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES
@@ -23,13 +23,17 @@ from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES
 from tests.operator.kueue_stand_in import KueueCluster, count_of, holds_quota
 
 SYSTEM = "elastic-pytorch-system"
+OPERATOR = "elastic-pytorch-operator"
 NAMESPACE = "default"
 OWN_LABEL = "app.kubernetes.io/managed-by"
+QUEUES = ("team", "others")
+SELECTED = {resource.kind: resource.label for resource in (PODS, WORKLOADS)}
 ENDED = ("Succeeded", "Failed")
 SCHEDULE_SECONDS = 0.1
 ADMIT_SECONDS = 0.2  # Kueue's, from a change to the next cycle
 REQUEST_SECONDS = 0.004  # half of what a request takes, on average
 COLLECT_SECONDS = 2.0
+GONE = 410  # a list whose next page is no longer there
 NO_ANSWER_SECONDS = 10.0  # a request that reaches nothing
 
 
@@ -84,9 +88,9 @@ class Server(KueueCluster):
         self._time, self._hour = time, hour
         self._pending: dict[tuple[str, str], None] = {}
         self._scheduling = self._admitting = False
-        super().__init__(quota, nodes=0)
+        super().__init__(quota, QUEUES, nodes=0)
         self.events = deque(maxlen=1000)  # type: ignore[assignment]
-        for kind, name in (("Lease", "elastic-pytorch-operator"), ("EndpointSlice", "elastic-pytorch-operator-ipv4")):
+        for kind, name in (("Lease", OPERATOR), ("EndpointSlice", "elastic-pytorch-operator-ipv4")):
             self.add_object(kind, SYSTEM, name)
         for priority in (0, 100, 1000):
             self.add_priority_class(f"priority-{priority}", priority)
@@ -98,6 +102,9 @@ class Server(KueueCluster):
 
     def unwatch(self, watcher: Callable[..., None]) -> None:
         self._watchers.remove(watcher)
+
+    def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
+        return [found for found in super()._list(kind, namespace) if is_selected(kind, found)]
 
     def all_of(self, kind: str) -> list[MutableManifest]:
         """The objects of a kind as they are stored: not to be changed."""
@@ -232,6 +239,13 @@ class Server(KueueCluster):
             self._changed("Pod", "MODIFIED", pod)
 
 
+def is_selected(kind: str, found: Manifest) -> bool:
+    """Whether an object has the label by which the operator asks for those of its kind."""
+    name, _, value = SELECTED.get(kind, "").partition("=")
+    labels = found["metadata"].get("labels", {})
+    return not name or (name in labels and value in ("", labels[name]))
+
+
 def _suits(pod: Manifest, node: Manifest, load: Counter[str]) -> int | None:
     """How little a node suits a pod; None: not at all."""
     name, spec = node["metadata"]["name"], pod["spec"]
@@ -259,21 +273,29 @@ class Connection:
 
     Args:
         server: the API server.
+        name: of the replica's pod.
         dice: decide how long each request takes, and whether it is refused.
+
+    Attributes:
+        strays: writes that were sent while another replica held the Lease.
     """
 
     namespaces: tuple[str, ...] = ()
 
-    def __init__(self, server: Server, dice: random.Random) -> None:
-        self._server, self._dice = server, dice
+    def __init__(self, server: Server, name: str, dice: random.Random) -> None:
+        self._server, self._name, self._dice = server, name, dice
+        self.strays: list[str] = []
         self.is_cut = self.is_dead = False
         for verb in (WRITES | UNFENCED) - {"namespaces"}:
             setattr(self, verb, partial(self._ask, verb))
 
     async def _ask(self, verb: str, *arguments: Any, **options: Any) -> Any:
         trouble = self._server.trouble
+        if verb in WRITES and arguments[0] is not LEASES and not self._may_write():
+            self.strays.append(f"{verb} {arguments[0].kind}")
         await self._wait(trouble)
         fails = trouble.share > 0 and self._dice.random() < trouble.share
+        fails = fails and (trouble.code != GONE or verb.startswith("list_"))
         if fails and trouble.code:
             raise ClusterError(trouble.code, "simulated", retry_after_seconds=1.0 if trouble.code == 429 else 0.0)
         if not fails or self._dice.random() < 0.5:
@@ -283,6 +305,12 @@ class Connection:
             await asyncio.sleep(NO_ANSWER_SECONDS)
             raise ClusterError(0, "no answer from the API server: simulated")
         return answer
+
+    def _may_write(self) -> bool:
+        """Whether no other replica holds the Lease, and this one still runs."""
+        lease = self._server.find("Lease", OPERATOR, SYSTEM) or {}
+        holder = str(lease.get("spec", {}).get("holderIdentity", ""))
+        return self.is_dead or not holder or holder.startswith(self._name)
 
     async def _wait(self, trouble: Trouble) -> None:
         await asyncio.sleep(REQUEST_SECONDS * self._dice.expovariate(1.0) + trouble.seconds * self._dice.random() / 2)

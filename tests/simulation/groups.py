@@ -6,8 +6,11 @@ What it has reached is a function of the time, so that no step is an event.
 import asyncio
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from tests.simulation.clock import Due
 
 if TYPE_CHECKING:
     from tests.simulation.agents import Agent
@@ -28,6 +31,14 @@ class Surroundings(Protocol):
 
     def door_for(self, agent: "Agent") -> "Door | None":
         """The replica that an agent reaches now."""
+        ...
+
+    def after(self, seconds: float, what: Callable[[], None]) -> Due:
+        """Has something happen in a number of seconds, skipped ones included."""
+        ...
+
+    def changed(self) -> None:
+        """Something is not as it was."""
         ...
 
     def group_of(self, agent: "Agent") -> "Group":
@@ -77,7 +88,7 @@ class Group:
     first: int = 0
     formed_at: float | None = None
     stopped_at: float | None = None
-    ends: asyncio.TimerHandle | None = None
+    ends: Due | None = None
 
     @property
     def trains(self) -> bool:
@@ -113,24 +124,14 @@ class Group:
         self.first = max(kept, self.training.saved) + 1
         self.formed_at = self.world.day_seconds()
         self.world.formed(self)
-        self.wait_for_end()
+        self._wait_for_end()
         for member in self.members:
             member.beat()
 
-    def wait_for_end(self) -> None:
-        """Has it end when its last step is due; again after quiet was skipped."""
-        if self.ends is not None:
-            self.ends.cancel()
-        self.ends = None
-        if self.trains:
-            self.ends = self.world.loop.call_later(self.seconds_left + 1e-6, self._end)
+    def _wait_for_end(self) -> None:
+        self.ends = self.world.after(self.seconds_left + 1e-6, self._end)
 
     def _end(self) -> None:
-        if not self.trains:
-            return
-        if self.seconds_left > 1e-3:
-            self.wait_for_end()
-            return
         self.stop()
         self.training.saved = self.training.total
         self.world.completed(self)
@@ -158,7 +159,7 @@ class Group:
         elif self.stopped_at is not None:
             self.formed_at += self.world.day_seconds() - self.stopped_at
             self.stopped_at = None
-            self.wait_for_end()
+            self._wait_for_end()
 
     def lose(self, agent: "Agent", *, noticed: bool, within_seconds: float = 1.0) -> None:
         """A member's processes stop; those of the others fail soon if their connections close, and hang otherwise."""

@@ -1,6 +1,7 @@
 """What must always hold in a simulated world: each a function with a sentence, which yields what was not kept."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,13 @@ NEW_SECONDS = 30.0  # for which a leader may not have heard all agents
 FOUND_SECONDS = 3.0 + 5.0  # the table in architecture.md, not the code of it, and what the loss of a last heartbeat takes
 FOUND_BY_NEW_SECONDS = 120.0  # the same
 GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still name it
+# What happens to the operator alone, and what no group may be lost for.
+OF_THE_OPERATOR = {
+    *("kill_leader", "kill_operators", "cut_leader", "suspend_machine", "close_service"),
+    *("trouble_api", "break_watches", "stall_watch", "lag_watches"),
+}
+LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.WORKER_LEAVING, names.BELOW_MINIMUM)
+PODS_PER_ACT = 20  # of a job: all of its pods, about three times
 STATUSES_PER_HOUR, EVENTS_PER_HOUR, PODS_PER_HOUR = 1500, 400, 300
 
 
@@ -50,6 +58,12 @@ def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
         yield f"{job}: a round of {len(members)}, of at most {max(world.most_of(users))}"
 
 
+def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
+    """The operator deletes no pod that its newest round names."""
+    if pod in world.members.get(job.partition("/")[2], ()):
+        yield f"{job}: {pod} was deleted, and the newest round has it"
+
+
 def check_group(world: "World", group: Group) -> Iterator[str]:
     """No two rounds train at once where their members are heard, and none begins behind what a living worker has."""
     for other in world.groups.values():
@@ -71,11 +85,19 @@ def check_losses(world: "World") -> Iterator[str]:
         lost = min((member.lost_at for member in group.members), default=math.inf)
         known = lost > world.led_since + NEW_SECONDS
         late = world.loop.time() - (lost if known else max(lost, world.led_since + FOUND_BY_NEW_SECONDS))
-        heard = any(member.connected and member.group is group and not member.ended for member in group.members)
+        heard = any(m.connected and m.round == group.number and not m.ended for m in group.members)
         if late > FOUND_SECONDS and heard and group.formed_at is not None and not world.server.trouble.delays:
             name = group.members[0].job
-            if world.newest.get(name) == group.number and all(member.state != "succeeded" for member in group.members):
+            waits = _backs_off(world, name) or any(member.state == "succeeded" for member in group.members)
+            if world.newest.get(name) == group.number and not waits:
                 yield f"{name}: a member of round {group.number} has been lost for {late:.1f} s, and no round follows"
+
+
+def _backs_off(world: "World", name: str) -> bool:
+    """Whether a job waits after failures before its next round."""
+    job = world.jobs.get(name)
+    running = find_condition(world.status(job), names.RUNNING) if job else None
+    return (running or {}).get("reason") == names.BACKING_OFF
 
 
 def check_quota(world: "World") -> Iterator[str]:
@@ -89,6 +111,12 @@ def check_quota(world: "World") -> Iterator[str]:
         world.over_quota_since = world.loop.time()
     elif world.loop.time() > world.over_quota_since + OVERUSE_SECONDS:
         yield f"{there} pods run by quota for {world.server.used}"
+
+
+def check_writers(world: "World") -> Iterator[str]:
+    """Only the replica that leads sends writes."""
+    for process in world.processes:
+        yield from (f"{process.name} sent {write}, and another one leads" for write in process.connection.strays)
 
 
 def check_ends(world: "World") -> Iterator[str]:
@@ -114,6 +142,24 @@ def check_resize(story: Story) -> Iterator[str]:
             reduced.add(line.who)
         elif line.what.startswith("created pod") and line.who in reduced:
             yield f"{line.who} was made smaller, and {line.what}"
+
+
+def check_churn(story: Story) -> Iterator[str]:
+    """Few pods are made for a job between one quiet and the next, whatever ends them."""
+    lines = story.since_quiet()
+    most = PODS_PER_ACT * (1 + sum(line.who == "act" for line in lines))
+    made = Counter(line.who for line in lines if line.what.startswith("created pod"))
+    yield from (f"{count} pods were made for {job}" for job, count in made.items() if count > most)
+
+
+def check_leaders(story: Story) -> Iterator[str]:
+    """A group stands while nothing but the operator, its API server or the way to it is in trouble, and no job comes or goes."""
+    lines = story.since_quiet()
+    acts = {line.what.split()[1] for line in lines if line.who == "act"}
+    alone = acts and acts <= OF_THE_OPERATOR and not any(line.what.startswith("is ") for line in lines)
+    for line in lines if alone else ():
+        if line.what.startswith("round") and line.what.endswith(LOSSES):
+            yield f"{line.who} lost a group that could train on: {line.what}"
 
 
 def check_settled(world: "World") -> Iterator[str]:

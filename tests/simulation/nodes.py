@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -12,6 +13,7 @@ from elastic_pytorch_operator.cluster.interface import PodIdentity
 
 from tests.simulation.agents import Agent
 from tests.simulation.api_server import ENDED, NAMESPACE, Server
+from tests.simulation.clock import Clock
 
 PODS_PER_NODE = 4
 START_SECONDS = 1.0  # of a container, on average
@@ -46,14 +48,17 @@ class Nodes:
     Args:
         server: the API server.
         dice: decide how long pods take.
+        clock: of the world.
         begin: makes the agent of a pod of a job.
     """
 
     server: Server
     dice: random.Random
+    clock: Clock
     begin: Callable[[PodIdentity, str, str, str], Agent]
     nodes: dict[str, Node] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)  # by UID of the pod, until that is removed
+    filling: set[tuple[str, str]] = field(default_factory=set)  # jobs and indices whose pods fill their disks
     _started: dict[str, None] = field(default_factory=dict)
     _addresses: int = 0
 
@@ -77,8 +82,8 @@ class Nodes:
                 agent.end(137, noticed=False)
             else:
                 agent.lose_network()
-        self._loop.call_later(UNREADY_SECONDS, self._call_unready, node, node.outages)
-        self._loop.call_later(EVICT_SECONDS, self._evict_all, node, node.outages)
+        self.clock.after(UNREADY_SECONDS, partial(self._call_unready, node, node.outages))
+        self.clock.after(EVICT_SECONDS, partial(self._evict_all, node, node.outages))
 
     def bring_back(self, name: str) -> None:
         """A node is heard again; containers that have died with it are reported as such."""
@@ -186,9 +191,11 @@ class Nodes:
             if pod is not None and pod["metadata"]["uid"] == uid and pod["status"].get("phase") == "Running":
                 self._report_end(pod, 255, "Unknown")
             return
-        owner = pod["metadata"]["ownerReferences"][0]
+        owner, labels = pod["metadata"]["ownerReferences"][0], pod["metadata"]["labels"]
         identity = PodIdentity(NAMESPACE, name, uid)
-        self.agents[uid] = self.begin(identity, pod["metadata"]["labels"][names.LABEL_JOB_NAME], owner["uid"], node.name)
+        self.agents[uid] = self.begin(identity, labels[names.LABEL_JOB_NAME], owner["uid"], node.name)
+        if (labels[names.LABEL_JOB_NAME], labels[names.LABEL_WORKER_INDEX]) in self.filling:
+            self._loop.call_later(1.0, self.evict_for_disk, pod)
         if pod["metadata"].get("deletionTimestamp"):
             self._stop(pod)
 
@@ -200,13 +207,20 @@ class Nodes:
         else:
             agent.terminate(float(pod["spec"].get("terminationGracePeriodSeconds", 30)))
 
-    def _report_end(self, pod: Manifest, code: int, reason: str) -> None:
+    def evict_for_disk(self, pod: Manifest) -> None:
+        """The kubelet ends a pod that has filled its disk, and says so before its containers have ended."""
+        agent = self.agents.get(pod["metadata"]["uid"])
+        if agent is not None and not agent.ended and agent.reachable:
+            self._report_end(pod, 137, "Error", {"reason": "Evicted", "message": "Pod ephemeral local storage usage exceeds"})
+            agent.end(137)
+
+    def _report_end(self, pod: Manifest, code: int, reason: str, why: Manifest | None = None) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         there = self.server.find("Pod", name)
         if there is None or there["metadata"]["uid"] != uid or there["status"].get("phase") in ENDED:
             return
         ended = {"name": CONTAINER, "state": {"terminated": {"exitCode": code, "reason": reason}}}
-        status: dict[str, Any] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
+        status: dict[str, Any] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended], **(why or {})}
         self.server.set_pod_status(NAMESPACE, name, status)
 
     def _remove(self, name: str, uid: str) -> None:

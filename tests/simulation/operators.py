@@ -20,7 +20,7 @@ from elastic_pytorch_operator.runtime.replica import LeadershipLostError, Replic
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
-from tests.simulation.api_server import SYSTEM, Connection, Server
+from tests.simulation.api_server import SYSTEM, Connection, Server, is_selected
 
 SLICE = "elastic-pytorch-operator-ipv4"
 WATCH_SECONDS = 0.005  # that a change takes to a watcher, on average
@@ -42,18 +42,18 @@ class Watches:
         self._server, self._connection, self._dice = server, connection, dice
         self._loop = asyncio.get_running_loop()
         self._broken: dict[str, asyncio.Event] = {}
-        self._stalled_until = dict.fromkeys(KINDS, 0.0)
+        self._stalled: set[str] = set()
 
     def break_off(self, kinds: tuple[str, ...] = KINDS) -> None:
         """Ends watches with an error, such as 410 Gone."""
         for kind in kinds:
+            self._stalled.discard(kind)
             if kind in self._broken:
                 self._broken[kind].set()
 
-    def stall(self, kind: str, seconds: float) -> None:
-        """Has a watch report nothing for a while, and then break."""
-        self._stalled_until[kind] = self._loop.time() + seconds
-        self._loop.call_later(seconds, self.break_off, (kind,))
+    def stall(self, kind: str) -> None:
+        """Has a watch report nothing until it breaks."""
+        self._stalled.add(kind)
 
     async def watch(self, cache: Cache, request_work: RequestWork) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -83,7 +83,7 @@ class Watches:
 
         def take(found_kind: str, change: str | None, found: MutableManifest) -> None:
             nonlocal due
-            if found_kind == kind:
+            if found_kind == kind and is_selected(kind, found):
                 lag = WATCH_SECONDS * self._dice.expovariate(1.0) + self._server.trouble.watch_seconds * self._dice.random()
                 due = max(due, self._loop.time() + lag)
                 changes.append((due, change, found))
@@ -94,12 +94,12 @@ class Watches:
         self._server.watch(take)
         try:
             while not broken.is_set():
-                while changes and changes[0][0] <= self._loop.time() and self._stalled_until[kind] <= self._loop.time():
+                while changes and changes[0][0] <= self._loop.time() and kind not in self._stalled:
                     _, change, found = changes.popleft()
                     for key in sorted(cache.observe_change(kind, change, found, self._loop.time())):
                         request_work(key, 0.0)
-                if changes:
-                    await asyncio.sleep(max(changes[0][0], self._stalled_until[kind]) - self._loop.time())
+                if changes and kind not in self._stalled:
+                    await asyncio.sleep(changes[0][0] - self._loop.time())
                 else:
                     news.clear()
                     await _either(news, broken)
@@ -152,7 +152,7 @@ class Process:
         on_closed: Callable[[Door], None],
     ) -> None:
         self.name, self.address, self.node = name, address, node
-        self.connection = Connection(server, dice)
+        self.connection = Connection(server, name, dice)
         self.watches = Watches(server, self.connection, dice)
         self.door: Door | None = None
         self.suspended_seconds = 0.0  # of its machine: by the clock of the election more time has passed

@@ -57,11 +57,14 @@ class Ear(logging.Handler):
     Args:
         story: where it goes.
         on_round: is called with the job (`namespace/name`), the number and the members of each round that is declared.
+        on_deletion: is called with the job and the pod of each deletion of one that serves no longer, or is not wanted.
     """
 
-    def __init__(self, story: Story, on_round: Callable[[str, int, list[str]], None]) -> None:
+    def __init__(
+        self, story: Story, on_round: Callable[[str, int, list[str]], None], on_deletion: Callable[[str, str], None]
+    ) -> None:
         super().__init__(logging.INFO)
-        self._story, self._on_round = story, on_round
+        self._story, self._on_round, self._on_deletion = story, on_round, on_deletion
 
     def emit(self, record: logging.LogRecord) -> None:
         found = record.__dict__
@@ -75,6 +78,8 @@ class Ear(logging.Handler):
             case "created pod" | "deleted pod":
                 why = SUFFIX.sub(r"-worker-\1", found.get("why", ""))
                 self._story.tell(job, f"{record.getMessage()} {found['pod']} {why}".rstrip())
+                if record.getMessage() == "deleted pod" and "no longer" in why:
+                    self._on_deletion(job, found["pod"])
             case said if record.levelno >= logging.ERROR:
                 fault = f": {record.exc_info[1]!r}" if record.exc_info else ""
                 self._story.tell(job or "operator", f"error: {said}{fault}")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.simulation.acts import BY_NAME, Act, calendar
-from tests.simulation.invariants import check_resize
+from tests.simulation.invariants import check_churn, check_leaders, check_resize
 from tests.simulation.story import Story, shrink
 from tests.simulation.world import Setting, play
 
@@ -54,11 +54,32 @@ def test_seed_tells_the_same_story_twice_and_in_another_process() -> None:
 
 
 def test_story_is_the_same_whether_or_not_quiet_is_skipped() -> None:
-    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 520.0, "kill_leader")]
-    skipped, lived = (play(Setting(3, 600.0 / 86_400, jobs=2, skips=skips), acts) for skips in (True, False))
+    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 150.0, "drain_node"), Act(3, 1000.0, "kill_leader")]
+    settings = (Setting(3, 1100.0 / 86_400, nodes=4, jobs=1, skips=skips) for skips in (True, False))
+    skipped, lived = (play(setting, acts) for setting in settings)
     assert skipped.course() == lived.course()
     stood = [line for line in skipped.course() if "stands: Running" in line]
-    assert len(stood) == 2 * 3
+    assert len(stood) == 1 + 3
+
+
+@pytest.mark.parametrize("acts, found", [(["0 kill_leader"], 1), (["0 kill_node"], 0), (["0 scale", "1 kill_leader"], 0)])
+def test_group_that_is_lost_for_the_operators_sake_is_found(acts: list[str], found: int) -> None:
+    story = Story(lambda: 0.0)
+    story.tell("a", "stands: Running, 3 workers")
+    for act in acts:
+        story.tell("act", act)
+    story.tell("default/b", "round 1 of [0]: FirstRound")
+    story.tell("default/a", "round 7 of [0,1]: WorkerLost")
+    assert len([*check_leaders(story)]) == found
+
+
+@pytest.mark.parametrize("count, found", [(40, 0), (41, 1)])
+def test_pods_that_are_made_without_end_are_found(count: int, found: int) -> None:
+    story = Story(lambda: 0.0)
+    story.tell("act", "0 fill_disk")
+    for _ in range(count):
+        story.tell("default/a", "created pod a-worker-0-xxxxx")
+    assert len([*check_churn(story)]) == found
 
 
 def test_every_act_can_happen() -> None:

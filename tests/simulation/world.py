@@ -7,28 +7,32 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended
-from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
+from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.cluster.interface import PodIdentity
 
 from tests.operator.virtual_time import VirtualTimeLoop
 from tests.simulation.acts import BY_NAME, Act
 from tests.simulation.agents import Agent
 from tests.simulation.api_server import ENDED, Server
+from tests.simulation.clock import Clock, Due
 from tests.simulation.groups import Group
 from tests.simulation.invariants import (
     Violation,
+    check_churn,
+    check_deletion,
     check_ends,
     check_group,
+    check_leaders,
     check_losses,
     check_quota,
     check_rates,
     check_resize,
     check_round,
     check_settled,
+    check_writers,
 )
 from tests.simulation.jobs import UsersJob, new_job
 from tests.simulation.nodes import Nodes
@@ -36,9 +40,10 @@ from tests.simulation.operators import KINDS, SLICE, SYSTEM, Door, Process
 from tests.simulation.story import Ear, Story
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-PERIOD_SECONDS = 300.0  # what the operator does by a period recurs after it: only whole periods are skipped
-QUIET_SECONDS = 5.0  # for which all must be as it should be, until quiet may be skipped
-SETTLE_SECONDS = 900.0  # in which all must be as it should be
+QUIET_SECONDS = 8.0  # for which all must be as it should be, until quiet may be skipped
+STILL_SECONDS = 30.0  # in which nothing has changed, until a wait for the end of an act may be skipped
+SOON_SECONDS = 2.0  # before what comes next, in which nothing is skipped
+SETTLE_SECONDS = 280.0  # in which all must be as it should be: no list of the operator's is due for what it has missed
 LOOK_SECONDS = 1.0
 CALM_SECONDS = 20.0  # after trouble, in which the operator may still be late
 
@@ -69,33 +74,38 @@ class World:
         self.setting = setting
         self.loop = asyncio.get_running_loop()
         self.dice = random.Random(f"world {setting.seed}")
-        self.skipped_seconds = 0.0
+        self.clock = Clock(self.loop)
         self.story = Story(self.day_seconds)
         self.quota = max(8, 2 * setting.jobs)
         self.server = Server(self.quota, self.time, lambda: int(self.day_seconds() // 3600))
-        self.nodes = Nodes(self.server, self.dice, self._begin_agent)
+        self.nodes = Nodes(self.server, self.dice, self.clock, self._begin_agent)
         self.jobs: dict[str, UsersJob] = {}
         self.groups: dict[tuple[str, int], Group] = {}
         self.gone_at: dict[str, float] = {}
         self.ends: dict[str, str] = {}
         self.violations: list[str] = []
         self.newest: dict[str, int] = {}  # the newest round of each job, by its name
+        self.members: dict[str, list[str]] = {}  # of those rounds
         self.led_since = math.inf  # by the present leader
         self._leader: object = None
         self.over_quota_since: float | None = None
         self.processes: list[Process] = []
         self._numbers = 0
         self._active = 0  # acts that are yet to be undone
+        self._changed_at = 0.0
         self._calm_at = 0.0
-        self._edited_at: dict[str, tuple[float, int]] = {}
-        self._ear = Ear(self.story, self._note_round)
+        self.edited_at: dict[str, tuple[float, int]] = {}
+        self._ear = Ear(self.story, self._note_round, self._note_deletion)
         self._job_numbers = iter(range(10**9))
-        self.server.watch(self._note_pod)
+        self.server.watch(self._note_change)
 
     # What the others need of it.
 
     def day_seconds(self) -> float:
-        return self.loop.time() + self.skipped_seconds
+        return self.clock.seconds
+
+    def after(self, seconds: float, what: Callable[[], None]) -> Due:
+        return self.clock.after(seconds, what)
 
     def time(self) -> datetime:
         return BEGIN + timedelta(seconds=self.day_seconds())
@@ -109,7 +119,7 @@ class World:
         slice_ = self.server.find("EndpointSlice", SLICE, SYSTEM)
         endpoints = (slice_ or {}).get("endpoints") or ()
         addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
-        if not agent.reachable:
+        if not agent.reachable or agent.shut_out:
             return None
         return next((p.door for p in self.processes if p.address in addresses and p.door is not None), None)
 
@@ -127,6 +137,10 @@ class World:
     def formed(self, group: Group) -> None:
         self.story.tell(group.members[0].job, f"round {group.number} trains from step {group.first}")
         self._check(check_group(self, group))
+
+    def changed(self) -> None:
+        """Something is not as it was: no wait may be skipped for a while."""
+        self._changed_at = self.loop.time()
 
     def completed(self, group: Group) -> None:
         self.story.tell(group.members[0].job, f"round {group.number} has made the last step")
@@ -159,7 +173,7 @@ class World:
 
     def most_of(self, job: UsersJob) -> list[int]:
         """How many workers a job may have, and might have had until a moment ago."""
-        at, before = self._edited_at.get(job.name, (-1e9, 0))
+        at, before = self.edited_at.get(job.name, (-1e9, 0))
         return [job.sizes[2], before if self.loop.time() < at + CALM_SECONDS or self.is_troubled() else 0]
 
     def expected_size(self, job: UsersJob) -> int | None:
@@ -180,9 +194,10 @@ class World:
         def end() -> None:
             self._active -= active
             self._calm_at = max(self._calm_at, self.loop.time() + CALM_SECONDS)
+            self.changed()
             undo()
 
-        self.loop.call_later(seconds, end)
+        self.clock.after(seconds, end)
 
     def troubled_until(self, seconds: float) -> None:
         """What the operator does may be late until some seconds from now, and for a moment after."""
@@ -200,26 +215,6 @@ class World:
         process.die()
         self.processes.remove(process)
         return seconds, lambda: self._start_process(process.name)
-
-    def edit(self, job: UsersJob, *, checked: bool = True, **changes: Any) -> str:
-        """`kubectl edit`; returns what was edited."""
-        manifest = {**job.manifest, "spec": {**job.manifest["spec"], **changes}}
-        if self.server.find(names.KIND, job.name) is None:
-            return f"{job.name}: gone"
-        self._edited_at[job.name] = (self.loop.time(), job.sizes[2])
-        if checked and not job.invalid:  # an API server ratchets: fields that stay may be invalid
-            self.server.submit(manifest)
-        else:
-            self.server.apply_job(manifest)
-        job.manifest = copied(manifest)
-        self.troubled_until(0.0)
-        told = {name: value for name, value in changes.items() if name != "template"}
-        return f"{job.name}: {told or 'template'}"
-
-    def delete_job(self, job: UsersJob) -> None:
-        del self.jobs[job.name]
-        self.server.remove_job(job.name)
-        self._submit_missing()
 
     # Its course.
 
@@ -249,13 +244,14 @@ class World:
         self._numbers = self.setting.nodes
         for name in ("operator-a", "operator-b"):
             self._start_process(name)
-        self._submit_missing()
+        self.submit_missing()
 
     def _do(self, act: Act) -> None:
         dice = random.Random(f"act {self.setting.seed} {act.number}")
         self.dice.seed(f"after {self.setting.seed} {act.number}")
         random.seed(f"operator {self.setting.seed} {act.number}")
         self.troubled_until(0.0)
+        self.changed()
         told = BY_NAME[act.name](self, dice)
         self.story.tell("act", f"{act.number} {act.name} {told}".rstrip())
 
@@ -264,51 +260,47 @@ class World:
         quiet_since: float | None = None
         told = False
         restless_since = self.loop.time()
-        while (left := at - self.day_seconds()) > 0:
-            await asyncio.sleep(min(LOOK_SECONDS, left))
-            self._submit_missing()
+        while self.day_seconds() < at:
+            await self.clock.pass_until(min(at, self.day_seconds() + LOOK_SECONDS))
+            self.submit_missing()
             self._note_leader()
-            self._check((*check_ends(self), *check_quota(self), *check_losses(self)))
+            self._check((*check_ends(self), *check_quota(self), *check_losses(self), *check_writers(self)))
             self._raise()
-            if self._active:
-                quiet_since, restless_since = None, self.loop.time()
-                continue
-            unsettled = [*check_settled(self)]
-            if unsettled:
+            now, unsettled = self.loop.time(), [] if self._active else [*check_settled(self)]
+            if not unsettled:
+                restless_since = now
+            elif now > restless_since + SETTLE_SECONDS:
+                self.violations += [f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled]
+                self._raise()
+            if self._active or unsettled:
                 quiet_since = None
-                if self.loop.time() > restless_since + SETTLE_SECONDS:
-                    self.violations += [f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled]
-                    self._raise()
-                continue
-            restless_since = self.loop.time()
-            if quiet_since is None:
-                quiet_since = self.loop.time()
-            if self.loop.time() < quiet_since + QUIET_SECONDS or self.is_troubled():
-                continue
-            if not told:
+            elif quiet_since is None:
+                quiet_since = now
+            quiet = quiet_since is not None and now >= quiet_since + QUIET_SECONDS
+            quiet = quiet and not self.server.trouble.delays
+            if quiet and not told:
                 self._tell_states()
                 told = True
-            if self.setting.skips:
+            if self.setting.skips and (quiet or self._is_still()):
                 self._skip(at)
 
+    def _is_still(self) -> bool:
+        """Whether all only waits for the end of an act: nothing but progress has changed for a while."""
+        return self._active > 0 and self.loop.time() > self._changed_at + STILL_SECONDS
+
     def _tell_states(self) -> None:
-        self._check(check_resize(self.story))
+        self._check((*check_resize(self.story), *check_leaders(self.story), *check_churn(self.story)))
         for job in self.jobs.values():
             status = self.status(job)
             self.story.tell(job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers")
 
     def _skip(self, at: float) -> None:
-        """Lets the day go on by whole periods, until shortly before the next thing that happens."""
-        dues = [at, *(self.day_seconds() + group.seconds_left for group in self.groups.values() if group.trains)]
+        """Lets the day go on until shortly before the next thing that happens."""
         found = (due for job in self.jobs.values() for due in job.deadlines(self.status(job)) if due > self.time())
-        dues += [(due - BEGIN).total_seconds() for due in found]
-        periods = int((min(dues) - self.day_seconds() - QUIET_SECONDS) // PERIOD_SECONDS)
-        if periods > 0:
-            self.skipped_seconds += periods * PERIOD_SECONDS
-            for group in self.groups.values():
-                group.wait_for_end()
+        deadlines = ((due - BEGIN).total_seconds() for due in found)
+        self.clock.skip_until(min(at, self.clock.next_at, *deadlines) - SOON_SECONDS)
 
-    def _submit_missing(self) -> None:
+    def submit_missing(self) -> None:
         """Users replace jobs that are gone, and delete those that have ended, after an hour."""
         for job in [job for job in self.jobs.values() if self.server.find(names.KIND, job.name) is None]:
             del self.jobs[job.name]
@@ -347,7 +339,9 @@ class World:
         training = self.jobs[job].training if job in self.jobs else new_job(0, self.setting.seed).training
         return Agent(self, pod, job, job_uid, node, training)
 
-    def _note_pod(self, kind: str, change: str, pod: Manifest) -> None:
+    def _note_change(self, kind: str, change: str, pod: Manifest) -> None:
+        if kind in KINDS and kind != names.KIND:
+            self.changed()
         if kind != "Pod":
             return
         name = pod["metadata"]["name"]
@@ -360,8 +354,12 @@ class World:
             self._leader, self.led_since = leader, self.loop.time() if leader else math.inf
 
     def _note_round(self, job: str, number: int, members: list[str]) -> None:
-        self.newest[job.partition("/")[2]] = number
+        name = job.partition("/")[2]
+        self.newest[name], self.members[name] = number, members
         self._check(check_round(self, job, members))
+
+    def _note_deletion(self, job: str, pod: str) -> None:
+        self._check(check_deletion(self, job, pod))
 
     def _check(self, found: Iterable[str]) -> None:
         for violation in found:
