@@ -10,10 +10,10 @@ LONG_TESTS := test-variants test-simulation test-browser test-gpu test-kueue tes
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-try: ## Without cluster, Docker and root: train a small model in processes of this machine, and disturb it (ARGS: --steps N)
+try: ## Without cluster, Docker and root: train a small model in processes of this machine, and disturb it (EXAMPLE=plain: a script without the library)
 	@hack/try.sh $(ARGS)
 
-demo: install ## Train a small model on a kind cluster, and disturb it: kill a worker, scale up, scale down (ARGS: --example lightning)
+demo: install ## Train a small model on a kind cluster, and disturb it: kill a rank, lose a pod, grow, shrink (ARGS: --example plain, lightning)
 	@hack/demo.sh $(ARGS)
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)

@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from demo.__main__ import EXAMPLE_PATHS, local_manifest
-from demo.acts import OPERATOR_SECONDS, Play
+from elastic_pytorch_local.faults.acts import Acts
 from elastic_pytorch_local.faults.local_driver import LocalDriver
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.page import MemoryReader
 from elastic_pytorch_operator.api import names
-from measure.kind_cluster import ROOT
+from measure.kind_cluster import ROOT, example
 
 FILE = ROOT / "tests" / "plugin" / "page" / "recorded_run.json"
-STEPS = 1500
+EXAMPLE = ROOT / "examples" / "char-lm" / "job-elastic.yaml"
+NAME, STEPS = "char-lm", 1500
 LOG_LINES = 60
 ROOT_SHOWN = "/project"
 
@@ -37,16 +37,20 @@ def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 async def record() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as workdir:
-        async with LocalDriver.started(Path(workdir), EXAMPLE_PATHS) as cluster:
-            manifest, reader = local_manifest(STEPS), cluster.reader()
-            name = manifest["metadata"]["name"]
-            watcher = Watcher(cluster, name)
+        async with LocalDriver.started(Path(workdir), {"/examples": ROOT / "examples"}) as cluster:
+            manifest, reader = example(EXAMPLE, steps=STEPS), cluster.reader()
+            manifest["metadata"]["name"] = NAME
+            manifest["spec"]["template"]["spec"]["containers"][0]["args"] += ["--text", str(ROOT / "docs" / "use")]
+            watcher = Watcher(cluster, NAME)
             await cluster.create_job(manifest)
             async with background(watcher.run()):
-                await watcher.until(lambda: watcher.job.workers, seconds=OPERATOR_SECONDS, what="workers")
-                await Play(cluster, watcher, print).lose_and_grow(manifest["spec"]["replicas"])
-            job = reader.get_job(cluster.namespace, name)
-            return {"at": round(time.time(), 2), "job": job, **_surroundings(reader, cluster.namespace, name)}
+                acts = Acts(cluster, watcher, print)
+                await acts.begin()
+                for act in (acts.lose_a_pod, acts.grow, acts.settle):
+                    await acts.settle()
+                    await act()
+            job = reader.get_job(cluster.namespace, NAME)
+            return {"at": round(time.time(), 2), "job": job, **_surroundings(reader, cluster.namespace, NAME)}
 
 
 def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo without a cluster, without Docker and without root: each pod is a process of this machine. Its Python environment is small
-# where it can be: with a torch that is there, or with one for CPUs.
+# The faults of the demo in local mode, without a cluster, Docker and root. Its Python environment is small where it can be: with a
+# torch that is there, or with one for CPUs. EXAMPLE=plain takes the script without the training library.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -17,7 +17,10 @@ main() {
         step try-torch "Install torch, unless this Python has it (for CPUs: 200 MB, where its packages can be had; otherwise 2.6 GB)" install_torch
         touch "$SMALL_VENV/.has-torch"
     fi
-    PYTHONPATH=hack:operator:worker_image:plugin:local exec "$PYTHON" -m demo --local "$@"
+    local manifest=examples/char-lm/job-elastic.yaml
+    [[ ${EXAMPLE:-} != plain ]] || manifest=examples/char-lm/job.yaml
+    PYTHONPATH=operator:worker_image:plugin:local exec "$PYTHON" -m elastic_pytorch_local "$manifest" --page --faults "$@" \
+        -- --steps 100000 --text docs/use
 }
 
 install_torch() {

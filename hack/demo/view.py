@@ -1,14 +1,12 @@
-"""What the demo shows: while it plays a live picture on a terminal, plain lines anywhere else; at its end what it cost."""
+"""What the demo shows while it plays: a live picture on a terminal, plain lines anywhere else."""
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults.steps import Done, StepLog, groups_of, kept_seconds, steps_per_second
+from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher
-from rich.box import SIMPLE
+from elastic_pytorch_local.progress_lines import headline
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -65,43 +63,9 @@ class View:
         self._console.print(f"[{time.time() - self._began:5.0f} s] {text}", markup=False, highlight=False, soft_wrap=True)
 
     def _headline(self) -> Text:
-        job, progress, pace = self._watcher.job, self._watcher.progress, steps_per_second(self._watcher.log)
-        step = ["no step yet"] if progress.step is None else [f"step {progress.step}/{progress.total}"]
-        step += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
-        workers = f"{job.world} worker{'' if job.world == 1 else 's'}"
-        parts = [*step, workers, f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
-        return Text(job.state, STATE_STYLES.get(job.state, "")).append("   " + "   ".join(parts), style="default")
-
-
-@dataclass(frozen=True, slots=True)
-class InterruptionRow:
-    """A change of the group that is over.
-
-    Attributes:
-        again_seconds: from the event to the new group's first step; None: not known.
-        pause_seconds: for which nothing was learned; None: not known.
-        steps_lost: steps done again; None: not known.
-    """
-
-    event: str
-    before: int
-    workers: int
-    again_seconds: float | None
-    pause_seconds: float | None
-    steps_lost: int | None
-
-
-def interruption_table(rows: Sequence[InterruptionRow]) -> Table:
-    """Returns a line for each change of the group."""
-    table = Table("event", "workers", box=SIMPLE, title="What happened", title_justify="left", title_style="bold")
-    for column in ("new group's first step", "pause of training", "steps lost"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        again = "-" if row.again_seconds is None else f"{row.again_seconds:.1f} s after"
-        pause = "-" if row.pause_seconds is None else f"{row.pause_seconds:.1f} s"
-        lost = "-" if row.steps_lost is None else str(row.steps_lost)
-        table.add_row(row.event, f"{row.before} -> {row.workers}", again, pause, lost)
-    return table
+        job = self._watcher.job
+        text = headline(job, self._watcher.progress, steps_per_second(self._watcher.log))
+        return Text(text, STATE_STYLES.get(job.state, ""))
 
 
 def workers_table(job: JobView) -> Table:
@@ -111,22 +75,6 @@ def workers_table(job: JobView) -> Table:
         state = Text(worker.state, style=STATE_STYLES.get(worker.state, "yellow"))
         table.add_row(rank, worker.name, worker.node or "-", state)
     return table
-
-
-def outcome(done: Done | None, log: StepLog, asked_at: float, job: JobView) -> str:
-    """Returns how the training ended, with its goodput in two ways: by the times of its steps in the log, and by the status.
-
-    What comes after the last step, here a validation, is left out of the first, and is training in the second.
-    """
-    goodput, steps, seen = job.goodput, log.steps(), "not known"
-    told = f"Complete after {done.step if done else job.progress.step} steps"
-    if done and steps:
-        told += f": loss {steps[-1].loss:.3f}, on text it has never seen {done.validation_loss:.3f}. "
-        told += f"It trained for {done.at - steps[0].at:.0f} s, {done.at - asked_at:.0f} s after kubectl apply it was done."
-        seen = f"{kept_seconds(groups_of(steps)) / (steps[-1].at - asked_at):.1%}"
-    else:
-        told += ". Its log does not tell with what loss, and how long that took."
-    return f"{told} Goodput: {seen} by its log, {str(goodput) or 'not known'} by its status (lost {goodput.lost or 'nothing'})."
 
 
 def where_to_look(job: str) -> str:

@@ -1,28 +1,59 @@
-"""The command line: a manifest, whose job runs on this machine."""
+"""The command line: a manifest or a script, whose job runs on this machine."""
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from elastic_pytorch_operator.runtime.logs import configure_logging
 
-from elastic_pytorch_local.run import run_local
+from elastic_pytorch_local.run import Options, run_local
+
+EXIT_CODES = (
+    "It ends with 0 if the job is complete, 1 if it has failed, 2 if it cannot run here, 130 if it was stopped; with "
+    "--faults, 0 after all of them, and 3 if steps were repeated at a change that was announced."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a job; returns the process's exit code: 0 if it is complete, 1 if it has failed, 2 if it cannot run here, 130 if stopped."""
-    options = _parser().parse_args(arguments)
+    """Runs a job; returns the process's exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    options = _parser().parse_args(words[:end])
     configure_logging(options.log_level, options.log_format)
-    files = [path.resolve() for path in options.files]
-    return asyncio.run(run_local(files, options.workdir, config_maps=options.configmap, leave_out=options.leave_out))
+    return asyncio.run(
+        run_local(
+            [path.resolve() for path in options.files],
+            Options(options.workdir, options.leave_out, options.page, options.faults),
+            config_maps=options.configmap,
+            arguments=words[end + 1 :],
+            workers=options.workers,
+        )
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     about = "Runs a job on this machine, without a cluster: the operator's planner and real agents; each pod is a process."
-    parser = argparse.ArgumentParser(prog="python -m elastic_pytorch_local", description=about)
+    parser = argparse.ArgumentParser(
+        prog="python -m elastic_pytorch_local",
+        description=about,
+        epilog=EXIT_CODES,
+        usage="%(prog)s [options] {train.py | job.yaml ...} [-- arguments of the script]",
+    )
     parser.add_argument(
-        "files", type=Path, nargs="+", metavar="job.yaml", help="the job's manifest, and files of what it refers to"
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="train.py | job.yaml",
+        help="a script; or the job's manifest, and files of what it refers to",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="how many (default: 3, or the manifest's replicas)")
+    parser.add_argument("--page", action="store_true", help="serve the page of `kubectl epj ui`")
+    parser.add_argument(
+        "--faults",
+        action="store_true",
+        help="kill a rank, lose a pod, grow and shrink the job; then print what each has cost, and stop",
     )
     parser.add_argument(
         "--configmap",
@@ -36,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--leave-out", action="store_true", help="run without what this machine cannot do, such as init containers"
     )
     parser.add_argument("--workdir", type=Path, default=None, help="where volumes go (default: a temporary folder)")
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.add_argument("--log-level", default="WARNING", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     parser.add_argument("--log-format", default="text", choices=["json", "text"])
     return parser
 

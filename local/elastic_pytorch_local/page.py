@@ -1,4 +1,4 @@
-"""The page of `kubectl epj ui` on a cluster in memory: the same server, and what it reads. It needs the package elastic-pytorch-client."""
+"""The page of `kubectl epj ui` on a cluster in memory: the same server, and what it reads."""
 
 import contextlib
 import queue

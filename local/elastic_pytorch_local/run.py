@@ -1,103 +1,234 @@
-"""One job on this machine, from its manifest to its end."""
+"""One job on this machine, from its manifest or its script to its end."""
 
 import asyncio
-import logging
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
+from elastic_pytorch_client.reading.job_view import JobView
+from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.spec.fields import InvalidJob
-from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.spec.job import training_container
 
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
-from elastic_pytorch_local.local_operator import find_agent, local_operator
+from elastic_pytorch_local.faults.acts import ActFailed, Acts
+from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
+from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.local_driver import LocalDriver
+from elastic_pytorch_local.faults.steps import steps_per_second
+from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.manifests.admission import admit
-from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, config_of_path, read_config
-from elastic_pytorch_local.manifests.documents import read_documents
+from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, Config, config_of_path, read_config
+from elastic_pytorch_local.manifests.documents import Documents, read_documents
 from elastic_pytorch_local.manifests.limits import check_references, fields_not_applied, find_obstacles
-
-logger = logging.getLogger(__name__)
+from elastic_pytorch_local.manifests.script_job import is_script, job_of_script
+from elastic_pytorch_local.pods.kubelet import print_line
+from elastic_pytorch_local.progress_lines import ProgressLines
 
 POLL_SECONDS = 0.2
 STOP_SECONDS = 60.0
+COMPLETE, FAILED, REPEATED, STOPPED = 0, 1, 3, 130  # the process's exit codes
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is done with a job besides running it."""
+
+    workdir: Path | None = None  # where volumes go; None: a temporary folder
+    leave_out: bool = False  # runs it without what this machine cannot do
+    page: bool = False
+    faults: bool = False
+
+
+NO_OPTIONS = Options()
+
+
+def say(text: str) -> None:
+    """Tells people something, on standard error: standard output is the pods'."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def read_job(
+    files: Sequence[Path],
+    config_maps: Iterable[tuple[str, Path]] = (),
+    arguments: Sequence[str] = (),
+    workers: int | None = None,
+) -> tuple[Documents, Config]:
+    """A job of its manifest, or of a script, with arguments behind its own.
+
+    Raises:
+        InvalidJob: a cluster would refuse it, or it refers to what is not there.
+        OSError: a file cannot be read.
+        yaml.YAMLError: it is not YAML.
+    """
+    if is_script(files[0]):
+        documents = Documents(job_of_script(files[0], arguments, workers))
+    else:
+        documents = read_documents(files)
+        if workers is not None and isinstance(documents.job.get("spec"), dict):
+            documents.job["spec"]["replicas"] = workers
+    namespace = admit(documents.job).key.namespace
+    config = read_config(documents.config, namespace)
+    config |= {(CONFIG_MAP, name): config_of_path(path) for name, path in config_maps}
+    if not is_script(files[0]) and arguments:
+        container: Any = training_container(documents.job["spec"]["template"])
+        container["args"] = [*(container.get("args") or ()), *arguments]
+    check_references(documents.job, config)
+    return documents, config
 
 
 async def run_local(
-    files: Sequence[Path], workdir: Path | None = None, *, config_maps: Iterable[tuple[str, Path]] = (), leave_out: bool = False
+    files: Sequence[Path],
+    options: Options = NO_OPTIONS,
+    *,
+    config_maps: Iterable[tuple[str, Path]] = (),
+    arguments: Sequence[str] = (),
+    workers: int | None = None,
 ) -> int:
-    """Runs a job to its end; returns the process's exit code.
-
-    Volumes go to the workdir, or to a temporary folder. `leave_out` runs it without what this
-    machine cannot do.
-    """
+    """Runs a job to its end, or through the faults; returns the process's exit code."""
     try:
-        documents = read_documents(files)
-        manifest = documents.job
-        key = admit(manifest).key
-        config = read_config(documents.config, key.namespace)
-        config |= {(CONFIG_MAP, name): config_of_path(path) for name, path in config_maps}
-        check_references(manifest, config)
+        documents, config = read_job(files, config_maps, arguments, workers)
     except (OSError, yaml.YAMLError, InvalidJob) as error:
         print(f"{files[0]}: {error}", file=sys.stderr)
         return 2
+    manifest = documents.job
     obstacles = find_obstacles(manifest)
-    if obstacles and not leave_out:
+    if obstacles and not options.leave_out:
         print(*(f"{files[0]}: {obstacle}" for obstacle in obstacles), sep="\n", file=sys.stderr)
         return 2
     unused = [*(obstacle.path for obstacle in obstacles), *fields_not_applied(manifest), *documents.others]
-    if unused:
+    if unused and not is_script(files[0]):
         print(f"not applied on one machine: {', '.join(unused)}", file=sys.stderr)
     (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)  # there is no queue on this machine
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-    paths = {"/examples": files[0].parent.parent}  # where the worker image has them
+
+    def show(pod: str, line: str) -> None:
+        if not (options.faults or interrupted.is_set()):  # the table is to be seen, and a stop is one sentence
+            print_line(pod, line)
+
+    paths = {} if is_script(files[0]) else {"/examples": files[0].parent.parent}  # where the worker image has them
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
-        place = workdir or Path(temporary)
-        async with local_operator(place, paths, find_agent(), config=config) as operator:
-            operator.cluster.apply_job(manifest)
-            status = await _follow(operator.cluster, key, interrupted)
-            if not has_ended(status):
-                print(f"stopping {key.name}", file=sys.stderr)
-                operator.cluster.remove_job(key.name, key.namespace)
-            await _wait_for_pods(operator.cluster, key)
-    if is_true(status, names.COMPLETE):
-        return 0
-    if not is_true(status, names.FAILED):
-        return 130
-    failed = find_condition(status, names.FAILED)
-    print(f"{key.name} has failed, {failed['reason']}: {failed['message']}", file=sys.stderr)
-    return 1
+        place, namespace = options.workdir or Path(temporary), manifest["metadata"]["namespace"]
+        async with LocalDriver.started(place, paths, namespace=namespace, config=config, show=show) as driver:
+            with driver.page() if options.page else nullcontext("") as url:
+                if url:
+                    say(f"the page of the job: {url}")
+                await driver.create_job(manifest)
+                return await _train(driver, manifest["metadata"]["name"], interrupted, faults=options.faults)
 
 
-def describe_progress(status: Mapping[str, Any]) -> str:
-    return f"{status.get('state', 'Pending')}: round {status.get('round', 0)}, {status.get('readyReplicas', 0)} workers ready"
+async def _train(driver: LocalDriver, name: str, interrupted: asyncio.Event, *, faults: bool) -> int:
+    watcher = Watcher(driver, name)
+    acts = Acts(driver, watcher, say)
+    async with background(watcher.run(), _tell(watcher)):
+        with _sizes_typed(driver, watcher):
+            work = acts.perform() if faults else _ended(watcher)
+            over, failure = await _unless(interrupted, work)
+        job = watcher.job
+        if faults and acts.costs:
+            print(cost_table(acts.costs), flush=True)
+        if not job.ended:
+            say(f"stopping {name}")
+            await _remove(driver, name)
+        else:
+            await _wait_for_pods(driver)
+    if failure:
+        print(driver.last_words(), flush=True)
+        say(failure)
+    if faults:
+        return STOPPED if not over else FAILED if failure else REPEATED if repeated_on_purpose(acts.costs) else COMPLETE
+    return _exit_code(job)
 
 
-async def _follow(cluster: FakeCluster, key: JobKey, interrupted: asyncio.Event) -> Mapping[str, Any]:
-    """Logs a job's changes until it ends or the user has had enough; returns its last status."""
-    said = ""
+def _exit_code(job: JobView) -> int:
+    if job.complete:
+        return COMPLETE
+    if (failed := job.condition("Failed")) is None or not failed.true:
+        return STOPPED
+    print(f"{job.name} has failed, {failed.reason}: {failed.message}", file=sys.stderr)
+    return FAILED
+
+
+async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, None]) -> tuple[bool, str]:
+    """Whether some work is over, not interrupted, and why it has failed; empty: it has not."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
+    await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+    over = working.done()
+    for task in (working, waiting):
+        task.cancel()
+    [failed, _] = await asyncio.gather(working, waiting, return_exceptions=True)
+    if isinstance(failed, (ActFailed, *TROUBLE)):
+        return over, str(failed) or repr(failed)
+    if isinstance(failed, Exception):
+        raise failed
+    return over, ""
+
+
+async def _ended(watcher: Watcher) -> None:
+    while not watcher.job.ended:  # noqa: ASYNC110  a watcher has no event for it
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _tell(watcher: Watcher) -> None:
+    """Tells of steps, size and each change, until cancelled."""
+    lines = ProgressLines()
     while True:
-        status: dict[str, Any] = cluster.job(key.name, key.namespace)["status"]
-        text = describe_progress(status)
-        if text != said:
-            logger.info(text, extra={"world_size": status.get("worldSize", 0)})
-            said = text
-        if has_ended(status) or interrupted.is_set():
-            return status
+        pids = [pid for pids in watcher.log.pids.values() for pid in pids]
+        pace = steps_per_second(watcher.log)
+        for line in lines.due(watcher.job, watcher.progress, pace, pids, time.monotonic()):
+            say(line)
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _wait_for_pods(cluster: FakeCluster, key: JobKey) -> None:
-    until = time.monotonic() + STOP_SECONDS
-    while time.monotonic() < until:
-        if all(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in cluster.pods(key.namespace)):
-            return
-        await asyncio.sleep(POLL_SECONDS)
+@contextmanager
+def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
+    """Scales the job to each number that is typed in the terminal."""
+    loop, scaling = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield
+        return
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background, the terminal is somebody else's
+    say("type a number of workers and Enter to change the size of the job, Ctrl-C to stop it")
+    read: Callable[[], str] = sys.stdin.readline
+
+    def take() -> None:
+        with suppress(OSError):
+            if line := read():
+                scaling.add(asyncio.ensure_future(_scale(driver, watcher, line.strip())))
+                return
+        loop.remove_reader(sys.stdin)
+
+    loop.add_reader(sys.stdin, take)
+    try:
+        yield
+    finally:
+        loop.remove_reader(sys.stdin)
+
+
+async def _scale(driver: LocalDriver, watcher: Watcher, typed: str) -> None:
+    sizes = watcher.job.sizes
+    if not (typed.isascii() and typed.isdigit() and int(typed) in sizes):
+        say(f"{typed or 'this'} is no size of this job: type a number from {min(sizes)} to {max(sizes)}")
+        return
+    await driver.scale_job(watcher.name, int(typed))
+
+
+async def _remove(driver: LocalDriver, name: str) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_SECONDS):
+            await driver.delete_job(name)
+
+
+async def _wait_for_pods(driver: LocalDriver) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_SECONDS):
+            while not driver.pods_have_ended():  # noqa: ASYNC110  a cluster in memory has no event for it
+                await asyncio.sleep(POLL_SECONDS)

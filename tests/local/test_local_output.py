@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +17,10 @@ pytestmark = pytest.mark.process
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))}
 
 
-def local(folder: Path, script: str) -> "subprocess.Popen[str]":
+def local(folder: Path, script: str, stdin: int = subprocess.DEVNULL, **size: int) -> "subprocess.Popen[str]":
     """A job of one pod that runs a shell script without the agent."""
     container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]}
-    spec = {"replicas": 1, "failurePolicy": {"maxFailures": 0}, "template": {"spec": {"containers": [container]}}}
+    spec = {"replicas": 1, "failurePolicy": {"maxFailures": 0}, "template": {"spec": {"containers": [container]}}, **size}
     manifest = {
         "apiVersion": "elasticpytorch.dev/v1alpha1",
         "kind": "ElasticPyTorchJob",
@@ -27,7 +29,7 @@ def local(folder: Path, script: str) -> "subprocess.Popen[str]":
     }
     (folder / "job.yaml").write_text(json.dumps(manifest))
     command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
-    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=ENVIRONMENT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_bar_of_megabytes_does_not_end_the_pod(tmp_path: Path) -> None:
@@ -52,3 +54,21 @@ def test_neither_stream_of_a_pod_writes_into_a_line_of_the_other(tmp_path: Path)
     with local(tmp_path, "printf begin; echo other >&2; echo -end; exit 3") as process:
         out, _ = process.communicate(timeout=120)
     assert {line.partition(" | ")[2] for line in out.splitlines()} == {"begin-end", "other"}
+
+
+def test_size_is_typed_and_ctrl_c_ends_the_job_in_one_sentence(tmp_path: Path) -> None:
+    terminal, end = pty.openpty()
+    script = "trap 'echo last words; exit' TERM; echo I am $HOSTNAME; while true; do sleep 0.1; done"
+    with local(tmp_path, script, end, minReplicas=1, maxReplicas=2) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        os.write(terminal, b"many\n2\n")
+        while "prints-worker-1" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    os.close(terminal)
+    os.close(end)
+    assert process.returncode == 130
+    assert "many is no size of this job: type a number from 1 to 2" in err
+    assert (out, err.splitlines()[-1].partition("  ")[2]) == ("", "stopping prints")

@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,36 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_local.cluster.object_store import Watcher
 from elastic_pytorch_local.faults.driver import Change, Driver, DriverError
 from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
+from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.page import MemoryReader, serve_page
+from elastic_pytorch_local.pods.kubelet import NO_CONFIG
 
 NAMESPACE = "default"
 LOOK_SECONDS = 0.05
 DELETION_SECONDS = 600.0
-KEPT_LINES = 20  # of each pod's log, for a job that fails
+LAST_LINES = 20  # of each pod's log, for a job that fails
+MAX_LINES, MAX_PODS = 10_000, 32  # whose logs are kept, and of each
+WriteLine = Callable[[str, str], None]
+
+
+def no_line(pod: str, line: str) -> None:
+    """Shows nothing of what a pod prints."""
+
+
+class PodLogs(dict[str, deque[str]]):
+    """The last lines of the newest pods, each with its time."""
+
+    def __init__(self, show: WriteLine) -> None:
+        super().__init__()
+        self.written: Counter[str] = Counter()  # lines in all, by pod
+        self.show = show
+
+    def write(self, pod: str, line: str) -> None:
+        self.setdefault(pod, deque(maxlen=MAX_LINES)).append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}")
+        self.written[pod] += 1
+        if len(self) > MAX_PODS:
+            self.pop(next(iter(self)))
+        self.show(pod, line)
 
 
 @contextmanager
@@ -35,45 +59,50 @@ def _told() -> Iterator[None]:
 
 
 class LocalDriver(Driver):
-    namespace = NAMESPACE
-
-    def __init__(self, operator: LocalOperator, logs: Mapping[str, list[str]]) -> None:
-        self._operator, self._logs = operator, logs
+    def __init__(self, operator: LocalOperator, logs: PodLogs, namespace: str = NAMESPACE) -> None:
+        self._operator, self._logs, self.namespace = operator, logs, namespace
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, workdir: Path, paths: Mapping[str, Path]) -> AsyncIterator["LocalDriver"]:
-        """An operator whose volumes lie in a folder, and with paths of containers that stand for folders here; ends with the context."""
-        logs: defaultdict[str, list[str]] = defaultdict(list)
+    async def started(
+        cls,
+        workdir: Path,
+        paths: Mapping[str, Path],
+        *,
+        namespace: str = NAMESPACE,
+        config: Config = NO_CONFIG,
+        show: WriteLine = no_line,
+    ) -> AsyncIterator["LocalDriver"]:
+        """An operator whose volumes lie in a folder, and with paths of containers that stand for folders here; ends with the context.
 
-        def write(pod: str, line: str) -> None:
-            logs[pod].append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}")
-
-        async with local_operator(workdir, paths, find_agent(), write_line=write) as operator:
-            yield cls(operator, logs)
+        `show` takes the pod's name and each line that it prints.
+        """
+        logs = PodLogs(show)
+        async with local_operator(workdir, paths, find_agent(), write_line=logs.write, config=config) as operator:
+            yield cls(operator, logs, namespace)
 
     async def create_job(self, manifest: Mapping[str, Any]) -> None:
         self._operator.cluster.apply_job(manifest)
 
     async def delete_job(self, name: str) -> None:
         with suppress(ClusterError):
-            self._operator.cluster.remove_job(name)
+            self._operator.cluster.remove_job(name, self.namespace)
         async with asyncio.timeout(DELETION_SECONDS):
-            while self._operator.cluster.pods(NAMESPACE):  # noqa: ASYNC110  a cluster in memory has no event for it
+            while self._operator.cluster.pods(self.namespace):  # noqa: ASYNC110  a cluster in memory has no event for it
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def scale_job(self, name: str, replicas: int) -> None:
         with _told():
-            self._operator.cluster.scale_job(name, replicas)
+            self._operator.cluster.scale_job(name, replicas, self.namespace)
 
     async def suspend_job(self, name: str, *, suspend: bool) -> None:
         with _told():
-            job = self._operator.cluster.job(name)
+            job = self._operator.cluster.job(name, self.namespace)
             self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
         """Begins a pod's deletion; by force: kills its processes."""
-        self._operator.cluster.begin_deletion(NAMESPACE, name)
+        self._operator.cluster.begin_deletion(self.namespace, name)
         if force:
             await self.kill_pod({"metadata": {"name": name}})
 
@@ -104,15 +133,17 @@ class LocalDriver(Driver):
                 changes.put_nowait((change, found))
 
         self.observe(take)
+        self._operator.cluster.show_all(take)
         while True:
             yield await changes.get()
 
     async def log_lines(self, pod: str) -> AsyncIterator[str]:
         """Yields a pod's log until the pod has gone."""
         read = 0
-        while any(found["metadata"]["name"] == pod for found in self._operator.cluster.pods(NAMESPACE)):
-            for line in self._logs.get(pod, [])[read:]:
-                read += 1
+        while any(found["metadata"]["name"] == pod for found in self._operator.cluster.pods(self.namespace)):
+            new = min(self._logs.written[pod] - read, MAX_LINES)
+            read = self._logs.written[pod]
+            for line in list(self._logs.get(pod, ()))[-new:] if new else ():
                 yield line
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -126,6 +157,10 @@ class LocalDriver(Driver):
     def observe(self, watcher: Watcher) -> None:
         self._operator.cluster.watch(watcher)
 
+    def pods_have_ended(self) -> bool:
+        phases = [pod["status"].get("phase") for pod in self._operator.cluster.pods(self.namespace)]
+        return all(phase in ("Succeeded", "Failed") for phase in phases)
+
     def last_words(self) -> str:
         """The last lines of each pod's log."""
-        return "\n".join(f"{pod} | {line}" for pod, log in sorted(self._logs.items()) for line in log[-KEPT_LINES:])
+        return "\n".join(f"{pod} | {line}" for pod, log in sorted(self._logs.items()) for line in list(log)[-LAST_LINES:])

@@ -22,7 +22,7 @@ class Step:
     at: float  # seconds since the epoch
     pod: str
     number: int
-    world: int  # workers, or processes, of the group
+    world: int  # workers, or processes, of the group; 0: not told
     group: int = 0  # in the order in which they were formed
     total: int = 0  # 0: not known
     loss: float = 0.0  # 0: not known
@@ -50,7 +50,16 @@ class Started:
     pids: tuple[int, ...]
 
 
-Record = Step | Began | Done | Started
+@dataclass(frozen=True, slots=True)
+class RoundBegan:
+    """A round that the agent of rank 0 has begun, whatever its script tells."""
+
+    at: float
+    pod: str
+    world: int
+
+
+Record = Step | Began | Done | Started | RoundBegan
 
 # How each record is found, and made of what was found, of the pod, and of the time at which the line was logged.
 _LOSS = r"(\d+\.\d+|nan|inf)"
@@ -86,6 +95,17 @@ _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Re
         ),
         lambda found, pod, _: Started(seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())),
     ),
+    (
+        re.compile(r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ round \d{1,18}: rank 0 of (\d{1,9}),"),
+        lambda found, pod, _: RoundBegan(seconds_of(found[1]), pod, world=int(found[2])),
+    ),
+)
+# Of any other script: a step and a loss, as in `iter 10: loss 2.31, time 20 ms`. It tells no group,
+# so that its `world` is 0, and its group the round in which it was printed.
+_OF_ANY = re.compile(
+    r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?)\b\W{0,20}(\d{1,18})(?:\s{0,9}/\s{0,9}(\d{1,18}))?\b"
+    r".{0,300}?\bloss\W{1,5}?([-+]?\d{1,18}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?|nan|inf)\b",
+    re.IGNORECASE,
 )
 
 
@@ -99,6 +119,10 @@ def read_worker_line(pod: str, line: str) -> list[Record]:
         for found in pattern.finditer(line):
             with suppress(ValueError):  # it only looks like a record, or the line has no time
                 records.append((found.start(), make(found, pod, stamp)))
+    if not records and (any_ := _OF_ANY.search(line)):
+        with suppress(ValueError):
+            number, total = int(any_[1]), int(any_[2] or 0)
+            return [Step(seconds_of(stamp), pod, number, 0, total=total, loss=float(any_[3]))]
     return [record for _, record in sorted(records, key=lambda place: place[0])]
 
 
@@ -116,6 +140,7 @@ class StepLog:
         self._steps: list[Step] = []
         self._began: list[float] = []
         self._began_of: dict[str, list[float]] = {}
+        self._rounds: list[RoundBegan] = []
         for record in records:
             self.add(record)
 
@@ -134,14 +159,27 @@ class StepLog:
                 self.done = self.done or record
             case Started():
                 self.pids[record.pod] = record.pids
+            case RoundBegan():
+                insort(self._rounds, record, key=lambda round_: round_.at)
 
     def last(self) -> Step | None:
         return self._steps[-1] if self._steps else None
 
     def steps(self, since: float = -inf) -> list[Step]:
-        """The steps from a moment on, with the last one before it, each with its group: the last that its pod began."""
+        """The steps from a moment on, with the last one before it, each with its group.
+
+        That is the last one that its pod began. A script that tells of none is that of rank 0.
+        """
         first = max(0, bisect_left(self._steps, since, key=lambda step: step.at) - 1)
-        return [replace(step, group=self._group_of(step)) for step in self._steps[first:]]
+        return [placed for step in self._steps[first:] if (placed := self._placed(step))]
+
+    def _placed(self, step: Step) -> Step | None:
+        if step.world:
+            return replace(step, group=self._group_of(step))
+        number = bisect_left(self._rounds, step.at, key=lambda round_: round_.at)
+        if not number or self._rounds[number - 1].pod != step.pod:
+            return None
+        return replace(step, group=number, world=self._rounds[number - 1].world)
 
     def _group_of(self, step: Step) -> int:
         own = self._began_of.get(step.pod, [])

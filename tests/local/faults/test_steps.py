@@ -6,6 +6,7 @@ from elastic_pytorch_local.faults.steps import (
     Done,
     Group,
     Record,
+    RoundBegan,
     Started,
     Step,
     StepLog,
@@ -43,6 +44,12 @@ DONE, STARTED = Done(1000.25, "a", 800, 1.639), Started(1000.25, "a", (18,))
         (f"step {'9' * 5000}/800  loss 3.272  workers 3  {TORN}", [STEP_21]),
         (f"elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: pids 1 {TORN}", [STEP_21]),
         ("elastic_pytorch.agent " * 100_000, []),
+        (f"{AGENT}round 4: rank 0 of 3, store 10.0.0.1:29500, waited 0.013 s; x", [RoundBegan(1000.25, "a", 3)]),
+        ("iter 10: loss 2.3104, time 20.00ms", [Step(1000.25, "a", 10, 0, loss=2.3104)]),
+        ("[rank0] Step 7/100 | lr 3e-4 | train loss: 1e-05", [Step(1000.25, "a", 7, 0, total=100, loss=1e-05)]),
+        (" iteration       12/    100 | lm loss: 9.5E+00 |", [Step(1000.25, "a", 12, 0, total=100, loss=9.5)]),
+        ("resuming at iteration 100", []),
+        ("misstep 3 glossy 1.0", []),
     ],
 )
 def test_records_are_found_wherever_in_a_line_they_stand(line: str, records: list[Record]) -> None:
@@ -85,3 +92,16 @@ def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive
 def test_time_of_steps_that_two_groups_do_again_is_kept_once() -> None:
     groups = [Group(1, 1, 1, 10, 1.0, 10.0), Group(2, 1, 8, 9, 20.0, 21.0), Group(3, 1, 5, 5, 30.0, 30.0)]
     assert kept_seconds(groups) == 4.0, "a group of one step has no pace"
+
+
+def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_counts() -> None:
+    records: list[Record] = [
+        RoundBegan(1.0, "a", 3),
+        *steps("a", 1, 20, at=2.0, world=0),
+        *steps("b", 1, 20, at=2.05, world=0),  # another rank prints, too
+        RoundBegan(5.0, "b", 2),
+        *steps("b", 11, 15, at=6.0, world=0),
+    ]
+    seen = [(group.number, group.world, group.first, group.last) for group in groups_of(StepLog(records).steps())]
+    assert seen == [(1, 3, 1, 20), (2, 2, 11, 15)]
+    assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has told of a round"

@@ -12,6 +12,8 @@ from elastic_pytorch_local.faults.driver import Change, Driver
 STEP_SECONDS = 0.002
 POD_START_SECONDS = 0.02
 CHECKPOINT_EVERY = 20
+PID = 18
+MAX_REPLICAS = 4
 
 
 class CountingCluster(Driver):
@@ -59,6 +61,12 @@ class CountingCluster(Driver):
         self._form_group(lost=True)
         self._create_pods()
 
+    async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
+        assert pid == PID
+        self.commands.append(f"kill process of {pod['metadata']['name']}")
+        self._form_group(lost=True)
+        return time.time()
+
     async def delete_job(self, name: str) -> None:
         self.commands.append("delete")
         if self._training:
@@ -67,7 +75,8 @@ class CountingCluster(Driver):
 
     async def watch_jobs(self, name: str) -> AsyncIterator[Change]:
         while True:
-            yield "MODIFIED", {"metadata": {"name": name}, "status": self._status()}
+            spec = {"replicas": self._wanted, "minReplicas": 1, "maxReplicas": MAX_REPLICAS}
+            yield "MODIFIED", {"metadata": {"name": name}, "spec": spec, "status": self._status()}
             await asyncio.sleep(STEP_SECONDS)
 
     async def watch_pods(self, job: str) -> AsyncIterator[Change]:
@@ -109,6 +118,8 @@ class CountingCluster(Driver):
         self._round += 1
         before, self._members = len(self._members), list(self.pods)
         self._state = "Running"
+        for pod in self._members:
+            self._print(pod, f"elastic_pytorch.agent {_now()} INFO workers started in 3 ms: pids {PID}")
         over = {"round": self._round, "replicas": len(self._members), "cause": "FirstRound"}
         if before:
             over |= {"seconds": "0.02", "stepsLost": steps_lost, "cause": "WorkerLost"}
@@ -131,7 +142,7 @@ class CountingCluster(Driver):
         self._print(leader, f"done at step {self._step}/{self._total}  validation loss 1.640")
 
     def _print(self, pod: str, text: str) -> None:
-        stamp = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+        stamp = _now()
         lines = self._logs.setdefault(pod, [])
         if self._log == "torn" and text.startswith("start") and lines:
             lines.append(f"{stamp} {lines[-1].partition(' ')[2]}{text}")
@@ -154,3 +165,7 @@ class CountingCluster(Driver):
             ],
             "conditions": [failed] if self._state == "Failed" else [],
         }
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

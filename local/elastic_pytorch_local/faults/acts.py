@@ -1,0 +1,171 @@
+"""Does to a job what clusters do to jobs: kills a rank, loses a pod, grows and shrinks it; and notes what each has cost."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.job_view import RUNNING, JobView, Worker
+
+from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.cost import (
+    NOT_SEEN,
+    ChangeCost,
+    describe_cost,
+    step_seconds_before,
+    told_cost,
+)
+from elastic_pytorch_local.faults.driver import Driver
+from elastic_pytorch_local.faults.engine import Target
+from elastic_pytorch_local.faults.outcome import Change, changes
+from elastic_pytorch_local.faults.watcher import Waited, Watcher
+
+T = TypeVar("T")
+
+OPERATOR_SECONDS = 300.0
+HANG_SECONDS = 3600.0  # bounds a hang, not the time that starts and steps take on the busiest machine
+FIRST_STEP_SECONDS = 60.0
+SETTLE_SECONDS = 8.0  # before each act: what agents import for later starts they have imported by then
+REPLACED = "its replacement joins"
+PACE_SECONDS = 60.0  # before a change, in which its group has taken a step or two
+
+
+class ActFailed(Exception):
+    """The job did not do what the acts are there to show."""
+
+
+class Acts:
+    """The acts, one after the other, on a job that has just been made."""
+
+    def __init__(self, driver: Driver, watcher: Watcher, say: Callable[[str], None]) -> None:
+        self.costs: list[ChangeCost] = []
+        self._driver, self._watcher, self._say = driver, watcher, say
+
+    async def perform(self) -> None:
+        await self.begin()
+        for act in (self.kill_a_rank, self.lose_a_pod, self.grow, self.shrink):
+            await self.settle()
+            await act()
+
+    async def begin(self) -> None:
+        """Waits until the job trains with its wanted workers."""
+        watcher, what = self._watcher, "the operator to make the workers (is it installed?)"
+        await self._wait(lambda: watcher.job.workers, OPERATOR_SECONDS, what)
+        wanted = watcher.job.wanted
+        await self._wait(lambda: trains_with(watcher.job, wanted), HANG_SECONDS, f"{wanted} workers to train")
+        try:
+            await self._look(lambda: watcher.progress.step, FIRST_STEP_SECONDS, "the first step")
+        except Waited:
+            self._say(NOT_SEEN)
+        self._say(f"{wanted} workers train")
+
+    async def settle(self) -> None:
+        """Lets some steps go by, so that each act has a quiet moment before it."""
+        until = time.monotonic() + SETTLE_SECONDS
+        await self._wait(lambda: time.monotonic() >= until, HANG_SECONDS, "the next act")
+
+    async def kill_a_rank(self) -> None:
+        victim, pids = self._victim(), self._watcher.log.pids
+        if not pids.get(victim.name):
+            self._say("no rank is killed: no agent has told the id of its process")
+            return
+        pod = self._watcher.pods[victim.name]
+        target = engine.kill_process(self._driver, pod, pids[victim.name][0], self._watcher.name)
+        await self._lose("a rank is killed", target, f"    (rank {victim.rank})")
+
+    async def lose_a_pod(self) -> None:
+        victim = self._victim()
+        target = engine.delete_pod(self._driver, victim.name, self._watcher.name, force=True)
+        await self._lose("a pod is lost", target, f"    (rank {victim.rank})")
+
+    async def grow(self) -> None:
+        job = self._watcher.job
+        larger = min((size for size in job.sizes if size > job.size), default=None)
+        await self._scale("it grows", larger, "has its largest size")
+
+    async def shrink(self) -> None:
+        job = self._watcher.job
+        smaller = max((size for size in job.sizes if size < job.size), default=None)
+        await self._scale("it shrinks", smaller, "has its smallest size")
+
+    def _victim(self) -> Worker:
+        if not (members := self._watcher.job.members):
+            raise ActFailed("The status names no worker as training: none can be spared.")
+        return members[-1]
+
+    async def _lose(self, event: str, target: Target, remark: str) -> None:
+        size = self._watcher.job.size
+        round_, at = await self._make(target, remark)
+        survivors = await self._resumed(event, round_, at, "the training to go on")
+        if survivors.workers < size:
+            what = f"the {size} workers to be complete again"
+            await self._resumed(REPLACED, round_, at, what, size, planned=True)
+
+    async def _scale(self, event: str, wanted: int | None, why_not: str) -> None:
+        if wanted is None:
+            self._say(f"it is not scaled: the job {why_not}")
+            return
+        round_, at = await self._make(engine.scale(self._driver, self._watcher.name, wanted))
+        await self._resumed(event, round_, at, f"the training to go on with {wanted} workers", wanted, planned=True)
+
+    async def _make(self, target: Target, remark: str = "") -> tuple[int, float]:
+        """Makes a fault; returns the round before it, and when it was made."""
+        self._say(f"{target.what}{remark}")
+        round_ = self._watcher.job.round
+        async with engine.made(target, self._say) as at:
+            return round_, at
+
+    async def _resumed(
+        self, event: str, round_: int, at: float, what: str, workers: int | None = None, *, planned: bool = False
+    ) -> ChangeCost:
+        """Waits until a later group than that of a round trains, of some size if one is given; notes the cost.
+
+        Where only the log tells the steps, it waits for that, too.
+        """
+
+        def told() -> tuple[HistoryEntry | None, Change | None] | None:
+            over = (each for each in self._watcher.job.recent_interruptions if each.round > round_)
+            status = next((each for each in over if workers in (None, each.workers)), None)
+            seen = changes(self._watcher.log.steps(at - PACE_SECONDS), at)
+            log = next((each for each in seen if workers in (None, each.first.world)), None)
+            reports = status is not None and status.steps_lost is not None
+            prints = self._watcher.log.last() is not None
+            return (status, log) if reports or (status and (log or not prints)) else None
+
+        status, log = await self._wait(told, HANG_SECONDS, what)
+        pace = step_seconds_before(self._watcher.log.steps(at - PACE_SECONDS), log)
+        ready = time.time() - at if event == REPLACED else None
+        cost = told_cost(event, planned=planned, status=status, log=log, step_seconds=pace, ready_seconds=ready)
+        self.costs.append(cost)
+        self._say(describe_cost(cost))
+        return cost
+
+    async def _wait(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
+        """Waits until something is found; fails when that takes too long, or when it cannot come any more, as the job has ended."""
+        try:
+            return await self._look(found, seconds, what)
+        except Waited:
+            raise ActFailed(f"Waited {seconds:.0f} s for {what}, in vain.") from None
+
+    async def _look(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
+        def look() -> T | None:
+            job = self._watcher.job
+            if it := found():
+                return it
+            if self._watcher.broken:
+                raise ActFailed(f"Cannot see the job any more: {self._watcher.broken!r}")
+            if job.state == "Failed":
+                condition = job.condition("Failed")
+                raise ActFailed(f"The job failed while waiting for {what}: {condition.message if condition else None}")
+            if self._watcher.deleted:
+                raise ActFailed(f"Somebody deleted the job while waiting for {what}.")
+            if job.state == "Complete":
+                raise ActFailed(f"The training ended while waiting for {what}: give it more steps.")
+            return None
+
+        return await self._watcher.until(look, seconds=seconds, what=what)
+
+
+def trains_with(job: JobView, workers: int) -> bool:
+    over = job.last_interruption is None or job.last_interruption.round == job.round
+    return over and [worker.state for worker in job.members] == [RUNNING] * workers

@@ -1,0 +1,61 @@
+"""What local mode tells of a job while it trains: its steps, its size, each change, and a standstill. Pure."""
+
+from collections.abc import Sequence
+
+from elastic_pytorch_client.reading.history import HistoryEntry
+from elastic_pytorch_client.reading.job_view import RUNNING, JobView, Progress
+
+LINE_SECONDS = 10.0
+STANDSTILL_SECONDS = 60.0
+STANDSTILL = (
+    "A hang shows with `py-spy dump --pid {pid}`, and spec.progressDeadlineSeconds ends one. Steps are seen if the script "
+    "prints each in a line with its loss, or reports it with elastic_pytorch.report(step=10, loss=2.31)."
+)
+
+
+def headline(job: JobView, progress: Progress, pace: float | None) -> str:
+    """The state, the step, the loss, the size and the speed in steps a second, in one line."""
+    step = "no step yet" if progress.step is None else f"step {progress.step}"
+    parts = [f"{step}/{progress.total}" if progress.total else step]
+    parts += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
+    parts += [f"{job.size or job.ready} of {job.wanted} workers {'train' if job.size else 'are ready'}"]
+    parts += [f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
+    return f"{job.state}: {', '.join(parts)}"
+
+
+def describe_change(entry: HistoryEntry) -> str:
+    """What a change of the group has cost; of a script that reports no steps, only when its processes ran is known."""
+    size = f"{entry.before} -> {entry.workers}" if entry.before else f"{entry.workers}"
+    text, took = f"round {entry.round}, {entry.cause}, {size} workers:", f"{entry.seconds or 0.0:.1f} s"
+    if entry.steps_lost is None:
+        return f"{text} the processes ran after {took}"
+    return f"{text} training stood still {took}, {entry.steps_lost} step{'' if entry.steps_lost == 1 else 's'} repeated"
+
+
+class ProgressLines:
+    """The lines that are due, from what is known of the job at moments in seconds."""
+
+    def __init__(self) -> None:
+        self._said = ("", 0, 0)  # state, round and size that the last line had
+        self._said_at = self._stepped_at = float("-inf")
+        self._step: int | None = None
+        self._changed = 0  # the newest round whose cost has been told
+        self._standstill_told = False
+
+    def due(self, job: JobView, progress: Progress, pace: float | None, pids: Sequence[int], now: float) -> list[str]:
+        if not job.name:  # it is not seen yet
+            return []
+        lines = [describe_change(entry) for entry in job.recent_interruptions if entry.round > self._changed]
+        self._changed = max([self._changed, *(entry.round for entry in job.recent_interruptions)])
+        here = (job.state, job.round, job.size or job.ready)
+        stepped = progress.step != self._step
+        if stepped or here != self._said:
+            self._stepped_at, self._step, self._standstill_told = now, progress.step, False
+        if here != self._said or (stepped and now - self._said_at >= LINE_SECONDS):
+            self._said, self._said_at = here, now
+            lines.append(headline(job, progress, pace))
+        if job.state == RUNNING and now - self._stepped_at >= STANDSTILL_SECONDS and not self._standstill_told:
+            self._standstill_told = True
+            since = "" if progress.step is None else f" after step {progress.step}"
+            lines.append(f"No step for a minute{since}. {STANDSTILL.format(pid=pids[0] if pids else 'PID')}")
+        return lines
