@@ -1,6 +1,6 @@
 """A job as an object, for notebooks, pipelines and tests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from elastic_pytorch_client.errors import JobFailed, NoSuchJob, TimedOut
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
-from elastic_pytorch_client.watch import Clock, follow_job
+from elastic_pytorch_client.watch import Clock, follow_job, until_ended, wait_for_job
 from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
 
 DELETE_SECONDS = 60.0
@@ -122,7 +122,7 @@ class Job:
             self.cluster.delete_job(self.namespace, self.name)
             if not wait:
                 return
-            for _ in self.progress(timeout_seconds=timeout_seconds):
+            for _ in self._follow(timeout_seconds):
                 pass
             self.cluster.get_job(self.namespace, self.name)
         except NoSuchJob:
@@ -134,10 +134,7 @@ class Job:
 
         Broken connections are opened again; changes that come in between are reported as one.
         """
-        for view in follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock):
-            yield view
-            if view.ended:
-                return
+        return until_ended(self._follow(timeout_seconds))
 
     def wait(self, *, timeout_seconds: float | None = None) -> JobView:
         """Waits until the job is complete.
@@ -146,15 +143,11 @@ class Job:
             JobFailed: it has failed, with the reason and the root cause, or was deleted.
             TimedOut: it has not ended in time.
         """
-        view = None
-        for view in self.progress(timeout_seconds=timeout_seconds):
-            if view.complete:
-                return view
-            if view.failed:
-                failed = view.condition("Failed")
-                assert failed is not None
-                raise JobFailed(f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason)
-        raise self._why_not("ended", timeout_seconds)
+        view = self._wait_for(lambda view: view.ended, "it had ended", timeout_seconds)
+        failed = view.condition("Failed")
+        if failed is not None and failed.true:
+            raise JobFailed(f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason)
+        return view
 
     def wait_until_whole(self, *, timeout_seconds: float | None = None) -> JobView:
         """Waits until all wanted workers train.
@@ -163,13 +156,7 @@ class Job:
             JobFailed: the job has ended first.
             TimedOut: they do not train in time.
         """
-        view = None
-        for view in self.progress(timeout_seconds=timeout_seconds):
-            if view.seen and view.at_wanted_size:
-                return view
-            if view.ended:
-                raise JobFailed(f"{self.name} has ended ({view.state}) before all its workers trained")
-        raise self._why_not("all its workers trained", timeout_seconds)
+        return self._wait_for(lambda view: view.seen and view.at_wanted_size, "all its workers trained", timeout_seconds)
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
         """Yields the log lines of the workers whose pods still exist.
@@ -194,11 +181,10 @@ class Job:
         """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
         return read_events(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
 
-    def _why_not(self, what: str, timeout_seconds: float | None) -> JobFailed | TimedOut:
-        try:
-            self.cluster.get_job(self.namespace, self.name)
-        except NoSuchJob:
-            return JobFailed(
-                f"{self.name} has been deleted before it {what}" if what == "ended" else f"{self.name} was deleted"
-            )
-        return TimedOut(f"{self.name} has not {what} within {timeout_seconds or 0:.0f} s")
+    def _follow(self, timeout_seconds: float | None) -> Iterator[JobView]:
+        return follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock)
+
+    def _wait_for(self, fulfilled: Callable[[JobView], bool], what: str, timeout_seconds: float | None) -> JobView:
+        return wait_for_job(
+            self.cluster, self.namespace, self.name, fulfilled, what, timeout_seconds=timeout_seconds, clock=self._clock
+        )

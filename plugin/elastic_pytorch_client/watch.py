@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from elastic_pytorch_client.cluster import WATCH_SECONDS, Cluster, Object
-from elastic_pytorch_client.errors import NoSuchJob, Unreachable
+from elastic_pytorch_client.errors import EpjError, JobFailed, NoSuchJob, TimedOut, Unreachable
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 
 PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
@@ -56,6 +56,43 @@ def follow_job(
         except Unreachable:
             clock.sleep(wait)
             wait = min(MAX_RETRY_SECONDS, 2 * wait)
+
+
+def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
+    for job in jobs:
+        yield job
+        if job.ended:
+            return
+
+
+def wait_for_job(
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    fulfilled: Callable[[JobView], bool],
+    what: str,
+    *,
+    timeout_seconds: float | None = None,
+    clock: Clock | None = None,
+) -> JobView:
+    """Waits until a job fulfils something, which `what` says as a clause.
+
+    Raises:
+        JobFailed: it has ended instead, or is gone.
+        TimedOut: it took too long.
+    """
+    for job in follow_job(cluster, namespace, name, timeout_seconds=timeout_seconds, clock=clock):
+        if fulfilled(job):
+            return job
+        if job.ended:
+            raise JobFailed(f"{name} has ended ({job.state}) before {what}")
+    try:
+        cluster.get_job(namespace, name)
+    except NoSuchJob:
+        raise JobFailed(f"{name} has been deleted before {what}") from None
+    except EpjError:
+        pass  # an API server that does not answer says nothing about the job
+    raise TimedOut(f"{timeout_seconds or 0:.0f} s have passed before {what}; `kubectl epj why {name}` says why")
 
 
 def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:

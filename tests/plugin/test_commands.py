@@ -104,6 +104,15 @@ def test_waits_end(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
     assert "has ended" in capsys.readouterr().err
 
 
+def test_wait_takes_no_silent_api_server_for_a_deletion(
+    epj: Epj, fake_time: FakeTime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = RecordedCluster("young")
+    fake_time.on_sleep = lambda: cluster.faults.update(get_job=[Unreachable("gone")] * 9)
+    assert epj(cluster, "suspend", "char-lm", "--wait", "--timeout", "3")[0] == 1
+    assert "3 s have passed before all its workers had stopped" in capsys.readouterr().err
+
+
 def test_why_exits_with_3_when_something_is_not_as_wanted(epj: Epj) -> None:
     assert epj(RecordedCluster("young"), "why", "char-lm")[0] == 0
     code, printed = epj(RecordedCluster("no-volume"), "why", "no-volume", now=moment_of("no-volume"), width=400)

@@ -130,7 +130,7 @@ def test_wait_for_a_job_that_fails(fake_time: FakeTime) -> None:
 def test_wait_no_longer_than_told(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("young")
     cluster.script = [Unreachable("gone"), Unreachable("gone"), Unreachable("gone"), Unreachable("gone")]
-    with pytest.raises(TimedOut, match="has not ended within 5 s"):
+    with pytest.raises(TimedOut, match="5 s have passed before it had ended"):
         sdk_job(cluster, fake_time).wait(timeout_seconds=5)
 
 
@@ -153,6 +153,21 @@ def test_scale_suspend_resume_delete() -> None:
     assert [call[0] for call in cluster.calls] == ["scale", "patch", "patch", "delete"]
     with pytest.raises(EpjError):
         job.scale(2)
+
+
+class FinalizingCluster(RecordedCluster):
+    """A job that is deleted stays until its finalizer is removed."""
+
+    def remove(self, name: str) -> None:
+        """Does nothing yet."""
+
+
+def test_deletion_of_a_job_that_has_ended_is_waited_for(fake_time: FakeTime) -> None:
+    cluster = FinalizingCluster("young")
+    cluster.put(at_step(800, ended="Complete"))
+    fake_time.on_sleep = lambda: RecordedCluster.remove(cluster, "char-lm")
+    sdk_job(cluster, fake_time).delete(wait=True)
+    assert fake_time.now > 0
 
 
 def test_scale_may_wait_for_its_effect(fake_time: FakeTime) -> None:

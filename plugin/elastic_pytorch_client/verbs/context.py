@@ -12,11 +12,10 @@ from rich.console import Console
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import Cluster
-from elastic_pytorch_client.errors import EpjError, JobFailed, TimedOut
 from elastic_pytorch_client.evidence import read_job_events
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.timeline import JobEvent
-from elastic_pytorch_client.watch import Clock, follow_job
+from elastic_pytorch_client.watch import Clock, wait_for_job
 
 WAIT_SECONDS = 300.0
 
@@ -45,28 +44,7 @@ class Context:
         return read_job_events(self.cluster, job)
 
     def wait(self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float) -> JobView:
-        """Waits until a job fulfils something.
-
-        Raises:
-            JobFailed: it has ended instead, or is gone.
-            TimedOut: it took too long.
-        """
-        job = None
-        for job in follow_job(self.cluster, self.one_namespace, name, timeout_seconds=seconds, clock=self.clock):
-            if fulfilled(job):
-                return job
-            if job.ended:
-                raise JobFailed(f"{name} has ended ({job.state}) before {what}")
-        if job is not None and not self._is_there(name):
-            raise JobFailed(f"{name} has been deleted before {what}")
-        raise TimedOut(f"{seconds:.0f} s have passed before {what}; `kubectl epj why {name}` says why")
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            self.job(name)
-        except EpjError:
-            return False
-        return True
+        return wait_for_job(self.cluster, self.one_namespace, name, fulfilled, what, timeout_seconds=seconds, clock=self.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """`kubectl epj status NAME`: one job on one screen."""
 
 import argparse
-from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -11,7 +10,7 @@ from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.status_view import show_status
-from elastic_pytorch_client.watch import follow_job
+from elastic_pytorch_client.watch import follow_job, until_ended
 
 NAME, HELP = "status", "one job on one screen: progress, workers, conditions, events"
 
@@ -44,10 +43,3 @@ def run(context: Context, options: argparse.Namespace) -> int:
         for job in jobs:
             live.update(draw(job), refresh=True)
     return 0
-
-
-def until_ended(jobs: Iterator[JobView]) -> Iterator[JobView]:
-    for job in jobs:
-        yield job
-        if job.ended:
-            return
