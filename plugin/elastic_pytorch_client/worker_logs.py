@@ -26,7 +26,6 @@ class Choice:
     indexes: frozenset[int] = frozenset()
 
     def of(self, job: JobView) -> list[Worker]:
-        """The chosen workers of a job, by rank and index."""
         all_workers = sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
         if not self.ranks and not self.indexes:
             return all_workers

@@ -220,7 +220,6 @@ class LineCutter:
         return lines
 
     def take_rest(self) -> str:
-        """Returns the line that has no end yet."""
         line = self._rest.decode(errors="replace")
         self._rest.clear()
         return line

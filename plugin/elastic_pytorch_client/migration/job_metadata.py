@@ -16,11 +16,6 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """A job's metadata.
-
-    Raises:
-        CannotMigrate: a job cannot have the name.
-    """
     old = manifest.get("metadata") or {}
     metadata = {key: old[key] for key in KEPT if old.get(key)}
     name = str(metadata.get("name") or metadata.get("generateName") or "")

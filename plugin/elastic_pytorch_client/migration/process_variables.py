@@ -22,7 +22,6 @@ OF_COMMANDS = OF_CONTAINERS | {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPO
 
 
 def is_set_for_processes(variable: str) -> bool:
-    """Whether a variable of the container is one that the operator or the agent sets."""
     return variable in SET_BY_AGENT | SET_BY_OPERATOR or variable.startswith("PET_RDZV_") or variable == "PET_MAX_RESTARTS"
 
 

@@ -82,7 +82,6 @@ def finite(values: Iterable[float | None]) -> list[float]:
 
 
 def seconds_of(time: datetime | None) -> float | None:
-    """A time in seconds since 1970."""
     return None if time is None else time.timestamp()
 
 

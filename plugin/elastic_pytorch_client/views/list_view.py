@@ -30,7 +30,6 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide:
 
 
 def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:
-    """The first columns of every table of jobs: which job it is, and how it is."""
     states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
     names = [Column("NAME", 0, [Text(job.name) for job in jobs]), Column("STATE", 0, states)]
     return [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names] if namespaces else names

@@ -395,4 +395,4 @@ print(written - before, peak() - before)
 def test_all_names_of_a_prefix_are_found(bucket: Bucket) -> None:
     for number in range(3):
         bucket.server.put(f"/{bucket.name}/run/checkpoint-g000001-s{number:09}.elastic", b"")
-    assert checkpoint_folder.newest_name(bucket.url) == StateVersion(1, 2)
+    assert checkpoint_folder.newest_and_claimed(bucket.url)[0] == StateVersion(1, 2)

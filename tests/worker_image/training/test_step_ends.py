@@ -58,7 +58,7 @@ class Training:
     def kept(self) -> int:
         """How many steps the State would go on from, if the process ended now."""
         end_training()
-        version = checkpoint_folder.newest_name(str(self.folder))
+        version = checkpoint_folder.newest_and_claimed(str(self.folder))[0]
         return version.step if version else 0
 
 
@@ -84,7 +84,7 @@ def left(training: Training) -> None:
 def left_and_flushed(training: Training) -> None:
     left(training)
     assert training.state.flush()
-    assert checkpoint_folder.newest_name(str(training.folder)).step == 3
+    assert checkpoint_folder.newest_and_claimed(str(training.folder))[0].step == 3
 
 
 def left_twice(training: Training) -> None:

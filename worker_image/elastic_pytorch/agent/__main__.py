@@ -38,11 +38,6 @@ CANNOT_RUN = 2
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the agent.
-
-    Returns:
-        The exit code.
-    """
     began = time.monotonic()
     start_logging()
     termination_log = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")

@@ -82,8 +82,7 @@ class Server(Protocol):
     def broadcast(self, message: dict[str, Any] | None) -> None:
         """Sends a message to all workers, including later ones, until replaced; None clears it."""
 
-    def send(self, pid: int, message: dict[str, Any]) -> None:
-        """Sends a message to one worker."""
+    def send(self, pid: int, message: dict[str, Any]) -> None: ...
 
 
 class Handover:
@@ -154,7 +153,6 @@ class Handover:
         return all(worker.is_free for worker in self._of(pids))
 
     def all_in_process(self, pids: Iterable[int]) -> bool:
-        """Whether all of these workers can join another group without a restart."""
         return all(worker.in_process for worker in self._of(pids))
 
     def lost_peers(self, pids: Mapping[int, int]) -> dict[int, str]:

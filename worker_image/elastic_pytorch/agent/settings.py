@@ -45,12 +45,6 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Reads the environment.
-
-    Raises:
-        SettingsError: a variable is missing or malformed.
-    """
-
     def required(name: str) -> str:
         if not environ.get(name):
             raise SettingsError(f"{name} is not set: this runs in the pods of an ElasticPyTorchJob, whose operator sets it")

@@ -60,7 +60,6 @@ class Failure:
 
 
 def signal_name(number: int) -> str:
-    """Returns the name of a signal, such as SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -59,8 +59,7 @@ class GroupAborted(BaseException):
 class Holder(Protocol):
     """An object that refers to a process group from one call to the next."""
 
-    def _leave_group(self) -> None:
-        """Drops its references to the group."""
+    def _leave_group(self) -> None: ...
 
 
 _depth = 0

@@ -14,15 +14,11 @@ MOST_NUMBERS = 16  # in one exchange of parts, which always has as many
 
 
 class RankGroup(Protocol):
-    """A group of ranks."""
-
     rank: int
 
-    def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Returns the numbers of all ranks, in their order."""
+    def gather(self, numbers: Sequence[int]) -> list[list[int]]: ...
 
-    def first(self, number: int) -> int:
-        """Returns rank 0's number."""
+    def first(self, number: int) -> int: ...
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         """Returns the root's bytes, of which all ranks know the number."""

@@ -29,8 +29,7 @@ class Copy(Protocol):
 class Lane(Protocol):
     """Copies tensors while training continues. `CudaLane` is one."""
 
-    def takes(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is copied here."""
+    def takes(self, tensor: torch.Tensor) -> bool: ...
 
     def catch_up(self) -> None:
         """Waits until the training's own work of this step is done."""
@@ -44,8 +43,7 @@ class Lane(Protocol):
     def hold_writes(self) -> bool:
         """Makes the training's work from here on wait for the copies beside it; False: it cannot."""
 
-    def done(self) -> bool:
-        """Whether all copies are complete."""
+    def done(self) -> bool: ...
 
     def wait(self) -> float:
         """Waits for all copies; returns the seconds for which the training's work has waited for them."""

@@ -14,8 +14,7 @@ from elastic_pytorch.state_format.state_version import StateVersion
 class Client(Protocol):
     """What is needed of the client of the pod's server."""
 
-    def keep_memory(self, name: str, fd: int) -> None:
-        """Makes the server keep a memory file."""
+    def keep_memory(self, name: str, fd: int) -> None: ...
 
     def fetch(self, name: str) -> int | None:
         """Returns the file that is kept under a name; None: there is none.

@@ -22,11 +22,6 @@ DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEP
 
 
 def addresses_of(name: str) -> list[str]:
-    """Returns the addresses of a name.
-
-    Raises:
-        OSError: it has none that is known.
-    """
     return [str(place[0]) for *_, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
 
 

@@ -18,8 +18,7 @@ MAX_MESSAGE_CHARACTERS = 4000
 class Client(Protocol):
     """What is needed of the client of the pod's server."""
 
-    def messages(self) -> list[Message]:
-        """Returns the messages since the last call."""
+    def messages(self) -> list[Message]: ...
 
     def wait_message(self, timeout_seconds: float) -> Message | None:
         """Returns the next message; None: the time is over."""
@@ -27,8 +26,7 @@ class Client(Protocol):
     def connected(self) -> bool:
         """Whether the agent is there, as far as is known."""
 
-    def send(self, message: Message) -> None:
-        """Sends a message."""
+    def send(self, message: Message) -> None: ...
 
 
 class AgentLink:

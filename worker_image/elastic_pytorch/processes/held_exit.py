@@ -59,7 +59,6 @@ def what_holds() -> str:
 
 
 def _place(frames: Mapping[int, FrameType], thread: threading.Thread) -> str:
-    """The innermost place of a thread outside of the module threading."""
     stack = traceback.extract_stack(frames[thread.ident or 0])
     places = [each for each in stack if each.filename != threading.__file__] or stack
     return f"{places[-1].filename}:{places[-1].lineno} in {places[-1].name}"

@@ -90,11 +90,6 @@ class Progress:
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:
-    """Returns the fields of a report.
-
-    Raises:
-        ValueError: the datagram is not what `report` sends.
-    """
     if len(datagram) > MAX_DATAGRAM_BYTES:
         raise ValueError("too long")
     fields = json.loads(datagram)

@@ -59,11 +59,9 @@ class Memory(Protocol):
     pod: int | None
     keeps: bool
 
-    def newest(self) -> MappedState | None:
-        """Returns the newest state that this rank keeps."""
+    def newest(self) -> MappedState | None: ...
 
-    def write(self, version: StateVersion, tree: Any) -> None:
-        """Writes a state to it."""
+    def write(self, version: StateVersion, tree: Any) -> None: ...
 
     def of_keeper(self) -> MappedState:
         """Returns the newest state that another process of the pod keeps."""

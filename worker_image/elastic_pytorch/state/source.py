@@ -33,7 +33,6 @@ class Told(NamedTuple):
 
     @property
     def version(self) -> StateVersion:
-        """The version of that state."""
         return StateVersion(self.generation, self.step)
 
     @property

@@ -112,15 +112,6 @@ def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
     return max(filter(None, map(version_of, names)), default=None), max(claims_of(names).values(), default=0)
 
 
-def newest_name(folder: Folder) -> StateVersion | None:
-    """Returns the newest version in the files' names, whole or not; None: there is none.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return newest_and_claimed(folder)[0]
-
-
 def claim(folder: Folder, generation: int) -> int:
     """Claims the folder: from now on only groups of the returned generation or a larger one may write here.
 

@@ -137,7 +137,6 @@ def say_alone(path: str, count: int, spec: Mapping[str, Any], pods: TrainingPods
 
 
 def subdomain_of(manifest: Mapping[str, Any]) -> str:
-    """The name of the headless Service that gives the pods of a Job their hosts."""
     pod = ((manifest.get("spec") or {}).get("template") or {}).get("spec") or {}
     return str(pod.get("subdomain") or "")
 

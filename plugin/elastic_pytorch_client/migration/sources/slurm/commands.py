@@ -229,7 +229,6 @@ def _start(command: Command, part: str) -> Start | None:
 
 
 def _program_of_srun(part: str) -> int:
-    """Where in a command the program stands that srun starts."""
     spans = words_from(part, part.index("srun") + len("srun"), len(part))
     _, program = split_options([part[start:end] for start, end in spans])
     return spans[-max(1, len(program))][0] if spans else len(part)

@@ -96,7 +96,6 @@ def read_options(text: str) -> dict[str, str]:
 
 
 def split_options(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The options at the start of words, and the words that follow."""
     options: dict[str, str] = {}
     place = 0
     while place < len(words) and words[place].startswith("-") and len(words[place]) > 1:
