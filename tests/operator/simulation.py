@@ -26,6 +26,7 @@ from elastic_pytorch_operator.spec.sizes import unit_indices
 from tests.operator.builders import TIME, a_failure, a_job, condition
 
 STEP_SECONDS = 0.25
+FINE_SECONDS = 10.0
 POD_START_SECONDS = 0.5
 AGENT_START_SECONDS = 1.5
 WAITING = (AgentState.PREPARING, AgentState.READY)
@@ -156,11 +157,10 @@ class Simulation:
         self.memory = replace(self.memory, answers=replace(self.memory.answers, failed=failed))
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Lets time pass; more than a minute of it in steps of a second, which take a quarter of the plans."""
-        until = self.now + seconds
-        step_seconds = max(self.step_seconds, 1.0) if seconds > 60.0 else self.step_seconds
+        """Lets time pass, in steps of a second after the first ten, and more than a minute all in such steps."""
+        until, fine_until = self.now + seconds, self.now + (FINE_SECONDS if seconds <= 60.0 else 0.0)
         while self.now < until:
-            self.now += step_seconds
+            self.now += self.step_seconds if self.now < fine_until else max(self.step_seconds, 1.0)
             self.schedule()
             self.live()
             self.reconcile()
