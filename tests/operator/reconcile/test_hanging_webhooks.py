@@ -96,7 +96,7 @@ async def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
         for number in range(namespaces * jobs):
             world.apply(f"hangs-{number}", f"team-{number % namespaces}")
         waits = []
-        for _ in range(8):
+        for _ in range(4):
             await asyncio.sleep(quiet_seconds)
             world.cluster.overloads = overloads
             waits.append(await world.replacement_seconds("default"))
