@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.stage import restarts_of
 from elastic_pytorch_local.faults import engine
+from elastic_pytorch_local.faults.driver import Object
 from elastic_pytorch_local.faults.engine import Target
 from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
@@ -61,16 +62,19 @@ class KubeflowStage:
         del turn
         if kind.grows:
             return engine.scale(self._driver, self.name, SIZE)
-        return engine.delete_pod(self._driver, await self._victim(kind), self.name, force=kind.force)
+        pod = self._victim(kind, await self._driver.pods_of(self.name))
+        return engine.delete_pod(self._driver, pod, self.name, force=kind.force)
 
-    async def _victim(self, kind: Kind) -> str:
+    def _victim(self, kind: Kind, pods: list[Object]) -> str:
         steps = self.record.steps()
-        return victim(kind, self.job, await self._driver.pods_of(self.name), steps[-1].pod if steps else "")
+        return victim(kind, self.job, pods, steps[-1].pod if steps else "")
 
     async def end_node(self, kind: Kind) -> Target:
         """The end of the node of the pod to lose: by force without notice. New pods can start there again after it is undone."""
-        driver, pod = self._driver, await self._victim(kind)
-        [node] = [each["spec"]["nodeName"] for each in await driver.pods_of(self.name) if each["metadata"]["name"] == pod]
+        driver = self._driver
+        placed = [pod for pod in await driver.pods_of(self.name) if pod["spec"].get("nodeName")]
+        pod = self._victim(kind, placed)
+        [node] = [each["spec"]["nodeName"] for each in placed if each["metadata"]["name"] == pod]
 
         async def delete_pods(*, force: bool) -> None:
             for each in await driver.pods_of(self.name):
@@ -87,9 +91,10 @@ class KubeflowStage:
                 await asyncio.sleep(NOTICE_SECONDS)
             await delete_pods(force=True)
 
-        return Target(f"{node} with {pod} ends {'' if kind.force else 'with notice'}", end, lambda: self.bring_back(node))
+        what = f"{node} with {pod} ends{'' if kind.force else f' after a notice of {NOTICE_SECONDS:g} s'}"
+        return Target(what, end, lambda: self._bring_back(node))
 
-    async def bring_back(self, node: str) -> None:
+    async def _bring_back(self, node: str) -> None:
         """Lets new pods start on a node."""
         await self._driver.uncordon_node(node)
         with suppress(CommandFailed):  # it has announced nothing
