@@ -1,42 +1,25 @@
 """A simulated agent for one pod. It speaks docs/internals/protocol.md, as elastic_pytorch/operator_link/stream_link.py does."""
 
 import asyncio
-import errno
-import random
 import secrets
 import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from scale.connection import Connection, RefusedError, Server
+from elastic_pytorch.operator_link.retry import RefusedError, Retry
+from elastic_pytorch.operator_link.rounds import Round, parse_round
+from elastic_pytorch.operator_link.stream import refusal_of
+
+from scale.connection import Connection, Server
 from scale.training import START_SECONDS, Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
-HEARTBEAT_TIMEOUT_SECONDS = 5.0
-FIRST_RETRY_SECONDS = 0.2
-FIRST_RETRIES_SECONDS = 10.0
-LATER_RETRY_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """A round, and the operator's other news.
-
-    Attributes:
-        rank: of the asker; None: the round does not list it.
-        size: in pods.
-    """
-
-    number: int = 0
-    orderly_since: int = 0
-    rank: int | None = None
-    size: int = 0
-    cause: str = ""
-    nudge: int = 0
+ANSWER_SECONDS, SHORT_SECONDS = 5.0, 1.0  # as in operator_link/stream_link.py
 
 
 class Observer(Protocol):
@@ -81,7 +64,7 @@ class Agent:
     rank: int = 0
     size: int = 0
     restarts: int = 0
-    newest: Round = field(default_factory=Round)
+    newest: Round = field(default_factory=lambda: Round(0))
     heartbeat_seconds: float = 1.0
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
     changed: bool = True
@@ -108,49 +91,57 @@ class Agent:
         self.link.poke()
 
     async def _keep_talking(self) -> None:
-        retry = _Retry()
+        retry = Retry(lambda: True)
         while True:
+            began = time.monotonic()
             try:
                 await self._converse(retry)
             except (OSError, ValueError, KeyError) as error:
-                if retry.answered and isinstance(error, ConnectionError):
-                    retry.answered = False  # the operator has ended: another may lead
-                    continue
-                pause = retry.fail(error, self.link.patience)
-                self.observer.heard(self, 0.0, retry.error)
-                await asyncio.sleep(pause)
+                if isinstance(error, ConnectionError) and not retry.failing and time.monotonic() > began + SHORT_SECONDS:
+                    continue  # the operator has ended: another may lead
+                self.observer.heard(self, 0.0, _word_of(error))
+                await asyncio.sleep(retry.fail(error, self.link.patience))
 
-    async def _converse(self, retry: "_Retry") -> None:
-        await self.link.open("/v1/agent", {"Authorization": f"Bearer {await self.find_token()}"})
+    async def _converse(self, retry: Retry) -> None:
+        await self.link.open("/v1/agent", await self.find_token())
         try:
             while True:
                 self.changed, began = False, time.monotonic()
-                deadline = began + self.link.patience * HEARTBEAT_TIMEOUT_SECONDS
-                self.link.send(self._describe())
-                while not await self._take(deadline):
+                deadline = began + self.link.patience * ANSWER_SECONDS
+                self.link.send(self._describe(), await self.find_token())
+                while not (answers := await self._take(deadline)):
                     if time.monotonic() >= deadline:
                         self.link.wait_longer()
                         raise TimeoutError
+                kind, answer = answers[-1]
+                if kind == "refused":
+                    await self._take_news(refusal_of(answer).retry_after or 0.0, lambda: False)
+                    continue
+                self.heartbeat_seconds = answer["heartbeatSeconds"]
                 self.observer.heard(self, time.monotonic() - began, "")
                 self.link.patience = 1
                 retry.succeed()
-                due = time.monotonic() + self.heartbeat_seconds
-                while not self.changed and time.monotonic() < due:
-                    await self._take(due)
+                await self._take_news(self.heartbeat_seconds, lambda: self.changed)
         finally:
             self.link.close()
 
-    async def _take(self, until: float) -> bool:
-        """Takes in what comes next, until a time; returns whether a heartbeat was answered."""
-        answered = False
+    async def _take_news(self, seconds: float, enough: Callable[[], bool]) -> None:
+        due = time.monotonic() + seconds
+        while not enough() and time.monotonic() < due:
+            await self._take(due)
+
+    async def _take(self, until: float) -> list[tuple[str, Any]]:
+        """Takes in what comes next, until a time; returns the answers to heartbeats, each with its kind."""
+        answers = list[tuple[str, Any]]()
         for line in await self.link.receive(until - time.monotonic()):
-            if (refused := line.get("refused")) is not None:
-                raise RefusedError(refused["status"], refused["error"], refused.get("retrySeconds"))
-            if (answer := line.get("heartbeat")) is not None:
-                self.heartbeat_seconds, answered = answer["heartbeatSeconds"], True
-            if (found := line.get("round")) is not None:
-                self._hear(_read_round(found))
-        return answered
+            for kind, fields in line.items():
+                if kind == "round":
+                    self._hear(parse_round(fields))
+                elif kind == "refused" and (refusal := refusal_of(fields)).status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise refusal
+                if kind in ("heartbeat", "refused"):
+                    answers.append((kind, fields))
+        return answers
 
     def _hear(self, found: Round) -> None:
         if found.nudge != self.newest.nudge:
@@ -224,37 +215,8 @@ class Operators:
         return self._known[url, authorities]
 
 
-def _read_round(fields: Mapping[str, Any]) -> Round:
-    names = ("round", "orderlySince", "rank", "size", "cause", "nudge")
-    return Round(*(fields[name] for name in names))
-
-
-class _Retry:
-    """How long to wait after a failure.
-
-    Attributes:
-        answered: a heartbeat was, since the last failure.
-        error: a status, what is wrong with a certificate, or what was raised, with the kernel's name for it.
-    """
-
-    def __init__(self) -> None:
-        self.answered, self.error = False, ""
-        self._since: float | None = None
-
-    def succeed(self) -> None:
-        self.answered, self.error, self._since = True, "", None
-
-    def fail(self, error: Exception, patience: int) -> float:
-        now = time.monotonic()
-        self.answered = False
-        self._since = now if self._since is None else self._since
-        if isinstance(error, RefusedError):
-            self.error = str(error.status)
-            if error.retry_seconds is not None:
-                return error.retry_seconds
-        else:
-            self.error = getattr(error, "verify_message", "") or type(error).__name__
-            if type(error) is OSError and error.errno is not None:
-                self.error = errno.errorcode[error.errno]  # of the many that Python has no class for
-        early = isinstance(error, TimeoutError) or patience > 1 or now - self._since < FIRST_RETRIES_SECONDS
-        return (FIRST_RETRY_SECONDS * patience**2 if early else LATER_RETRY_SECONDS) * random.uniform(0.5, 1.5)
+def _word_of(error: Exception) -> str:
+    """A status, what is wrong with a certificate, or the kind of an error."""
+    return (
+        str(error.status) if isinstance(error, RefusedError) else getattr(error, "verify_message", "") or type(error).__name__
+    )

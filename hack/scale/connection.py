@@ -1,39 +1,25 @@
-"""A stream of JSON lines to a server and one from it, in one HTTP request, cheap enough for ten thousand in a process.
+"""The agent's stream to the operator, for ten thousand agents in one process.
 
-It works on the socket itself: asyncio's streams take 256 KiB for each TLS connection, and several times the processor time. What it
-does when the operator does not answer is what worker_image/elastic_pytorch/operator_link/ does for a real agent.
+The stream is the worker image's own, elastic_pytorch/operator_link/stream.py. How it is opened is written again, as its program waits in a
+thread: asyncio's streams take 256 KiB for each TLS connection, and several times the processor time.
 """
 
 import asyncio
-import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-CONNECT_SECONDS = 1.0
-ATTEMPT_SECONDS = 0.25  # then another attempt: it may reach another operator
-HANDSHAKE_SECONDS = 2.0
-MAX_PATIENCE = 4
-CHUNK_BYTES = 64 * 1024
-OPTIONS = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), 2000),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 4), 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+from elastic_pytorch.operator_link.first_connection import ATTEMPT_DELAY_SECONDS
+from elastic_pytorch.operator_link.http_connection import (
+    CONNECT_TIMEOUT_SECONDS,
+    DEAD_PEER_OPTIONS,
+    HANDSHAKE_TIMEOUT_SECONDS,
+    MAX_PATIENCE,
 )
-
-
-class RefusedError(OSError):
-    """Another status than 200 or 201; `retry_seconds`: for which the server refuses further requests, None: not given."""
-
-    def __init__(self, status: int, text: str, retry_seconds: float | None) -> None:
-        super().__init__(f"{status} {text}")
-        self.status, self.retry_seconds = status, retry_seconds
+from elastic_pytorch.operator_link.stream import OperatorStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,63 +67,45 @@ class Connection:
     def __init__(self, server: Server, source: str = "") -> None:
         self._server, self._source = server, source
         self._socket: socket.socket | None = None
+        self._stream: OperatorStream | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._unsent = b""
-        self._received, self._line = bytearray(), bytearray()
-        self._in_body = False
         self.patience = 1
 
-    async def open(self, path: str, headers: Mapping[str, str]) -> None:
+    async def open(self, path: str, token: str) -> None:
         """Connects, for another request.
 
         Raises:
             OSError: there is no connection.
         """
         self.close()
-        await self._connect()
-        host = f"{self._server.host}:{self._server.port}"
-        kind = {"Content-Type": "application/x-ndjson", "Transfer-Encoding": "chunked"}
-        fields = {"Host": host, "Accept-Encoding": "identity", **headers, **kind}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        self._unsent = f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode()
-        self._received, self._line, self._in_body = bytearray(), bytearray(), False
+        self._socket = await self._connect()
+        self._stream = OperatorStream(self._socket, f"{self._server.host}:{self._server.port}", path, token)
 
-    def send(self, fields: Any) -> None:
+    def send(self, fields: Any, token: str) -> None:
         """Sends a line, so small that the kernel takes it whole.
 
         Raises:
             OSError: the connection is closed, or full.
         """
-        if self._socket is None:
-            raise ConnectionResetError("closed")
-        line = json.dumps(fields).encode() + b"\n"
-        self._socket.sendall(self._unsent + b"%x\r\n%b\r\n" % (len(line), line))
-        self._unsent = b""
+        self._opened().send(fields, token)
 
-    async def receive(self, seconds: float) -> list[dict[str, Any]]:
+    async def receive(self, seconds: float) -> list[Any]:
         """Waits until there are lines, the connection is poked, or the time is over; returns the lines.
 
         Raises:
-            RefusedError: the server refuses.
-            OSError: the server has ended the stream, or the connection has failed.
+            OSError: the server refuses, has ended the stream, or the connection has failed.
+            ValueError: what it says are no JSON lines.
         """
-        self._received += await self._receive_bytes(seconds)
-        if not self._in_body:
-            head, found, rest = self._received.partition(b"\r\n\r\n")
-            if not found:
-                return []
-            check_head(head, rest)
-            self._received, self._in_body = rest, True
-        while (end := self._received.find(b"\r\n")) >= 0:
-            size, begin = int(self._received[:end], 16), end + 2
-            if len(self._received) < begin + size + 2:
-                break
-            if not size:
-                raise ConnectionResetError("the server has ended the stream")
-            self._line += self._received[begin : begin + size]
-            del self._received[: begin + size + 2]
-        *lines, self._line = self._line.split(b"\n")
-        return [json.loads(line) for line in lines]
+        stream = self._opened()
+        if found := stream.receive():
+            return found
+        assert self._socket is not None
+        timer = asyncio.get_running_loop().call_later(seconds, self.poke)
+        try:
+            await self._readable(self._socket)
+        finally:
+            timer.cancel()
+        return self._opened().receive()
 
     def poke(self) -> None:
         """Ends the current `receive`."""
@@ -149,7 +117,7 @@ class Connection:
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
-            self._socket = None
+            self._socket = self._stream = None
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(ConnectionResetError("closed"))
 
@@ -157,24 +125,10 @@ class Connection:
         """Takes note that the server is too slow."""
         self.patience = min(2 * self.patience, MAX_PATIENCE)
 
-    async def _receive_bytes(self, seconds: float) -> bytes:
-        """What has come, or comes next; empty: nothing came within the time, or before `poke`."""
-        timer = None
-        try:
-            while True:
-                if self._socket is None:
-                    raise ConnectionResetError("closed")
-                with suppress(BlockingIOError, ssl.SSLWantReadError):
-                    if found := self._socket.recv(CHUNK_BYTES):
-                        return bytes(found)
-                    raise ConnectionResetError("the server has closed the connection")
-                if timer is not None:
-                    return b""
-                timer = asyncio.get_running_loop().call_later(seconds, self.poke)
-                await self._readable(self._socket)
-        finally:
-            if timer is not None:
-                timer.cancel()
+    def _opened(self) -> OperatorStream:
+        if self._stream is None:
+            raise ConnectionResetError("closed")
+        return self._stream
 
     async def _readable(self, opened: socket.socket) -> None:
         self._ready = asyncio.get_running_loop().create_future()
@@ -187,20 +141,20 @@ class Connection:
         elif self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)  # until it is wanted
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> socket.socket:
         opened = await self._open()
         if self._server.tls is None:
-            self._socket = opened
-            return
+            return opened
         try:
             wrapped = self._server.tls.wrap_socket(opened, server_hostname=self._server.host, do_handshake_on_connect=False)
             self._socket = opened = wrapped
             try:
-                async with in_time(HANDSHAKE_SECONDS * self.patience):
+                async with in_time(HANDSHAKE_TIMEOUT_SECONDS * self.patience):
                     await self._shake_hands(wrapped)
             except (TimeoutError, ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 self.wait_longer()
                 raise
+            return wrapped
         except BaseException:
             self.close()
             opened.close()
@@ -215,16 +169,18 @@ class Connection:
                 await self._readable(opened)
 
     async def _open(self) -> socket.socket:
-        until = asyncio.get_running_loop().time() + CONNECT_SECONDS
+        until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
         while True:
             attempt = socket.socket()
             try:
                 attempt.setblocking(False)
-                for option in OPTIONS:
-                    attempt.setsockopt(*option)
+                attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                attempt.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option, value in DEAD_PEER_OPTIONS:
+                    attempt.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
                 if self._source:
                     attempt.bind((self._source, 0))
-                async with in_time(ATTEMPT_SECONDS):
+                async with in_time(ATTEMPT_DELAY_SECONDS):
                     place = (self._server.address, self._server.port)
                     await asyncio.get_running_loop().sock_connect(attempt, place)
                 return attempt
@@ -235,14 +191,3 @@ class Connection:
             except BaseException:
                 attempt.close()
                 raise
-
-
-def check_head(head: bytes | bytearray, body: bytes | bytearray) -> None:
-    """Raises RefusedError unless an answer that begins so is one of success."""
-    first, *lines = head.decode("latin-1").split("\r\n")
-    status = int(first.split(" ", 2)[1])
-    if status not in (200, 201):
-        fields = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines)}
-        retry = fields.get("retry-after")
-        text = body[:200].decode(errors="replace")
-        raise RefusedError(status, text, float(retry) if retry else None)

@@ -1,7 +1,8 @@
 """The load generator, as it runs in a pod of the cluster: one simulated agent for each worker pod that runs on a fake node.
 
 Each agent speaks from its own pod's address, with a token of its own pod's, to the operator that its pod is told of. What happens is
-printed as JSON, a line each: see `scale.observations`. It imports the standard library and aiohttp only.
+printed as JSON, a line each: see `scale.observations`. It imports the standard library, aiohttp, and modules of the worker image that need
+no others.
 """
 
 import asyncio
@@ -21,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from elastic_pytorch.operator_link.retry import RefusedError
+from elastic_pytorch.operator_link.rounds import Round
 
-from scale.agent import Agent, Job, Operators, Round
-from scale.connection import Connection, RefusedError
+from scale.agent import Agent, Job, Operators
+from scale.connection import Connection
 from scale.training import Training
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

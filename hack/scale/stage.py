@@ -22,7 +22,11 @@ from scale.observations import Observations
 NAMESPACE = "scale"
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
-CODE = ("__init__", "agent", "connection", "generator", "training")
+LINK = ("first_connection", "http_connection", "retry", "rounds", "stream")
+CODE = {  # of the load generator, by the path below its folder
+    **{f"scale/{name}.py": ROOT / "hack" for name in ("__init__", "agent", "connection", "generator", "training")},
+    **{f"elastic_pytorch/{name}.py": ROOT / "worker_image" for name in ("log", *(f"operator_link/{name}" for name in LINK))},
+}
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
 LEASE_OPTIONS = ("--lease-duration=", "--renew-deadline=", "--retry-period=")
@@ -58,8 +62,9 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
         # Without a request it would get no time at all while the machine is busy, and its agents would give up handshakes.
         "resources": {"requests": {"cpu": "500m"}},
         "env": [{"name": name, "value": value} for name, value in environment.items()],
-        "volumeMounts": [{"name": "code", "mountPath": "/load/scale"}],
+        "volumeMounts": [{"name": "code", "mountPath": "/load"}],
     }
+    items = [{"key": path.replace("/", "."), "path": path} for path in CODE]
     spec = {
         "nodeName": node,
         "hostNetwork": True,
@@ -69,7 +74,7 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
         "terminationGracePeriodSeconds": 1,
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
-        "volumes": [{"name": "code", "configMap": {"name": GENERATOR}}],
+        "volumes": [{"name": "code", "configMap": {"name": GENERATOR, "items": items}}],
     }
     return {"metadata": {"name": GENERATOR}, "spec": spec}
 
@@ -227,7 +232,7 @@ class Stage:
     async def _start_generator(self, node: str) -> None:
         deployment = await self.api.ask("GET", OPERATOR)
         operator = deployment["spec"]["template"]["spec"]["containers"][0]
-        code = {f"{name}.py": (Path(__file__).parent / f"{name}.py").read_text() for name in CODE}
+        code = {path.replace("/", "."): (folder / path).read_text() for path, folder in CODE.items()}
         rules = [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
