@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,19 +20,13 @@ from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, ROOT
 from measure.recorded_job import make_folder, remove_folder, scripts
 
-WIDTH = 160  # columns, where the output is no terminal
 GONE_SECONDS = 180.0
 Say = Callable[[str], None]
 
 
-def new_console(**options: Any) -> Console:
-    """A console as wide as the terminal."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH, **options)
-
-
 def say(text: str, style: str | None = None) -> None:
     """Tells people something, which rich is to leave as it is."""
-    new_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def complain(complaints: Iterable[str]) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from elastic_pytorch_local.faults import plan
 from elastic_pytorch_local.faults.watcher import Waited
 from measure.kind_cluster import FILES, ROOT
-from measure.program import names_of, new_console
+from measure.program import names_of, say
 from measure.program import run as run_program
 
 from soak import pauses, report
@@ -26,7 +26,6 @@ COMPARE = (
     f"the report of the same run without --hostile: fails if a job's pauses are more than {pauses.MOST_TIMES:g} times those"
 )
 RESULTS = FILES / "soak"
-console = new_console(highlight=False)
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -67,15 +66,15 @@ async def soak(options: argparse.Namespace) -> int:
     """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
     began = time.time()
 
-    def say(text: str) -> None:
-        console.print(f"[{time.time() - began:5.0f} s] {text}", markup=False, soft_wrap=True)
+    def tell(text: str) -> None:
+        say(f"[{time.time() - began:5.0f} s] {text}")
 
     try:
         seen = await run(
-            options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, say, hostile=options.hostile
+            options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, tell, hostile=options.hostile
         )
     except Waited as waited:
-        say(f"{waited}. What the cluster looks like is in .cluster/logs/e2e.")
+        tell(f"{waited}. What the cluster looks like is in .cluster/logs/e2e.")
         return 2
     found = violations(seen)
     file = RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"
@@ -83,16 +82,16 @@ async def soak(options: argparse.Namespace) -> int:
     entry = {"seed": options.seed, "minutes": options.minutes, "jobs": options.jobs, "acts": plan.to_json(options.acts)}
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
     compared = pauses.compare(pauses.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
-    report.show(console, seen, found, compared)
-    console.print(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
+    report.show(seen, found, compared)
+    say(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
     return 1 if found or any(row.too_long for row in compared) else 0
 
 
 def main() -> int:
     options = parse_options()
-    console.print(f"Seed {options.seed}, {options.minutes:g} minutes, {len(options.acts)} acts")
+    say(f"Seed {options.seed}, {options.minutes:g} minutes, {len(options.acts)} acts")
     if options.dry_run:
-        console.print(report.planned(options.acts), markup=False, soft_wrap=True)
+        say(report.planned(options.acts))
         return 0
     return run_program(partial(soak, options), "soak")
 

@@ -1,4 +1,4 @@
-"""What a run has shown: as tables, and as the JSON that is kept. Pure, but for the console."""
+"""What a run has shown: as tables, and as the JSON that is kept. Pure, but for what is printed."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,14 +8,17 @@ from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_local.faults.engine import Hit
 from elastic_pytorch_local.faults.plan import Act
 from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
-from rich.console import Console
-from rich.table import Table
+from measure import markdown
+from measure.program import say
 
 from soak.pauses import Compared, pauses_by_job
 from soak.timeline import Violation
 from soak.verdict import Seen, table
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
+PAUSE = ("longest pause, s: median", "90 %", "longest")
+KINDS_HEAD = ("what was done", "times", *PAUSE)
+JOBS_HEAD = ("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen", *PAUSE)
 
 
 def planned(acts: Sequence[Act]) -> str:
@@ -44,53 +47,35 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     }
 
 
-def show(console: Console, seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
+def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
     """Prints the tables, and for each violation what was done around it."""
-    console.print(kinds_table(seen))
-    console.print(jobs_table(seen))
-    console.print(pauses_table(seen))
+    say(markdown.table(KINDS_HEAD, [[row.kind.title, str(row.count), *_pauses(row.pauses, 1)] for row in table(seen)]))
+    by_job = pauses_by_job(seen)
+    say(markdown.table(JOBS_HEAD, [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]))
     if seen.hostile is not None:
         counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
-        console.print(f"The hostile tenant's acts since the first fault: {counts}", soft_wrap=True)
+        say(f"The hostile tenant's acts since the first fault: {counts}")
     for row in compared:
-        console.print(row.text, style="red" if row.too_long else None, markup=False, soft_wrap=True)
+        say(row.text, style="red" if row.too_long else None)
     for violation in found:
-        console.print(
-            f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red", markup=False, soft_wrap=True
-        )
+        say(f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red")
         for line in around(seen.hits, violation.at):
-            console.print(f"    {line}", markup=False, soft_wrap=True)
-    console.print(f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}")
+            say(f"    {line}")
+    say(f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}")
 
 
-def kinds_table(seen: Seen) -> Table:
-    shown = Table("what was done", "times", "pause: median", "90 %", "longest", title="Longest pause of each job, in seconds")
-    for row in table(seen):
-        shown.add_row(row.kind.title, str(row.count), *(f"{value:.1f}" for value in row.pauses or ()))
-    return shown
+def _job(seen: Seen, job: str) -> list[str]:
+    groups = groups_of(seen.steps[job])
+    last = max((group.last for group in groups), default=0)
+    again = sum(group.last - group.first + 1 for group in groups) - last
+    failed, goodput = len(seen.set_up_failures.get(job, ())), seen.goodput.get(job, Goodput())
+    share = kept_seconds(groups) / whole if (whole := sum(goodput.seconds.values())) else 0.0
+    counts = (str(len(groups)), str(last), str(again), str(failed))
+    return [job, seen.states.get(job, "-"), *counts, str(goodput), f"{100 * share:.1f}%"]
 
 
-def jobs_table(seen: Seen) -> Table:
-    shown = Table("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen")
-    for job, steps in seen.steps.items():
-        groups = groups_of(steps)
-        last = max((group.last for group in groups), default=0)
-        again = sum(group.last - group.first + 1 for group in groups) - last
-        failed = len(seen.set_up_failures.get(job, ()))
-        goodput = seen.goodput.get(job, Goodput())
-        share = kept_seconds(groups) / whole if (whole := sum(goodput.seconds.values())) else 0.0
-        figures = (str(len(groups)), str(last), str(again), str(failed), str(goodput), f"{100 * share:.1f}%")
-        shown.add_row(job, seen.states.get(job, "-"), *figures)
-    return shown
-
-
-def pauses_table(seen: Seen) -> Table:
-    shown = Table(
-        "job", "median", "90 %", "longest", title="Longest pause of each job by each fault that it was made to, in seconds"
-    )
-    for job, values in pauses_by_job(seen).items():
-        shown.add_row(job, *(f"{value:.2f}" for value in values))
-    return shown
+def _pauses(values: Sequence[float] | None, digits: int) -> list[str]:
+    return [f"{value:.{digits}f}" for value in values] if values else [markdown.NOTHING] * 3
 
 
 def around(hits: Sequence[Hit], at: float) -> list[str]:

@@ -19,7 +19,6 @@ from elastic_pytorch_local.faults.plan import Act, Fault
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
-from rich.console import Console
 from soak.__main__ import parse_options
 from soak.checks.training import Expected
 from soak.hostile import acts, manifests
@@ -197,16 +196,17 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     assert found(done={}) == ["every job trains to its end"]
 
 
-def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation() -> None:
-    seen, console = whole(), Console(record=True, width=160)
+def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = whole()
     seen.hits = [DRAIN, replace(DRAIN, kind=KINDS["scale"], jobs=frozenset({"other"}))]
     assert table(seen) == [Row(KINDS["scale"], 1, None), Row(KINDS["drain"], 1, (3, 3, 3))]
     assert pauses_by_job(seen) == {"job": (3, 3, 3)} == to_json(seen, [])["pauses"]
     compared = compare({"job": (1, 2, 9), "new": (1, 1, 1)}, {"job": (1, 1, 3), "gone": (1, 1, 1)})
     assert [row.too_long for row in compared] == [False, False, True]
-    show(console, seen, [Violation("no step left out", "job", 110.0, "step 5")], compared)
-    text = console.export_text()
-    said = ["NOT KEPT: no step left out: job: step 5", "  -6.8 to   -2.0 s: drain n1", "3.00"]
+    show(seen, [Violation("no step left out", "job", 110.0, "step 5")], compared)
+    text = capsys.readouterr().out
+    said = ["NOT KEPT: no step left out: job: step 5", "  -6.8 to   -2.0 s: drain n1", "| 3.00 | 3.00 | 3.00 |"]
+    said += [f"| {KINDS['scale'].title} | 1 | - | - | - |", f"| {KINDS['drain'].title} | 1 | 3.0 | 3.0 | 3.0 |"]
     said += ["job, longest of the pauses: 9.00 s, 3.00 times the 3.00 s of before: more than 2 times"]
     assert not [words for words in [*said, "2 faults, 1 violations"] if words not in text]
 
