@@ -33,9 +33,10 @@ def describe_change(entry: HistoryEntry) -> str:
 
 
 class ProgressLines:
-    """The lines that are due, from what is known of the job at moments in seconds."""
+    """The lines that are due, from what is known of the job at moments in seconds; without changes if others tell them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, changes: bool = True) -> None:
+        self._tells_changes = changes
         self._said = ("", 0, 0)  # state, round and size that the last line had
         self._said_at = self._stepped_at = float("-inf")
         self._step: int | None = None
@@ -45,7 +46,8 @@ class ProgressLines:
     def due(self, job: JobView, progress: Progress, pace: float | None, pids: Sequence[int], now: float) -> list[str]:
         if not job.name:  # it is not seen yet
             return []
-        lines = [describe_change(entry) for entry in job.recent_interruptions if entry.round > self._changed]
+        news = [entry for entry in job.recent_interruptions if entry.round > self._changed]
+        lines = [describe_change(entry) for entry in news] if self._tells_changes else []
         self._changed = max([self._changed, *(entry.round for entry in job.recent_interruptions)])
         here = (job.state, job.round, job.size or job.ready)
         stepped = progress.step != self._step

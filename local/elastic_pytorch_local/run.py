@@ -128,7 +128,7 @@ async def run_local(
 async def _train(driver: LocalDriver, name: str, interrupted: asyncio.Event, *, faults: bool) -> int:
     watcher = Watcher(driver, name)
     acts = Acts(driver, watcher, say)
-    async with background(watcher.run(), _tell(watcher)):
+    async with background(watcher.run(), _tell(watcher, ProgressLines(changes=not faults))):
         with _sizes_typed(driver, watcher):
             work = acts.perform() if faults else _ended(watcher)
             over, failure = await _unless(interrupted, work)
@@ -177,9 +177,8 @@ async def _ended(watcher: Watcher) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _tell(watcher: Watcher) -> None:
+async def _tell(watcher: Watcher, lines: ProgressLines) -> None:
     """Tells of steps, size and each change, until cancelled."""
-    lines = ProgressLines()
     while True:
         pids = [pid for pids in watcher.log.pids.values() for pid in pids]
         pace = steps_per_second(watcher.log)

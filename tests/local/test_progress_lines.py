@@ -35,6 +35,7 @@ def test_lines_come_with_each_change_and_now_and_then_with_steps() -> None:
     changed = replace(JOB, round=2, history=(OVER,))
     assert told(lines, changed, 4, 11.0) == ["round 2, WorkerLost, 3 -> 2 workers", "Running"]
     assert told(lines, changed, 5, 12.0) == []
+    assert told(ProgressLines(changes=False), changed, 4, 11.0) == ["Running"], "the acts tell what they have cost"
 
 
 def test_a_minute_without_a_step_is_told_once_with_what_to_do() -> None:

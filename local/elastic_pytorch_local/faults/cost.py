@@ -8,7 +8,7 @@ from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_local.faults.outcome import Change
 from elastic_pytorch_local.faults.steps import Step
 
-ON_PURPOSE = "steps were repeated on purpose: each of these changes was announced"
+ON_PURPOSE = "repeated on purpose: each of these changes was announced. The training library repeats none."
 NOT_SEEN = (
     "How many steps were repeated is not known, as none is seen. Print each step in a line with its loss, "
     "such as `step 10 loss 2.31`, or report it with elastic_pytorch.report(step=10, loss=2.31)."
@@ -82,7 +82,7 @@ def cost_table(costs: Sequence[ChangeCost]) -> str:
         workers = f"{cost.before} -> {cost.workers}"
         lines.append(f"{cost.event:<24}{workers:<10}{still:>12}{repeated:>16}{ready:>13}".rstrip())
     if count := repeated_on_purpose(costs):
-        lines.append(f"{count} {ON_PURPOSE}. The training library repeats none.")
+        lines.append(f"{count} {'step was' if count == 1 else 'steps were'} {ON_PURPOSE}")
     elif any(cost.repeated is None for cost in costs):
         lines.append(NOT_SEEN)
     elif costs:

@@ -58,6 +58,6 @@ def test_table_ends_with_whether_a_step_was_repeated_on_purpose() -> None:
     assert lines[0].split() == ["EVENT", "WORKERS", "STOOD", "STILL", "STEPS", "REPEATED", "READY", "AFTER"]
     assert lines[2].split() == ["its", "replacement", "joins", "2", "->", "3", "0.4", "s", "0", "12", "s"]
     assert lines[3] == "No step was repeated on purpose."
-    assert cost_table([AGAIN_ON_PURPOSE, UNKNOWN]).splitlines()[-1].startswith("1 steps were repeated on purpose")
+    assert cost_table([AGAIN_ON_PURPOSE, UNKNOWN]).splitlines()[-1].startswith("1 step was repeated on purpose")
     assert "elastic_pytorch.report" in cost_table([UNKNOWN])
     assert [repeated_on_purpose(costs) for costs in ([LOST, KEPT], [AGAIN_ON_PURPOSE])] == [0, 1]
