@@ -150,9 +150,8 @@ def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sampler = ElasticSampler(data, **SAMPLERS[which])
-    state = elastic_pytorch.State(
-        None, elastic_pytorch.State.Options(name=which.replace(", ", "-")), model=model, optimizer=optimizer, sampler=sampler
-    )
+    named = elastic_pytorch.State.Options(name=which.replace(", ", "-"))
+    state = elastic_pytorch.State(None, named, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     steps: list[list[int]] = [[]]
     ends = []
