@@ -25,10 +25,6 @@ def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
     return find_quota(queued, queued.wanted, observed(workloads=workloads))
 
 
-def test_job_without_a_queue_is_not_limited() -> None:
-    assert find_quota(a_job(), 3, observed(workloads=())) is NO_LIMIT
-
-
 def by_quota(index: int) -> PodView:
     return a_pod(index, workload="lm-base")
 

@@ -185,12 +185,6 @@ def test_quota_that_a_job_leaves_never_falls_below_its_pods(states: list[str], p
     assert not (reserved and any(isinstance(action, CreatePod) for action in planned)), "no pod without quota"
 
 
-def test_suspended_job_without_its_label_gives_all_back_as_its_pods_go() -> None:
-    job = replace(UNQUEUED, wanted=0, suspend=True)
-    assert told(job, a_workload(), a_workload(1), pods=3) == []
-    assert told(job, a_workload(), pods=0) == ["delete lm-base"]
-
-
 def test_pod_on_a_lost_node_holds_up_no_release() -> None:
     stuck: PodView = a_pod(0, deleting=True)
     job, workloads = a_queued_job(), (a_workload(state="evicted"),)

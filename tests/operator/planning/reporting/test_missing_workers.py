@@ -15,9 +15,7 @@ from tests.operator.builders import (
     a_job,
     a_pending_pod,
     a_pod,
-    a_round,
     a_target,
-    an_agent,
     condition,
     observed,
 )
@@ -55,12 +53,6 @@ def test_causes(pods: list[Any], told: str) -> None:
 def test_script_that_sets_itself_up_is_told_of() -> None:
     told = explain_shortage([a_pod(0), a_pod(1)], {"w0", "w1"}, preparing={"w1"})
     assert told == "1 pod: its script runs its set-up (spec.prepare)"
-
-
-def test_refusal_stands_last() -> None:
-    refusal = "the API server refuses: exceeded quota"
-    assert explain_shortage([a_pending_pod(0)], (), refusal) == f"1 pod: waiting to be scheduled; {refusal}"
-    assert explain_shortage([], (), refusal) == refusal
 
 
 def test_failed_start_is_told_until_there_is_another_pod() -> None:
@@ -112,14 +104,3 @@ def test_status_keeps_what_was_last_known_of_it() -> None:
 def test_group_that_is_given_up_does_not_train() -> None:
     status = status_of(observed([a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 121, last_heard_at=NOW))
     assert (status["state"], status["worldSize"]) == ("Pending", 0)
-
-
-def test_group_that_is_heard_is_known() -> None:
-    seen = observed([a_pod(0), a_pod(1)], [an_agent("w0")], round=a_round(0, size=2), heard_before=BOTH, last_heard_at=NOW)
-    assert condition(status_of(seen), "Running")["status"] == "True"
-
-
-def test_job_that_is_suspended_meanwhile_does_not_train() -> None:
-    seen = observed([a_pod(0)], heard_before=BOTH, listening_since=NOW - 11, last_heard_at=NOW)
-    status = status_of(seen, suspend=True)
-    assert (status["state"], status["worldSize"]) == ("Suspending", 0)

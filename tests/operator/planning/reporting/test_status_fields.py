@@ -42,11 +42,6 @@ def test_worker(pod: Any, agent: Any, member: bool, worker: dict[str, Any]) -> N
     assert status_of(seen)["workers"] == [{"name": "w0", "index": 0, **worker}]
 
 
-def test_worker_that_an_operator_before_this_one_has_heard_is_silent() -> None:
-    seen = observed([a_pod(0)], heard_before=frozenset({"w0"}), listening_since=NOW, last_heard_at=NOW)
-    assert status_of(seen)["workers"][0]["state"] == "Silent"
-
-
 def test_stock_torchrun_gives_the_ranks() -> None:
     assert "rank" not in status_of(ALL, {"rendezvous": {"backend": "c10d"}})["workers"][0]
 
