@@ -236,21 +236,6 @@ async def test_pod_keeps_its_newest_connections() -> None:
             writer.close()
 
 
-async def test_address_that_opens_too_many_connections_waits_and_the_others_do_not() -> None:
-    async with serving_agents(ConnectionLimits(per_second=2, at_once=3)) as (server, api), agent(server) as known:
-        async with asyncio.timeout(20):
-            while not refused(api):
-                _, writer = await connect(server, STRANGER)
-                writer.close()
-        assert list(refused(api)) == ["rate"]
-        assert await beat(known) == 200
-        async with asyncio.timeout(20):
-            while await is_closed(last := await connect(server, STRANGER), 0.2):
-                last[1].close()
-                await asyncio.sleep(0.3)
-        last[1].close()
-
-
 async def test_oldest_of_a_crowd_are_turned_away_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "MAX_WAITING", 5)
     async with serving_agents() as (server, api):

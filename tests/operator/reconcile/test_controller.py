@@ -42,16 +42,6 @@ async def test_next_round_does_not_wait_for_the_writes_of_the_one_before(running
     assert running.cluster.calls.count("create Pod") == 5
 
 
-async def test_job_whose_writes_hang_delays_no_other(running: Running) -> None:
-    running.cluster.delay_next("patch ElasticPyTorchJob/status")
-    running.cluster.delay_next("create Pod")
-    running.cluster.apply_job(a_manifest("hangs"))
-    await running.until(lambda: running.cluster.held == 2)
-    for number in range(20):
-        running.cluster.apply_job(a_manifest(f"job-{number}", replicas=1, minimum=1))
-    await running.until(lambda: len(running.cluster.pods()) == 21)
-
-
 class CountedQueue(WorkQueue[JobKey]):
     """Counts the keys that were taken out."""
 
@@ -170,17 +160,6 @@ async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: 
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
     assert "create Pod" not in running.cluster.calls
-
-
-async def test_failed_create_does_not_abandon_the_others(running: Running) -> None:
-    running.cluster.create_seconds = 0.2
-    running.cluster.pass_next("create Pod", 5)
-    running.cluster.fail_next("create Pod", 409, "resourcequotas: the object has been modified")
-    running.cluster.apply_job(a_manifest(replicas=40, maximum=40))
-    await running.until_pods(40)
-    await asyncio.sleep(0.6)
-    assert running.indices() == sorted(str(index) for index in range(40))
-    assert running.cluster.calls.count("create Pod") == 41
 
 
 async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: Running) -> None:
