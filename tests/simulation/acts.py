@@ -253,7 +253,9 @@ def rewrite_labels(world: "World", dice: random.Random) -> str:
 
 def close_service(world: "World", dice: random.Random) -> str:
     """No agent reaches the operator, or some do not, while they reach each other."""
-    seconds, share = dice.choice((2.0, 10.0, 60.0)), dice.choice((0.3, 1.0))
+    length, share = dice.choice((0, 1, 2)), dice.choice((0.3, 1.0))
+    # A group that is silent while others are heard has 30 s by the table of silence.
+    seconds = (2.0, 10.0, 60.0 if share == 1.0 else 20.0)[length]
     agents = [agent for agent in world.living_agents() if dice.random() < share]
     for agent in agents:
         agent.shut_out = True
