@@ -10,11 +10,13 @@ from typing import Any
 import elastic_pytorch as elastic
 import pytest
 import torch
+import torch.distributed as dist
 from elastic_pytorch.memory.pod_memory import writes_for_its_pod
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 
+from tests.worker_image.torch_group import run_group
 from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
@@ -330,3 +332,39 @@ def test_folder_that_only_a_shell_knows_is_refused(folder: str, tmp_path: Path, 
     with pytest.raises(ValueError, match=r"expanduser|None to keep no checkpoints"):
         elastic.State(folder, model=torch.nn.Linear(2, 2))
     assert not list(tmp_path.iterdir())
+
+
+class OfItsRank:
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+
+    def state_dict(self) -> dict[str, int]:
+        return {"rank": self.rank}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.rank = state["rank"]
+
+
+def flush_together(folder: Path, blocked: bool) -> tuple[bool, bool]:
+    state = elastic.State(
+        folder, elastic.State.Options(every=100), model=torch.nn.Linear(2, 2), best=9.0, own=elastic.PerRank(OfItsRank())
+    )
+    state.restore()
+    for _ in range(3):
+        state.commit()
+    state.best = 1.0 if dist.get_rank() == 0 else 2.0
+    if blocked and dist.get_rank() == 0:
+        folder.rename(folder.with_name("before"))
+        folder.touch()
+    done = state.flush()
+    if blocked and dist.get_rank() == 0:
+        folder.unlink()  # or the process would not end well
+    return done, state.best == 1.0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("blocked", [False, True])
+def test_flush_tells_all_ranks_the_same(tmp_path: Path, blocked: bool) -> None:
+    folder = tmp_path / "run"
+    assert run_group(2, flush_together, folder, blocked) == [(not blocked, True)] * 2
+    assert blocked or elastic.load(folder)["own"]["states"] == [{"rank": 0}, {"rank": 1}]

@@ -29,7 +29,7 @@ from elastic_pytorch.state.last_commits import (
 )
 from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Found, Search, load_initial
-from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, start_maximum, turns
+from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, any_rank, start_maximum, turns
 from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison, refuse_grown_apart
@@ -91,7 +91,7 @@ class State(Registered):
         self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
-        self._committed = 0  # by all ranks: the step of the last commit, not counting `flush`, which rank 0 may call alone
+        self._committed = 0  # the step of the last commit
         self._group: Any = None  # that sends CPU tensors
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
@@ -220,7 +220,7 @@ class State(Registered):
         self._leave_unfinished()  # the step may not have been done as a whole
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: waits until the last commit is on disk.
+        """Ends this State in a process that continues with another training: waits until the last step is on the disk, as `flush` does.
 
         After that another State may have its folder and name, and continues from it. Its memory in the pod is released when the next State
         is restored; that of a State without a folder at once, with all that was committed.
@@ -241,24 +241,29 @@ class State(Registered):
             names.forget(self._name)
         names.free(self._identity)
 
-    def flush(self, timeout_seconds: float = LAST_FLUSH_SECONDS) -> bool:
-        """Commits the last step, if that is not done yet, and waits until it is on disk. To be called after `commit`.
+    def flush(self) -> bool:
+        """Saves the last step, and waits until it is on the disk. To be called by all ranks, after `commit`.
 
         At the end of a script this happens by itself. A script that uses its checkpoint calls it before that.
 
         Returns:
-            Whether it is on disk; False: the time was not enough, or it cannot be written, and the log says why.
+            Whether it is on the disk, on all ranks alike; False: it cannot be written, or not in ten minutes, and the log says why.
+
+        Raises:
+            RuntimeError: a peer is lost.
         """
-        if not self._writes():
+        if not self._folder or self._boundary is None:  # nothing is done since it was made, or closed
             return True
-        if self._version.step != self._step and not keeps_by_rank(self._objects.values()):
-            self._write()
+        if self._version.step != self._step:
+            self._commit_together()
         self._commits.settle(wait=True)
         self._flush(now=True)
+        written = True
         with saving():
-            done = agent_link.pod_client().drain(timeout_seconds, self._name)
-        self._reports.complain()
-        return done and self._version.step == self._step
+            if self._writes():
+                written = agent_link.pod_client().drain(LAST_FLUSH_SECONDS, self._name)
+                self._reports.complain()
+            return not any_rank(not written, self._group)
 
     def _complete_at_exit(self) -> None:
         """Commits the last step. Of what each rank has of its own, all ranks exchange their parts, as long as they have a group."""

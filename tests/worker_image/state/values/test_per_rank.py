@@ -88,8 +88,9 @@ def flush_an_open_step(folder: Path) -> tuple[bool, int]:
 
 
 @pytest.mark.process
-def test_no_rank_commits_for_the_others(tmp_path: Path) -> None:
-    assert run_group(2, flush_an_open_step, tmp_path)[0] == (False, 0)
+def test_flush_commits_what_all_ranks_have_of_their_own(tmp_path: Path) -> None:
+    assert run_group(2, flush_an_open_step, tmp_path) == [(True, 0)] * 2
+    assert run_group(2, flush_an_open_step, tmp_path) == [(True, 30)] * 2
 
 
 def test_a_process_that_is_alone_keeps_its_own(tmp_path: Path) -> None:

@@ -163,13 +163,8 @@ class ShardedState(State):
         """Whether the ranks have the stages of a pipeline, as `restore` has found."""
         return len(set(self._stages)) > 1
 
-    def flush(self, timeout_seconds: float = 0.0) -> bool:
-        """Writes the last step to the disk if it is not there yet. To be called by all ranks; the end of a script does it by itself.
-
-        Returns:
-            Whether it is on the disk; False: it cannot be written, and the log says why.
-        """
-        del timeout_seconds  # a peer that is lost ends the wait
+    def flush(self) -> bool:
+        """Saves the last step: see `State.flush`."""
         if self._path is None:
             return True
         self._take_saved(wait=True)
