@@ -371,8 +371,8 @@ def written(name: str) -> ElasticSampler:
     names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4, "budget": 64}
     names["lengths"] = LENGTHS
     names["dataset"] = range(40)
-    for block in blocks(ROOT / "docs" / "use" / "training-library.md"):
-        if block.language == "python" and "ElasticSampler(" in block.text:
+    for block in blocks(ROOT / "docs" / "use" / "data.md"):
+        if "ByLength" in block.text:
             exec(block.text, names)
             if f"class {name}(" in block.text:
                 break
