@@ -211,7 +211,7 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
 
 @pytest.mark.parametrize("heard", [0, 2])
 def test_worker_that_did_not_hear_of_the_last_round_joins_under_a_new_leader(heard: int) -> None:
-    """It failed in the round before, and its agent waits for a newer one: nobody tells it of the last."""
+    """It failed in the round before, and its agent waits for a newer one, and no leader tells it of the last."""
     simulation = running(replicas=3, minimum=2, maximum=3)
     names, agents = simulation.members, simulation.agents
     for name in names:
