@@ -1,4 +1,4 @@
-"""What local mode tells of a job while it trains: its steps, its size, each change, and a standstill. Pure."""
+"""What local mode prints while a job trains: its steps, its size, each change, and a standstill. Pure."""
 
 from collections.abc import Sequence
 

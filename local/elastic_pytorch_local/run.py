@@ -178,7 +178,7 @@ async def _ended(watcher: Watcher) -> None:
 
 
 async def _tell(watcher: Watcher, lines: ProgressLines) -> None:
-    """Tells of steps, size and each change, until cancelled."""
+    """Prints steps, size and each change, until cancelled."""
     while True:
         pids = [pid for pids in watcher.log.pids.values() for pid in pids]
         pace = steps_per_second(watcher.log)
@@ -194,7 +194,7 @@ def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return
-    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background, the terminal is somebody else's
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background, another process has the terminal
     say("type a number of workers and Enter to change the size of the job, Ctrl-C to stop it")
     read: Callable[[], str] = sys.stdin.readline
 

@@ -60,7 +60,7 @@ class Acts:
         self._say(f"{wanted} workers train")
 
     async def settle(self) -> None:
-        """Lets some steps go by, so that each act has a quiet moment before it."""
+        """Waits for some steps, so that each act has a quiet moment before it."""
         until = time.monotonic() + SETTLE_SECONDS
         await self._wait(lambda: time.monotonic() >= until, HANG_SECONDS, "the next act")
 
@@ -158,7 +158,7 @@ class Acts:
                 condition = job.condition("Failed")
                 raise ActFailed(f"The job failed while waiting for {what}: {condition.message if condition else None}")
             if self._watcher.deleted:
-                raise ActFailed(f"Somebody deleted the job while waiting for {what}.")
+                raise ActFailed(f"The job was deleted while waiting for {what}.")
             if job.state == "Complete":
                 raise ActFailed(f"The training ended while waiting for {what}: give it more steps.")
             return None

@@ -168,7 +168,7 @@ class StepLog:
     def steps(self, since: float = -inf) -> list[Step]:
         """The steps from a moment on, with the last one before it, each with its group.
 
-        That is the last one that its pod began. A script that tells of none is that of rank 0.
+        That is the last one that its pod began. A script that reports none counts as that of rank 0.
         """
         first = max(0, bisect_left(self._steps, since, key=lambda step: step.at) - 1)
         return [placed for step in self._steps[first:] if (placed := self._placed(step))]
