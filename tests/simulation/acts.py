@@ -254,8 +254,8 @@ def rewrite_labels(world: "World", dice: random.Random) -> str:
 def close_service(world: "World", dice: random.Random) -> str:
     """No agent reaches the operator, or some do not, while they reach each other."""
     length, share = dice.choice((0, 1, 2)), dice.choice((0.3, 1.0))
-    # A group that is silent while others are heard has 30 s by the table of silence.
-    seconds = (2.0, 10.0, 60.0 if share == 1.0 else 20.0)[length]
+    # By the table of silence, one that is not heard while others of its group are is lost after 3 s.
+    seconds = (2.0, 10.0, 60.0)[length] if share == 1.0 else 0.5 * (1 + length)
     agents = [agent for agent in world.living_agents() if dice.random() < share]
     for agent in agents:
         agent.shut_out = True
@@ -266,7 +266,7 @@ def close_service(world: "World", dice: random.Random) -> str:
             agent.shut_out = False
 
     world.undo_after(seconds, undo)
-    return f"to {len(agents)} for {seconds:.0f} s"
+    return f"to {len(agents)} for {seconds:g} s"
 
 
 def lie(world: "World", dice: random.Random) -> str:
