@@ -14,6 +14,7 @@ from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
+TOGETHER_HEARTBEATS = 1.5  # between the last heartbeats of members that fell silent at the same moment
 NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the disconnection"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
 BREAKS = "a member fails, stops or is lost"
@@ -151,7 +152,8 @@ class Silences:
         self._lost = lost_with_leader(observed)
         self._deaf = now >= observed.last_heard_at + SILENCE_SECONDS
         self._silence_seconds = SILENCE_SECONDS * observed.heartbeat_seconds
-        group_heard = now < max((agent.heard_at for agent in members), default=now) + self._silence_seconds
+        self._latest = max((agent.heard_at for agent in members), default=now)
+        group_heard = now < self._latest + self._silence_seconds
         self._group = GROUP_HEARD if group_heard else DEAF if self._deaf else GROUP_SILENT
 
     def unheard(self, worker: str) -> Silence:
@@ -169,7 +171,13 @@ class Silences:
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
             return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
-        return self.since(self._group, max(agent.heard_at, self._stepped_at))
+        return self.since(self._row_of(agent), max(agent.heard_at, self._stepped_at))
+
+    def _row_of(self, agent: AgentView) -> Wait:
+        """The row of a member: those whose heartbeats end together do so within one heartbeat, and none is the first."""
+        silent = self._observed.now >= agent.heard_at + self._silence_seconds
+        together = self._latest < agent.heard_at + TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
+        return GROUP_SILENT if self._group is GROUP_HEARD and silent and together else self._group
 
     def since(self, wait: Wait, since: float) -> Silence:
         """The silence of a worker to which a row applies, by the moment that its seconds count from."""
