@@ -109,7 +109,7 @@ def test_nobody_is_lost_when_nobody_is_heard() -> None:
     assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
 
 
-def test_group_that_falls_silent_together_loses_nobody_for_the_order_of_its_last_heartbeats() -> None:
+def test_group_that_falls_silent_together_loses_no_member_for_the_order_of_its_last_heartbeats() -> None:
     heard = (NOW - 3.05, NOW - 2.6, NOW - 2.2)
     agents = [an_agent(f"w{i}", heard_at=at, progressed_at=NOW - 5) for i, at in enumerate(heard)]
     seen = observed([a_pod(i) for i in range(3)], agents, round=GROUP, last_heard_at=NOW)
