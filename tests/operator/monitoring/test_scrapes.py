@@ -14,7 +14,7 @@ from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.runtime.gauges import begin_to_read
 
 from tests.operator.builders import a_manifest
-from tests.operator.longest_turn import MAX_TURN_SECONDS, longest_turn, without_search_for_garbage
+from tests.operator.longest_turn import MAX_TURN_SECONDS, in_the_best_try, longest_turn
 
 pytestmark = pytest.mark.process
 
@@ -96,14 +96,12 @@ async def test_no_turn_of_the_event_loop_is_long_while_a_thousand_namespaces_are
         read = begin_to_read(cache, registry, WorkQueue(), leading=True, now=1.0, time=TIME)
         return lambda: metrics.render(read())
 
-    turns = []
-    with without_search_for_garbage():
-        for _ in range(3):
-            scrape = asyncio.create_task(Scrapes(begin).text())
-            longest = 0.0
-            while not scrape.done():
-                longest = max(longest, await longest_turn(0.05))
-            turns.append(longest)
-            assert (await scrape).count(b'namespace="team-') > 1000 * 30
-    print(f"the longest turns of each scrape: {', '.join(f'{turn * 1000:.1f} ms' for turn in turns)}")
-    assert min(turns) < MAX_TURN_SECONDS
+    async def in_a_scrape() -> float:
+        scrape = asyncio.create_task(Scrapes(begin).text())
+        longest = 0.0
+        while not scrape.done():
+            longest = max(longest, await longest_turn(0.05))
+        assert (await scrape).count(b'namespace="team-') > 1000 * 30
+        return longest
+
+    assert await in_the_best_try(in_a_scrape) < MAX_TURN_SECONDS

@@ -22,8 +22,9 @@ CGROUP = Path("/sys/fs/cgroup")  # of the container
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")  # in memory.stat: what the kernel takes back before it kills
 
 
-def room(cgroup: Path = CGROUP) -> int | None:
+def room(cgroup: Path | None = None) -> int | None:
     """Returns how many bytes the container may still take; None: it has no limit that is known."""
+    cgroup = cgroup or CGROUP
     try:
         used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
         taken = int((cgroup / "memory.current").read_text()) - sum(int(used[name]) for name in RECLAIMABLE)

@@ -14,7 +14,7 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 from elastic_pytorch.group.rank_group import cpu_group
-from elastic_pytorch.memory import pod_memory
+from elastic_pytorch.memory import slot_memory
 from elastic_pytorch.object_url import location_of
 from elastic_pytorch.state.sharded.shard_files import checked_by
 from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
@@ -212,9 +212,10 @@ def test_a_checkpoint_takes_few_requests(filled: Bucket) -> None:
 
 def load_with_room(folder: Any, room_bytes: int) -> Any:
     """As in a container that has only so much memory left."""
-    pod_memory.LIMIT, pod_memory.USED = Path(tempfile.mkstemp()[1]), Path(tempfile.mkstemp()[1])
-    pod_memory.LIMIT.write_text(str(room_bytes))
-    pod_memory.USED.write_text("0")
+    slot_memory.CGROUP = Path(tempfile.mkdtemp())
+    (slot_memory.CGROUP / "memory.max").write_text(str(room_bytes))
+    (slot_memory.CGROUP / "memory.current").write_text("0")
+    (slot_memory.CGROUP / "memory.stat").write_text("".join(f"{name} 0\n" for name in slot_memory.RECLAIMABLE))
     return load_and_go_on(folder, 0)
 
 

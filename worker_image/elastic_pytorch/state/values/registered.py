@@ -23,7 +23,7 @@ def innermost(each: Any) -> Any:
     """Returns a model without its wrappers, DistributedDataParallel and torch.compile, or any other object itself."""
     name = "module" if isinstance(each, DistributedDataParallel) else "_orig_mod"
     # Not by getattr: a model around a compiled one, such as that of an adapter, may hand on the names of the inner one.
-    inner = each._modules.get(name) if isinstance(each, torch.nn.Module) else None
+    inner = dict(each.named_children()).get(name) if isinstance(each, torch.nn.Module) else None
     return each if inner is None else innermost(inner)
 
 
