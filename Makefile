@@ -60,7 +60,7 @@ test-all: ## What `make test` runs, then every long test (docs/evidence/long-tes
 
 test-fast: check helm etcd ## Format, lint, types, prose, layers, and the tests that need no cluster (ARGS: for pytest)
 	@rm -f .cluster/times/fast.tsv
-	@env -u PYTHONDONTWRITEBYTECODE RECORD_TIMES=.cluster/times/fast.tsv $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 5 --dist worksteal $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE RECORD_TIMES=.cluster/times/fast.tsv $(PYTHON) -m pytest -m "not e2e and not long and not gpu" --numprocesses 4 --dist worksteal $(ARGS)
 
 test-e2e: venv install ## The promises, each on the kind cluster (ARGS: for pytest)
 	@hack/test-e2e.sh $(ARGS)
