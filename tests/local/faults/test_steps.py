@@ -104,4 +104,4 @@ def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_coun
     ]
     seen = [(group.number, group.world, group.first, group.last) for group in groups_of(StepLog(records).steps())]
     assert seen == [(1, 3, 1, 20), (2, 2, 11, 15)]
-    assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has told of a round"
+    assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has reported a round"

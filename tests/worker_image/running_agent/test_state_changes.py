@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.torch_features import LEAVES_LOST_OPERATIONS
 from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -268,7 +267,7 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
         (("w1", "w0", "w2"), ("w1", "w0")),
         (("w2", "w0", "w1"), ("w0", "w1")),
     ):
-        number = operator.declare(*waiting, orderly=not LEAVES_LOST_OPERATIONS and len(waiting) > len(left))
+        number = operator.declare(*waiting, orderly=len(waiting) > len(left))  # as growth is, after a step
         operator.wait_for("running", *set(waiting) - {"w2"}, number=number)
         time.sleep(0.5)  # until their processes wait for the store, or for the third one
         operator.declare(*left)
