@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 
-# Its step is one operation: each process works out anew how the outcome of each operation is
+# Its step is one operation: each process works out again how the outcome of each operation is
 # sharded, which takes milliseconds of its CPU time.
 FusedAdamW = partial(AdamW, fused=True)
 

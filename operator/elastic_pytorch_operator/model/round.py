@@ -18,9 +18,7 @@ class Round:
     number: int  # grows with each round of a job
     members: tuple[Member, ...]  # in rank order; empty: all stop and wait
     store_port: int  # where rank 0 serves the c10d store
-    # Empty: an operator that began to lead has taken the round over from agents, and tells none of
-    # it.
-    reason: str
+    reason: str  # empty: taken over from agents by a new leader, which declares it to none
     cause: str
     declared_at: float
     # How many members were declared. More than `len(members)` only in a round that a restarted

@@ -65,9 +65,7 @@ def parse_stored(
     except InvalidJob as problem:
         status = manifest.get("status") or {}
         # A job that has ended without a template need not have one.
-        if isinstance(problem, TemplateUnread) and not (
-            problem.template_uid is None and has_ended(manifest.get("status") or {})
-        ):
+        if isinstance(problem, TemplateUnread) and not (problem.template_uid is None and has_ended(status)):
             raise
         runs = status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
         job = _by_last_valid(manifest, defaults, valid, templates) if runs else None

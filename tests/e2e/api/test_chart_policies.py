@@ -264,7 +264,7 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
         assert jobs.scale(large, 11) == "", "a job that was too large already may shrink"
         assert "spec.replicas is 12" in jobs.scale(large, 12)
         assert jobs.patch(large, {"spec": {"suspend": True}}) == ""
-        assert "spec.replicas is 11" in jobs.patch(large, {"spec": {"suspend": False}}), "it begins anew"
+        assert "spec.replicas is 11" in jobs.patch(large, {"spec": {"suspend": False}}), "it begins again"
         spared = jobs.make(without_maximum(replicas=1, spares=3, suspend=True))
         assert jobs.scale(spared, 4) == "", "a Scale says nothing of the spares"
         assert "are 7" in jobs.patch(spared, {"spec": {"suspend": False}})

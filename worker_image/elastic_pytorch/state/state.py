@@ -81,9 +81,8 @@ class State(Registered):
         self._refuse_options(options)
         self._keep = what_to_keep(options.keep, options.keep_every_steps)
         self._total_steps, self._initial = options.total_steps, options.initial
-        self._ends = (
-            set[int]() if options.total_steps is None else {options.total_steps}
-        )  # steps after which training may be done
+        # Steps after which training may be done.
+        self._ends = set[int]() if options.total_steps is None else {options.total_steps}
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(usable(folder), options.name)
         self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)

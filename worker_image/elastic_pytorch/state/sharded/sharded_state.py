@@ -113,10 +113,8 @@ class ShardedState(State):
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
         self._rank, self._world, group = dist.get_rank(), dist.get_world_size(), TorchGroup(self._group)
-        comparison, parameters = (
-            Comparison(self._identity, {}, self._objects, lambda tree: taken_apart(tree)[1]),
-            describe(self._objects),
-        )
+        comparison = Comparison(self._identity, {}, self._objects, self._plain)
+        parameters = describe(self._objects)
         told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
         comparison.refuse_unlike(group, told)
         self._stages = agree_on_stages(group, parameters, numbers)
