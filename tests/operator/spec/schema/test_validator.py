@@ -1,7 +1,6 @@
 """A job by the schema: what is refused and where, and that whatever the API server admits is read."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tests.drawn_from_schema import beyond, drawn_from, with_value
 from tests.faults import assert_none
 from tests.job_schema import RULE_WORDS, SCHEMA, VALIDATOR
 from tests.operator.builders import a_manifest
-from tests.operator.longest_turn import without_search_for_garbage
+from tests.operator.event_loop_time import MAX_TURN_CALLS, fits
 
 PART = {
     "type": "object",
@@ -149,28 +148,7 @@ LARGEST: dict[str, dict[str, Any]] = {
 }
 
 
-def least(work: Callable[[], object]) -> float:
-    """Seconds that work takes at best, of this thread."""
-    tries = []
-    for _ in range(10):
-        began = time.thread_time()
-        work()
-        tries.append(time.thread_time() - began)
-    return min(tries)
-
-
-def many_calls() -> None:
-    """Takes 20 ms where nothing else runs, and longer where a parser takes longer, too."""
-    for _ in range(500_000):
-        nothing()
-
-
-def nothing() -> None:
-    pass
-
-
 @pytest.mark.parametrize("fields", LARGEST.values(), ids=LARGEST)
 def test_time_to_read_the_largest_job_has_a_bound(fields: dict[str, Any]) -> None:
     manifest = a_manifest(**fields)
-    with without_search_for_garbage():
-        assert any(least(lambda: parse_job(manifest)) < least(many_calls) for _ in range(5))
+    assert fits(lambda: parse_job(manifest), MAX_TURN_CALLS)
