@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=15, help="how often to see each image")
+    parser.add_argument("--epochs", type=int, default=8, help="how often to see each image")
     parser.add_argument("--batch-size", type=int, default=64, help="images per step, of all workers together")
     parser.add_argument("--micro-batch-size", type=int, default=16, help="images that a worker computes at once")
     parser.add_argument("--learning-rate", type=float, default=1e-2, help="its peak")
