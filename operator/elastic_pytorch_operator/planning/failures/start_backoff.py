@@ -1,6 +1,10 @@
-"""Pods that end before they join: the next pod of their index waits a while, and the job may be given up.
+"""Pods that end before they join, or soon after by what ends them from outside: the next pod of their index waits a while.
 
-The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone.
+The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone. If no pod can ever
+join, the job is given up.
+
+Its own disk or a probe may end the pods of one index again and again. The others of the group make progress in between, so that no bound on
+the job's failures is ever reached. The count is therefore the index's own, and only a pod that lasts ends it.
 
 As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
 those before it have failed in a row, so that a change of leader forgets nothing.
@@ -12,13 +16,17 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.model.failure import (
     RUNTIME_REASONS,
     START_ERROR_CODES,
+    Fault,
     describe_end,
     failed_to_prepare,
+    fault_of_pod,
     has_spoken,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
+LASTING_SECONDS = 600.0  # of a container, after which the kubelet forgets how often it has restarted those before
+NO_NODE = "-"  # stands for the node of an end for which no node is to blame
 MAX_FAILED_STARTS = 8  # that a pod remembers; the pause has long reached its longest by then
 ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
 
@@ -46,8 +54,10 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
     for pod in observed.pods:
         if pod.ended and not pod.deleting and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
             newest[pod.index] = pod
-    failed = {index: pod for index, pod in newest.items() if _failed_to_start(pod, observed, stock=stock)}
-    nodes = {index: _failed_on(pod) for index, pod in failed.items()}
+    nodes = {
+        index: before_and_now for index, pod in newest.items() if (before_and_now := _failed_on(pod, observed, stock=stock))
+    }
+    failed = {index: newest[index] for index in nodes}
     return FailedStarts(
         nodes=nodes,
         backoff_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
@@ -86,12 +96,18 @@ def describe_failed_start(pod: PodView) -> str:
 def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
     if stock:
         return pod.phase == "Failed" and (pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS)
-    # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
-    if pod.ended_before_takeover:
-        return bool(pod.failed_starts)
     return not has_spoken(pod, observed) or failed_to_prepare(pod, observed)
 
 
-def _failed_on(pod: PodView) -> tuple[str, ...]:
-    before = pod.failed_starts
-    return before if pod.ended_before_takeover else (*before, pod.node)[-MAX_FAILED_STARTS:]
+def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
+    """Where pods of an index have failed in a row, the last of which is this one; empty: it has not failed."""
+    # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
+    if pod.ended_before_takeover:
+        return pod.failed_starts
+    if _failed_to_start(pod, observed, stock=stock):
+        node = pod.node
+    elif fault_of_pod(pod, spoken=True) is Fault.OUTSIDE and pod.ended_at < pod.created_at + LASTING_SECONDS:
+        node = NO_NODE
+    else:
+        return ()
+    return (*pod.failed_starts, node)[-MAX_FAILED_STARTS:]

@@ -15,7 +15,7 @@ from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.failure import has_device_fault
 from elastic_pytorch_operator.model.observed import AgentState, Observed, PodView
-from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts
+from elastic_pytorch_operator.planning.failures.start_backoff import NO_NODE, FailedStarts
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
 
@@ -164,7 +164,7 @@ def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objecti
     recent = {index: pod.ended_at for index, pod in starts.newest.items() if pod.ended_at > at_least_at}
     often = Counter(node for index in recent for node in starts.nodes[index])
     for name, count in often.items():
-        if name and count >= FAILED_STARTS_TO_AVOID:
+        if name not in ("", NO_NODE) and count >= FAILED_STARTS_TO_AVOID:
             newest_at = max(ended_at for index, ended_at in recent.items() if name in starts.nodes[index])
             yield _begin(name, STARTS_FAILED, newest_at)
 

@@ -52,9 +52,7 @@ def explain_shortage(
     there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
     for index, pod in starts.newest.items():
         if index not in there:
-            groups[
-                f"{describe_failed_start(pod)} on node {pod.node} before joining; the operator will retry after a delay"
-            ] += 1
+            groups[f"{describe_failed_start(pod)} on node {pod.node}; the operator will retry after a delay"] += 1
     counted = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     clauses = [f"{_pods(count)}: {reason}" for reason, count in counted[:MAX_REASONS]]
     if others := sum(count for _, count in counted[MAX_REASONS:]):

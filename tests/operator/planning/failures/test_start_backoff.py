@@ -13,6 +13,12 @@ def failed(index: int = 0, **fields: object) -> PodView:
     return a_dead_pod(index, **{**defaults, **fields})  # type: ignore[arg-type]
 
 
+def spoken(**fields: object) -> Observed:
+    """A pod whose agent has reported ends within half a minute."""
+    defaults = {"exit_code": 137, "exit_reason": "Error", "created_at": NOW - 30, "ended_at": NOW}
+    return observed([a_dead_pod(0, **{**defaults, **fields})], [an_agent("w0", "failed")])  # type: ignore[arg-type]
+
+
 START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
 
 
@@ -28,6 +34,14 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
         "it was killed in its set-up": (observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]), ("node-0",)),
         "its torchrun has given up": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
         "an earlier leader has heard it": (observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
+        "ended by its own disk, soon": (spoken(exit_reason="Evicted"), ("-",)),
+        "killed from outside, soon": (spoken(), ("-",)),
+        "ended by its own disk, for the third time": (
+            spoken(exit_reason="Evicted", failed_starts=("-", "-")),
+            ("-", "-", "-"),
+        ),
+        "killed from outside after ten minutes": (spoken(created_at=NOW - 601, failed_starts=("-", "-")), None),
+        "failed by itself, soon": (spoken(exit_code=1), None),
         "being deleted": (observed([failed(deleting=True)]), None),
         "runs": (observed([a_pod(0)]), None),
         "a newer one of its index was well": (
