@@ -121,10 +121,12 @@ class Elector:
         A request that is not answered soon was sent on a dead connection, or the API server is slow. So it is not given up: another one
         begins beside it, and the first answer counts.
         """
-        seconds = 2 * self._timing.request_seconds
+        seconds = self._timing.renew_deadline_seconds  # for a look and the write that follows; who leads only writes
+        if self.leading:
+            seconds = min(2 * self._timing.request_seconds, leads_until(self._candidacy) - self._clock())
         claims = {asyncio.create_task(self._claim())}
         try:
-            async with asyncio.timeout(min(seconds, leads_until(self._candidacy) - self._clock()) if self.leading else seconds):
+            async with asyncio.timeout(seconds):
                 answered, _ = await asyncio.wait(claims, timeout=self._timing.request_seconds)
                 if not answered:
                     claims.add(asyncio.create_task(self._claim()))

@@ -200,6 +200,16 @@ async def test_leader_goes_on_while_the_api_server_answers_before_the_deadline()
 
 
 @pytest.mark.usefixtures("virtual_time")
+async def test_api_server_that_answers_before_the_deadline_has_a_leader() -> None:
+    elector = Elector(SlowCluster(1.4), "system", "lease", "first", asyncio.get_running_loop().time)
+    await acquired(elector)
+    renewing = asyncio.create_task(elector.renew())
+    await asyncio.sleep(60)
+    assert elector.leading and not renewing.done()
+    renewing.cancel()
+
+
+@pytest.mark.usefixtures("virtual_time")
 async def test_request_on_a_dead_connection_is_not_waited_for() -> None:
     cluster = SlowCluster(0.1)
     elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
