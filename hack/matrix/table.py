@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-HEAD = "| torch | Python | agent | library | failed | left out, and why |"
-FRAMEWORKS_HEAD = "| row | framework | torch | Python | passed | failed | left out, and why |"
+HEAD = "| torch | Python | agent | library | failed | left out |"
+FRAMEWORKS_HEAD = "| row | framework | torch | Python | passed | failed | left out |"
 
 
 class Outcome(NamedTuple):
@@ -37,13 +37,12 @@ class Row(NamedTuple):
 
     def line(self) -> str:
         """Of the table, with counts."""
-        left_out = ". ".join(f"{reason} ({len(tests)})" for reason, tests in self.outcome.left_out.items())
-        cells = (*self.cells, str(len(self.outcome.failed)), left_out or "none")
-        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+        left_out = sum(map(len, self.outcome.left_out.values()))
+        return f"| {' | '.join((*self.cells, str(len(self.outcome.failed)), str(left_out)))} |"
 
     def section(self) -> str:
-        """Of the log: the line of the table, with the names of the tests below."""
-        left_out = (f"left out: {test}" for tests in self.outcome.left_out.values() for test in tests)
+        """Of the log: the line of the table, with the names of the tests below, and why some were left out."""
+        left_out = (f"left out: {test}: {why}" for why, tests in self.outcome.left_out.items() for test in tests)
         return "\n".join([self.line(), *(f"failed: {test}" for test in self.outcome.failed), *left_out])
 
 
