@@ -145,26 +145,6 @@ def test_webhook_that_is_down_is_waited_out(start_job: StartJob, namespace: str)
     assert job.condition("Failed")["status"] == "False"
 
 
-@pytest.mark.long
-def test_limit_range_that_forbids_the_pods_is_waited_out(start_job: StartJob, namespace: str) -> None:
-    limits = {
-        "apiVersion": "v1",
-        "kind": "LimitRange",
-        "metadata": {"name": "small", "namespace": namespace},
-        "spec": {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]},
-    }
-    run_kubectl("apply", "-f", "-", input=json.dumps(limits))
-    words = "maximum cpu usage per Container is 100m"
-    until_refused(namespace, words)
-    resources = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"cpu": "2"}}
-    job = start_job(args=ENDLESS, resources=resources)
-    until_told(job, words)
-    assert job.pods() == []
-    run_kubectl("-n", namespace, "delete", "limitrange", "small")
-    job.until_world(3, RETRY_SECONDS)
-    assert job.condition("Failed")["status"] == "False"
-
-
 def test_quota_that_is_used_up_is_waited_out(start_job: StartJob, namespace: str) -> None:
     make_quota(namespace, pods=2)
     job = start_job(args=ENDLESS, resizePolicy={"settleSeconds": 1})  # the third does not come

@@ -20,7 +20,12 @@ IMAGES = {"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime": "elastic-pytorch-work
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/use/getting-started.md", pytest.param("docs/operate/operations.md", marks=pytest.mark.long)]
+    "page",
+    [
+        pytest.param("README.md", marks=pytest.mark.long),  # the same commands as those of getting-started.md
+        "docs/use/getting-started.md",
+        pytest.param("docs/operate/operations.md", marks=pytest.mark.long),
+    ],
 )
 def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> None:
     kubeconfig = shutil.copy(KUBECONFIG, tmp_path / "kubeconfig")

@@ -19,7 +19,7 @@ from tests.e2e.job_under_test import (
     run_kubectl,
     start_whole,
 )
-from tests.e2e.kind_nodes import docker, killed, without_controller_manager, worker_node_without_the_operator
+from tests.e2e.kind_nodes import docker, killed, without_controller_manager
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
@@ -126,18 +126,6 @@ def test_new_leader_is_heard_while_the_controller_manager_is_away(job: JobUnderT
     until(lambda: ready_operators() >= 2, "an operator in the place of the one that was killed")
 
 
-@pytest.mark.long
-def test_leader_killed_during_the_loss_of_a_node(job: JobUnderTest) -> None:
-    pods = pods_made(job)
-    node, lost = worker_node_without_the_operator(job)
-    before = leading_operator()
-    with killed(node):
-        kill(before)
-        status = job.until(lambda s: s["worldSize"] == 3 and lost not in job.members(), "a whole group without it", 110)
-        assert status["failures"] == 0
-        assert len(pods_made(job)) <= len(pods) + 2, "one replacement, and one more if the first was put on the dead node"
-
-
 def test_leaders_node_dies_with_a_worker(job: JobUnderTest) -> None:
     pods = pods_made(job)
     victim, node = worker_beside_the_leader(job)
@@ -195,16 +183,6 @@ def test_address_of_the_leader_that_somebody_removes_comes_back() -> None:
         "the address to be back",
     )
     assert found_by_agents() == [name_of(leader)] == [lease_holder()]
-
-
-@pytest.mark.long
-def test_process_of_the_leader_that_is_killed_leads_on_or_is_replaced(job: JobUnderTest) -> None:
-    pods, before = pods_made(job), job.status["round"]
-    kill_process(leading_operator())
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
-    status = job.until_world(2, 60)
-    assert (status["round"], status["failures"]) == (before + 1, 0)
-    assert pods_made(job) == pods
 
 
 def until_all_are_ready() -> None:

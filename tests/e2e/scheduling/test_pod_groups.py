@@ -118,21 +118,3 @@ def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) 
     assert not job.pods()
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
     until(lambda: group_of(job, name) is not None and len(job.pods()) == 3, "the PodGroup and the pods again")
-
-
-@pytest.mark.long
-@pytest.mark.serial
-@pytest.mark.usefixtures("installed")
-def test_replacement_waits_for_nothing_and_the_pod_group_goes_at_the_end(start_job: StartJob) -> None:
-    def use_the_clusters_scheduler(pod: dict[str, Any]) -> None:
-        pod["schedulerName"] = "default-scheduler"
-
-    steps = [*ENDLESS[:-1], "400"]
-    job = start_job(
-        args=steps, replicas=3, minReplicas=2, scheduling=scheduling("Coscheduling"), change_pod=use_the_clusters_scheduler
-    )
-    job.until_world(3, 180)
-    job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
-    job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "a replacement in the group", 120)
-    job.until(lambda status: status["state"] == "Complete", "the end", 300)
-    until(lambda: group_of(job, "Coscheduling") is None, "no PodGroup of a job that has ended")

@@ -49,45 +49,6 @@ def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
     assert_trained(job, PROCESSES[path.stem])
 
 
-@pytest.mark.long
-def test_digits_are_learnt_while_the_group_grows(namespace: str) -> None:
-    manifest = read_example(ROOT / "examples" / "digits" / "job.yaml")
-    manifest["spec"]["replicas"] = 2
-    pod = manifest["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    # Nobody keeps the checkpoints of a test.
-    container["args"] = [*container["args"][:1], "--checkpoint-dir", f"/checkpoints/{namespace}", "--epochs", "40"]
-    job = apply(namespace, manifest)
-    job.until(lambda status: (status.get("progress", {}).get("step") or 0) >= 20, "some steps", 90)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    until_complete(job)
-    text = logs(job)
-    assert re.search(r"start at step [1-9]\d*  epoch \d+  workers 3", text)
-    steps = [int(step) for step in re.findall(r"epoch \d+/40  step (\d+)", text)]
-    assert len(set(steps)) == len(steps) >= 39, "no epoch comes twice; one may end in the change of the group, before its line"
-    assert set(steps) <= set(range(23, 921, 23))
-    [accuracy] = re.findall(r"done at step 920  accuracy ([\d.]+)", text)
-    assert float(accuracy) > 0.9
-
-
-@pytest.mark.long
-def test_char_lm_with_the_training_library_loses_no_step_with_a_pod(namespace: str) -> None:
-    manifest = read_example(ROOT / "examples" / "char-lm" / "job-elastic.yaml")
-    [container] = manifest["spec"]["template"]["spec"]["containers"]
-    container["args"] = [container["args"][0], "--checkpoint-dir", f"/checkpoints/{namespace}", "--steps", "150"]
-    job = apply(namespace, manifest)
-    job.until(lambda status: (status.get("progress", {}).get("step") or 0) >= 10, "some steps", 90)
-    leader, _, victim = job.members()
-    job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-    until_complete(job)
-    lines = job.logs(leader)
-    starts = [int(step) for line in lines for step in re.findall(r"^start at step (\d+)/150", line)]
-    assert starts[0] == 0
-    assert min(starts[1:]) >= 10, "the survivors go on from where they were"
-    assert job.interruptions()[-1]["stepsLost"] <= 1
-    assert any(line.startswith("done at step 150/150") for line in lines)
-
-
 # As OpenShift does; the group is root's.
 ASSIGNED_USER = {"runAsNonRoot": True, "runAsUser": 1000740000, "fsGroup": 1000740000}
 SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from measure.kind_cluster import read_example
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import JobUnderTest, run_kubectl
 from tests.e2e.kind_nodes import docker
 from tests.paths import ROOT
 from tests.waiting import until
@@ -15,19 +15,8 @@ pytestmark = pytest.mark.e2e
 
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
+
 # What NCCL raises on every rank when, for instance, NCCL_SOCKET_IFNAME names no interface (torch 2.6).
-NCCL_ERROR_ON_ALL_RANKS = """
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-dist.barrier()
-raise dist.DistBackendError(
-    "NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:2251, internal error - please report this issue to the NCCL "
-    "developers, NCCL version 2.21.5\\nncclInternalError: Internal check failed.\\nLast error:\\nBootstrap : no socket interface found"
-)
-"""
-
-
 def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUnderTest:
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     container = manifest["spec"]["template"]["spec"]["containers"][0]
@@ -36,17 +25,6 @@ def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUn
     manifest["spec"] |= spec
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
     return JobUnderTest(manifest["metadata"]["name"], namespace)
-
-
-@pytest.mark.long
-def test_setup_error_on_all_ranks_fails_the_job_and_names_the_first(start_job: StartJob) -> None:
-    job = start_job(script=NCCL_ERROR_ON_ALL_RANKS, failurePolicy={"maxFailures": 1})
-    status = job.until(lambda status: status.get("state") == "Failed", "the failure", 150)
-    condition = job.condition("Failed")
-    assert condition["reason"] == "TooManyFailures"
-    assert "no socket interface found" in condition["message"]
-    assert "rank" in status["rootCause"]
-    assert status["failures"] == 2
 
 
 @pytest.mark.long

@@ -60,18 +60,6 @@ def test_apply_to_complete(start_job: StartJob) -> None:
     )
 
 
-@pytest.mark.long
-def test_char_lm_really_learns(start_job: StartJob) -> None:
-    args = ["/examples/char-lm/train.py", "--checkpoint-dir", "/checkpoints/char-lm", "--steps", "40"]
-    job = start_job("char-lm", args=args, replicas=2)
-    first = job.until(lambda status: status.get("progress", {}).get("step", 0) >= 1, "a first step")
-    assert first["progress"]["total"] == 40
-    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 240)
-    assert status["state"] == "Complete"
-    assert (status["progress"]["step"], status["progress"]["summary"]) == (40, "40/40")
-    assert float(status["progress"]["loss"]) < 3.5, "the loss of a model that knows nothing is above 4"
-
-
 def test_scale_up_and_down(job: JobUnderTest) -> None:
     first, leader = job.status["round"], job.members()[0]
     told = len(job.logs(leader))
@@ -169,25 +157,6 @@ def test_script_that_raises_fails_the_job_with_its_traceback(start_job: StartJob
 
 
 @pytest.mark.long
-def test_worker_that_runs_out_of_memory_fails_the_job_and_says_so(start_job: StartJob) -> None:
-    hog = ["--no-python", "python3", "-c", "x = bytearray(1 << 32)"]
-    resources = {"requests": {"memory": "256Mi"}, "limits": {"memory": "1Gi"}}
-    job = start_job(args=hog, resources=resources, replicas=1, failurePolicy={"maxFailures": 0})
-    job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
-    assert "memory" in job.condition("Failed")["message"]
-
-
-@pytest.mark.long
-def test_several_processes_in_one_pod(start_job: StartJob) -> None:
-    job = start_job(args=SHORT, replicas=1, maxReplicas=1, nprocPerNode=2)
-    status = job.until(lambda status: status.get("state") == "Complete", "the end")
-    assert status["round"] == 1
-    [pod] = job.pods()
-    inits = sorted(line.split()[1] for line in job.logs(pod["metadata"]["name"]) if line.startswith("INIT"))
-    assert inits == ["rank=0", "rank=1"]
-
-
-@pytest.mark.long
 def test_applying_again_changes_nothing(start_job: StartJob) -> None:
     job = start_job(args=ENDLESS, replicas=1)
     job.until_world(1)
@@ -205,23 +174,3 @@ def test_image_that_does_not_exist_is_named_in_a_condition(start_job: StartJob, 
     )
     job.until(lambda _: "no-such-image:1" in job.condition("Running").get("message", ""), "the image's name")
     assert job.condition("Running")["status"] == "False"
-
-
-@pytest.mark.long
-@pytest.mark.serial
-def test_killed_operator_disturbs_nothing(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS)
-    job.until_world(3)
-    leader = job.members()[0]
-    pods = sorted(pod["metadata"]["uid"] for pod in job.pods())
-    operator = ["-n", "elastic-pytorch-system"]
-    run_kubectl(
-        *operator, "delete", "pod", "-l", "app.kubernetes.io/name=elastic-pytorch-operator", "--grace-period=0", "--force"
-    )
-    run_kubectl(*operator, "rollout", "status", "deployment/elastic-pytorch-operator", "--timeout=60s")
-    time.sleep(8)
-    assert sorted(pod["metadata"]["uid"] for pod in job.pods()) == pods
-    assert len(rounds_told(job.logs(leader))) == 1, "no new round"
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
-    status = job.until_world(2)
-    assert status["round"] == 2, "the new operator goes on where the old one was"

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.e2e
 SCRIPT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--checkpoint-every", "1"]
 ENDLESS = [*SCRIPT, "--steps", "100000"]
 # Without a checkpoint before it: a script that is started again would be past that step.
-FAILING = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30", "--fail-at", "5"]
 # Torch waits for a third worker before each group, if there may be one.
 NO_MORE = {"replicas": 2, "maxReplicas": 2}
 RENDEZVOUS = "elasticpytorch.dev/rendezvous"
@@ -75,20 +74,6 @@ def test_stock_job_completes_although_a_worker_is_killed(start_job: StartJob) ->
 
 
 @pytest.mark.long
-def test_stock_workers_scale_up_and_down(start_job: StartJob) -> None:
-    job = start_job("stock-c10d", args=ENDLESS)
-    done = until_steps(job, 2)
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    done = until_steps(job, 3, beyond=done)
-    assert rendezvous(job) == {"1"}, "newcomers join the rendezvous that there is"
-    job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
-    # Torch up to 2.7 closes the rendezvous when a worker is told to stop; newer releases go on in it. Either way the group goes on.
-    until_steps(job, 2, beyond=done)
-    status = job.until(lambda status: status["worldSize"] == 2 and len(pods(job)) == 2, "two workers")
-    assert status["failures"] == 0
-
-
-@pytest.mark.long
 def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None:
     job = start_job("stock-c10d", args=ENDLESS)
     done = until_steps(job, 2)
@@ -96,12 +81,3 @@ def test_stock_group_survives_the_loss_of_its_store(start_job: StartJob) -> None
     job.until(lambda _: bool(rendezvous(job) - {"1"}), "a new rendezvous")
     until_steps(job, 2, beyond=done)
     assert job.status["failures"] == 0
-
-
-@pytest.mark.long
-def test_stock_script_that_raises_fails_the_job_in_its_own_words(start_job: StartJob) -> None:
-    job = start_job("stock-c10d", args=FAILING, failurePolicy={"maxFailures": 1})
-    job.until(lambda status: status.get("state") == "Failed", "the job's failure")
-    assert "ValueError: told to fail at step 5" in job.condition("Failed")["message"]
-    assert job.condition("Failed")["reason"] == "TooManyFailures"
-    assert job.status["rootCause"]["rank"] == 1

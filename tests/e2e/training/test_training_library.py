@@ -1,14 +1,13 @@
 """A job whose script uses the training library: what it loses when its group changes, and who is started anew."""
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import groupby
 
 import pytest
 
 from tests.e2e.job_under_test import JobUnderTest, StartJob
-from tests.waiting import WAIT_SECONDS, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -62,24 +61,3 @@ def until_steps_of_world(job: JobUnderTest, pod: str, worlds: list[int]) -> None
         return [world for world, _ in groupby(world for _, world, _ in steps(job, pod))]
 
     until(lambda: runs() == worlds, lambda: f"groups of {worlds}, not {runs()}")
-
-
-@pytest.mark.long
-def test_suspended_job_goes_on_where_it_stopped(start_job: StartJob) -> None:
-    job = start_job(file="elastic.yaml", args=ENDLESS, replicas=2)
-    job.until_world(2)
-    leader = job.members()[0]
-    job.until_stepping(leader, 2)
-    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    last = 0
-    deadline = time.monotonic() + WAIT_SECONDS
-    while job.pods():
-        last = max([last, *(number for number, _, _ in steps(job, leader))])
-        assert time.monotonic() < deadline, f"{job.pods()} are still there"
-        time.sleep(0.1)
-    job.until(lambda status: status["state"] == "Suspended", "the suspension")
-    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
-    job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again")
-    leader = job.members()[0]
-    job.until_stepping(leader, 2)
-    assert steps(job, leader)[0][0] > last > 1, "the last step was on disk before the pods were gone"
