@@ -7,7 +7,6 @@ from elastic_pytorch_operator.api.conditions import is_true
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import NodeView, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.start_backoff import NO_NODE
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
@@ -54,7 +53,7 @@ def test_lost_pod_is_left_out_at_once_and_replaced() -> None:
     todo = simulation.reconcile()
     assert todo.round is not None
     assert todo.round.size == 2
-    assert [a for a in todo.actions if isinstance(a, CreatePod)] == [CreatePod(0, failed_starts=(NO_NODE,))]
+    assert [a for a in todo.actions if isinstance(a, CreatePod)] == [CreatePod(0)]
     simulation.settle(10)
     assert simulation.sizes == [3, 2, 3]
     assert simulation.status["failures"] == 0

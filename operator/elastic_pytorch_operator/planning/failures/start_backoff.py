@@ -1,10 +1,10 @@
-"""Pods that end before they join, or soon after by what ends them from outside: the next pod of their index waits a while.
+"""Pods that end before they join, or soon after by their own spec: the next pod of their index waits a while.
 
 The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone. If no pod can ever
 join, the job is given up.
 
-Its own disk or a probe may end the pods of one index again and again. The others of the group make progress in between, so that no bound on
-the job's failures is ever reached. The count is therefore the index's own, and only a pod that lasts ends it.
+The limit of its own disk may end the pods of one index again and again. The others of the group make progress in between,
+so that no bound on the job's failures is ever reached. The count is therefore the index's own, and only a pod that lasts ends it.
 
 As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
 those before it have failed in a row, so that a change of leader forgets nothing.
@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.model.failure import (
     RUNTIME_REASONS,
     START_ERROR_CODES,
-    Fault,
     describe_end,
     failed_to_prepare,
-    fault_of_pod,
+    has_own_end,
     has_spoken,
 )
 from elastic_pytorch_operator.model.observed import Observed, PodView
@@ -106,7 +105,7 @@ def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, .
         return pod.failed_starts
     if _failed_to_start(pod, observed, stock=stock):
         node = pod.node
-    elif fault_of_pod(pod, spoken=True) is Fault.OUTSIDE and pod.ended_at < pod.created_at + LASTING_SECONDS:
+    elif has_own_end(pod) and pod.ended_at < pod.created_at + LASTING_SECONDS:
         node = NO_NODE
     else:
         return ()

@@ -35,12 +35,15 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
         "its torchrun has given up": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
         "an earlier leader has heard it": (observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
         "ended by its own disk, soon": (spoken(exit_reason="Evicted"), ("-",)),
-        "killed from outside, soon": (spoken(), ("-",)),
+        "killed, soon": (spoken(), None),
         "ended by its own disk, for the third time": (
             spoken(exit_reason="Evicted", failed_starts=("-", "-")),
             ("-", "-", "-"),
         ),
-        "killed from outside after ten minutes": (spoken(created_at=NOW - 601, failed_starts=("-", "-")), None),
+        "ended by its own disk after ten minutes": (
+            spoken(exit_reason="Evicted", created_at=NOW - 601, failed_starts=("-", "-")),
+            None,
+        ),
         "failed by itself, soon": (spoken(exit_code=1), None),
         "being deleted": (observed([failed(deleting=True)]), None),
         "runs": (observed([a_pod(0)]), None),
