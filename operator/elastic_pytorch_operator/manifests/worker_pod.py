@@ -13,6 +13,7 @@ from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.fields import MAX_WORDS
 from elastic_pytorch_operator.spec.job import Job, training_container
+from elastic_pytorch_operator.spec.pod_template import SET_FOR_PODS, is_set_for_processes
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
 from elastic_pytorch_operator.spec.volumes import ClaimTemplate, add_claim_volumes, add_shared_memory
 
@@ -156,6 +157,8 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     # What scripts read as the most restarts is the job's own budget.
     restarts: MutableManifest = {"name": "PET_MAX_RESTARTS", "value": str(job.max_failures)}
     joining = _torchrun_environment(job) if own_command else [restarts]
+    own = container.get("env") or ()
+    container["env"] = [variable for variable in own if not is_set_for_processes(variable["name"])]
     provide(container, [*_agent_environment(job, action.index, agent), *joining])
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
@@ -190,9 +193,7 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
     # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
-    spec["restartPolicy"] = "Never"
-    spec["hostname"] = host
-    spec["subdomain"] = job.key.name
+    spec |= {**SET_FOR_PODS, "hostname": host, "subdomain": job.key.name}
     if spec.get("hostNetwork"):
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
     add_claim_volumes(spec, job.claims, job.key.name)

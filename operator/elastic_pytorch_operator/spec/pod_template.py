@@ -4,6 +4,7 @@ The schema of a job leaves a template open: a whole PodTemplateSpec would make t
 as long.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -27,6 +28,14 @@ def a_list(items: Schema, **bounds: object) -> Schema:
 # Each of them is compared with the taints or the labels of many nodes whenever a pod is planned.
 MAX_TOLERATIONS = 200
 MAX_REQUIREMENTS = 100
+
+# What a worker's pod has whatever its template says; "": what the operator chooses.
+SET_FOR_PODS: Mapping[str, str] = {"hostname": "", "subdomain": "", "restartPolicy": "Never"}
+# By these torchrun and other launchers tell each process of its group.
+SET_FOR_PROCESSES = re.compile(
+    r"(GROUP_|LOCAL_|NODE_|ROLE_)?RANK|((GROUP|LOCAL|ROLE)_)?WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)"
+    r"|TORCHELASTIC_(ERROR_FILE|MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
+)
 
 TEXT: Schema = {"type": "string"}
 OBJECT, LIST = an_object(), a_list({})
@@ -61,6 +70,11 @@ TEMPLATE = an_object(
         terminationGracePeriodSeconds={"type": "integer", "minimum": 0, "maximum": 10**7},
     ),
 )
+
+
+def is_set_for_processes(variable: str) -> bool:
+    """Whether the agent sets an environment variable for each training process, so that a template cannot."""
+    return SET_FOR_PROCESSES.fullmatch(variable) is not None
 
 
 @cache

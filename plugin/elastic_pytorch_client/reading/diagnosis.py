@@ -52,6 +52,7 @@ WAIT_ADVICE = {  # by the reason of the condition Running or Degraded
     "LeavingQueue": "It passes when the pods are gone: the job then waits in the queue of its label, or starts without a queue.",
     "TemplateMissing": "The operator looks for it every 30 s. Who may read templates finds their names by:\n  kubectl get cepjt",
     "InvalidSpec": "Correct the field of spec that the message names. A job that runs goes on by its last valid spec until then.",
+    "FieldsIgnored": "Remove them the next time that the job is suspended or created: until then they change nothing.",
     "KueueDisabled": "Set kueue.enabled in the operator's chart, or remove the label kueue.x-k8s.io/queue-name from the job.",
 }
 

@@ -97,6 +97,20 @@ def test_users_own_environment_wins() -> None:
     assert env(build(with_container(env=own)))["PET_NPROC_PER_NODE"] == "auto"
 
 
+LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "ROLE_NAME")
+OF_A_GROUP = (*LAUNCHERS, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+
+
+@pytest.mark.parametrize("command", [[], ["torchrun", "train.py"]])
+def test_variables_of_another_launcher_never_reach_a_worker_but_that_of_stock_torchrun(command: list[str]) -> None:
+    names = (*OF_A_GROUP, "PET_TEE", "MY_RANK", "RANKS")
+    fields = {"env": [{"name": name, "value": "5"} for name in names], "command": command}
+    assert {name for name in names if name in env(build(with_container(**fields)))} == {"PET_TEE", "MY_RANK", "RANKS"}
+    container = {**TEMPLATE["spec"]["containers"][0], **fields}
+    stock = a_job(template={"spec": {"containers": [container]}}, rendezvous={"backend": "c10d"})
+    assert set(names) <= env(stock_worker_pod(stock, 0, "x", 1)).keys(), "it is the user's launcher"
+
+
 def test_token_is_for_the_operator_only() -> None:
     pod = build()
     source = pod["spec"]["volumes"][-1]["projected"]["sources"][0]["serviceAccountToken"]

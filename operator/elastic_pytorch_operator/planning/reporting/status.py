@@ -25,6 +25,7 @@ from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED
 from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
 from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_changes, count_interruptions
+from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress
@@ -128,14 +129,15 @@ def describe_job(
     elif old.get("rootCause"):
         status["rootCause"] = old["rootCause"]
     unsaved = explain_unsaved_steps(progress) if job.suspend else ""
-    conditions = _conditions(job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved)
-    status["conditions"] = merge_conditions(old, conditions, generation=job.generation, time=observed.time)
     if ending is not None:
-        status["completionTime"] = observed.time
-        status["worldSize"] = 0
-        status["state"] = names.COMPLETE if ending.complete else names.FAILED
+        told = ended(ending.reason, ending.message, complete=ending.complete)
+        status |= {"completionTime": observed.time, "worldSize": 0}
     else:
-        status["state"] = _state(job, status, trains)
+        told = with_ignored_fields(
+            _conditions(job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved), job
+        )
+    status["conditions"] = merge_conditions(old, told, generation=job.generation, time=observed.time)
+    status["state"] = _state(job, status, trains)
     return status
 
 
@@ -167,10 +169,8 @@ def _conditions(
     unheard: bool,
     unsaved: str,
 ) -> list[Condition]:
-    target, ending, refusal = findings.target, findings.ending, explain_refusals(findings.refusals)
+    target, refusal = findings.target, explain_refusals(findings.refusals)
     waiting, cooling = explain_deferral(job, findings.deferral), explain_growth_wait(job, findings.cooling)
-    if ending is not None:
-        return ended(ending.reason, ending.message, complete=ending.complete)
     if job.suspend:
         return [*_suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
     if target.held:

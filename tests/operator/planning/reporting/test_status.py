@@ -259,6 +259,14 @@ def test_situation(
             "Degraded",
             "trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
         ),
+        "ignored fields": (
+            ALL,
+            {"template": {"spec": {"subdomain": "a", "containers": [{"name": "pytorch"}]}}},
+            {},
+            "Degraded",
+            "all 3 wanted workers train; to be removed, as it is ignored: subdomain in spec.template.spec, which the operator "
+            "sets for each pod",
+        ),
         "nothing there yet": (NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready; training needs 2"),
         "nothing to resize": (NONE, {}, {}, "Resizing", "no group is training yet; see condition Running"),
         "crash loop": (
