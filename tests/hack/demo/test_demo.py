@@ -39,7 +39,7 @@ async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
 
 async def test_demo_that_fails_leaves_the_job_and_says_where_to_look() -> None:
     status, text = await show(cluster := CountingCluster(fail_at=10))
-    assert (status, cluster.commands) == (1, ["delete", "apply"]), "the failed job is left"
+    assert (status, cluster.commands.count("delete")) == (1, 1), "the failed job is left"
     assert "ValueError: boom" in text and "kubectl describe epj/char-lm" in text
 
 
