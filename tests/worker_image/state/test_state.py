@@ -334,6 +334,14 @@ def test_folder_that_only_a_shell_knows_is_refused(folder: str, tmp_path: Path, 
     assert not list(tmp_path.iterdir())
 
 
+def test_folder_on_no_volume_of_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A mount, as the folder of the token is one in a pod.
+    monkeypatch.setenv("ELASTIC_PYTORCH_TOKEN_FILE", "/proc/version")
+    with pytest.raises(ValueError, match="/of-no-volume/run is on the container's own disk"):
+        elastic.State("/of-no-volume/run", model=torch.nn.Linear(2, 2))
+    assert not Path("/of-no-volume").exists()
+
+
 class OfItsRank:
     def __init__(self) -> None:
         self.rank = dist.get_rank()

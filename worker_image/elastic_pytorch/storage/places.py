@@ -1,12 +1,17 @@
 """The storage protocol: what checkpoints need of the place where they lie, be it a folder or a prefix in object storage."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from elastic_pytorch.object_url import Location, ObjectUrl, location_of
 from elastic_pytorch.storage.checkpoint_format import Chunk, StoredFile
 from elastic_pytorch.storage.local_folder import LocalFolder
+
+TOKEN_FILE = "ELASTIC_PYTORCH_TOKEN_FILE"  # of the agent, on a volume in each pod of the operator
+MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(Protocol):
@@ -73,8 +78,39 @@ def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | No
             f"{text!r}: only a shell reads ~ and $ as folders, and this would become one in the container. Use os.path.expanduser, or "
             "os.environ"
         )
-    place_at(folder)
+    if isinstance(place_at(folder), LocalFolder) and _is_of_this_container(text):
+        raise ValueError(
+            f"{text} is on the container's own disk, which other pods do not see, and which is gone "
+            "with the pod: give a path on a volume that all pods share, or a URL such as "
+            "s3://BUCKET/PREFIX, or None to keep no checkpoints"
+        )
     return folder
+
+
+def is_of_container(folder: str, *, token_folder: str, mounts: str) -> bool:
+    """Whether a folder is on the own disk of a pod's container, and not on a volume.
+
+    Args:
+        folder: its absolute path, without symbolic links.
+        token_folder: the same of the agent's token. In a pod it is a volume; in local mode it is a
+            folder like any other.
+        mounts: what Linux tells of the mounts, see proc_pid_mountinfo(5).
+    """
+    points = [line.split()[4] for line in mounts.splitlines()]
+    mounted = {re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), each) for each in points}
+    above = (str(each) for each in (Path(folder), *Path(folder).parents))
+    return token_folder in mounted and next(filter(mounted.__contains__, above), "/") == "/"
+
+
+def _is_of_this_container(folder: str) -> bool:
+    token_file = os.environ.get(TOKEN_FILE)
+    if not token_file or not MOUNTS.exists():
+        return False
+    return is_of_container(
+        os.path.realpath(folder),
+        token_folder=os.path.realpath(Path(token_file).parent),
+        mounts=MOUNTS.read_text(errors="replace"),
+    )
 
 
 def place_at(folder: "str | os.PathLike[str] | ObjectUrl | Place") -> Place:
