@@ -1,5 +1,13 @@
 import pytest
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, parts_each, share_of_batch, shares_within, weight_of
+from elastic_pytorch.training.micro_batches import (
+    Cut,
+    MicroBatch,
+    StepShare,
+    parts_each,
+    share_of_batch,
+    shares_within,
+    weight_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,7 +110,8 @@ def test_a_batch_is_dealt_out_once_and_the_weights_make_its_mean(
     assert all(begin <= part.begin < part.end <= end for share in dealt for part in share)
     if micro_batch_size is not None:
         assert counting == [part for part in shares(begin, end, 1, micro_batch_size)[0] if part.counts]
-    weights = {part: weight_of(part, batch_samples=samples, world_size=world_size) for share in dealt for part in share}
+    whole = StepShare([], samples, world_size)
+    weights = {part: weight_of(part.samples, whole) for share in dealt for part in share}
     assert abs(sum(weights[part] for part in counting) / world_size - 1) < 1e-9
     assert all(abs(weights[part] / world_size - part.samples / samples) < 1e-9 for part in weights)
     work = [sum(part.counts for part in share) for share in dealt]

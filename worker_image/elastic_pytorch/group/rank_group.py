@@ -30,6 +30,11 @@ class RankGroup(Protocol):
         """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
 
 
+def first_other(told: Sequence[object]) -> int | None:
+    """Returns the first rank that has told something else than rank 0; None: there is none."""
+    return next((rank for rank, each in enumerate(told) if each != told[0]), None)
+
+
 def cpu_group() -> Any:
     """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
     if not dist.is_initialized() or "gloo" in str(dist.get_backend()):

@@ -3,13 +3,15 @@
 import hashlib
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import IterableDataset, Sampler
 
+from elastic_pytorch.group.rank_group import first_other, gather_objects
 from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.state_format.payload import memory_of
 
@@ -17,66 +19,6 @@ EPOCH_ALONE = (
     "what {name}= gives must depend on the epoch alone, which set_epoch tells it: not on the rank, nor on a generator that nothing "
     "seeds with the epoch, as torch.Generator().manual_seed(seed + epoch) does"
 )
-
-
-class EpochOrder:
-    """The orders of all epochs. The newest one that was asked for is kept.
-
-    Args:
-        length: how many samples there are.
-        shuffle: whether each epoch has an order of its own; otherwise all have that of the dataset.
-        seed: of the orders.
-    """
-
-    def __init__(self, length: int, *, shuffle: bool, seed: int) -> None:
-        self._length, self._shuffle, self._seed = length, shuffle, seed
-        self._newest: tuple[int, torch.Tensor] | None = None
-
-    def of(self, epoch: int) -> torch.Tensor:
-        """Returns the indices of an epoch's samples, in their order."""
-        if self._newest is None or self._newest[0] != epoch:
-            self._newest = epoch, self._made(epoch)
-        return self._newest[1]
-
-    def samples(self, epoch: int) -> int:
-        """Returns the number of samples in an epoch: the same in each."""
-        del epoch
-        return self._length
-
-    def ends(self, epoch: int) -> None:
-        """Returns None: the batches of all epochs have one size."""
-
-    def usual_batch(self, epoch: int, size: int) -> int:
-        """Returns the samples of most steps."""
-        return min(size, self.samples(epoch))
-
-    def end_step(self, epoch: int) -> None:
-        """Does nothing: seed and length say which order it is."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns nothing: the sampler's state has the seed and the length."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Checks that the order of a saved state is one by seed, too.
-
-        Raises:
-            ValueError: it is not.
-        """
-        if "order" in state:
-            raise ValueError(
-                f"the order was that of {state['order']['given']}=, and is that of the seed now: give what it was, or begin in another "
-                "folder"
-            )
-
-    def compare(self, epoch: int) -> None:
-        """Does nothing: `State.restore` makes sure that all ranks have the same seed and length."""
-
-    def _made(self, epoch: int) -> torch.Tensor:
-        if not self._shuffle:
-            return torch.arange(self._length)
-        generator = torch.Generator().manual_seed(mixed(self._seed, epoch))
-        return torch.randperm(self._length, generator=generator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +42,8 @@ class Described:
         return f"{self.samples} samples{batches}, with checksum {self.checksum}"
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True)
+class Made:
     """The order of an epoch.
 
     Attributes:
@@ -111,17 +54,101 @@ class Made(NamedTuple):
 
     epoch: int
     indices: torch.Tensor
-    ends: tuple[int, ...] | None
+    ends: tuple[int, ...] | None = None
 
+    @cached_property
     def described(self) -> Described:
-        """Returns its description. Takes as long as a hash of the indices."""
+        """Its description. Takes as long as a hash of the indices."""
         digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
         if self.ends is not None:
             digest.update(memory_of(torch.tensor(self.ends)))
         return Described(self.epoch, len(self.indices), None if self.ends is None else len(self.ends), digest.hexdigest())
 
 
-class SamplerOrder:
+class EpochOrder:
+    """The orders of all epochs. The newest one that was asked for is kept.
+
+    Args:
+        length: how many samples there are.
+        shuffle: whether each epoch has an order of its own; otherwise all have that of the dataset.
+        seed: of the orders.
+    """
+
+    name: str | None = None  # of the argument that says the order; None: the seed does
+
+    def __init__(self, length: int, *, shuffle: bool, seed: int = 0) -> None:
+        self._length, self._shuffle, self._seed = length, shuffle, seed
+        self._newest: Made | None = None
+
+    def of(self, epoch: int) -> torch.Tensor:
+        """Returns the indices of an epoch's samples, in their order.
+
+        Raises:
+            TypeError: a Sampler of the script gives something else.
+            ValueError: it gives no samples, an empty batch, or an index that the dataset does not have.
+        """
+        return self._made(epoch).indices
+
+    def samples(self, epoch: int) -> int:
+        """Returns the number of samples in an epoch."""
+        del epoch
+        return self._length
+
+    def ends(self, epoch: int) -> tuple[int, ...] | None:
+        """Returns where each batch of an epoch ends; None: they have one size."""
+        del epoch
+        return None
+
+    def usual_batch(self, epoch: int, size: int) -> int:
+        """Returns the samples of most steps; of batches with sizes of their own the mean, in whole samples.
+
+        Args:
+            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest step: there may be no epoch after it.
+            size: of a batch, if the order says none.
+        """
+        return min(size, self.samples(epoch))
+
+    def end_step(self, epoch: int) -> None:
+        """Notes that a step of an epoch is done: from now on the saved state has the description of the epoch's order."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the description of the epoch in which the newest step was; of an order by the seed nothing: the sampler has that."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Checks that the order is that of a saved state.
+
+        Raises:
+            ValueError: it is another one; the message says in what they differ.
+        """
+        if (given := state.get("order", {}).get("given")) != self.name:
+            was, now = (f"{name}=" if name else "the seed" for name in (given, self.name))
+            raise ValueError(
+                f"the order was that of {was}, and is that of {now} now: give what it was, or begin in another folder"
+            )
+
+    def compare(self, epoch: int) -> None:
+        """Makes sure that all ranks have the same order for an epoch. Collective, over the default group, if a Sampler says it.
+
+        `State.restore` makes sure that all ranks have the same seed and length.
+
+        Raises:
+            RuntimeError: they do not; on all ranks alike.
+        """
+
+    def _made(self, epoch: int) -> Made:
+        if self._newest is None or self._newest.epoch != epoch:
+            self._newest = self._make(epoch)
+        return self._newest
+
+    def _make(self, epoch: int) -> Made:
+        if not self._shuffle:
+            return Made(epoch, torch.arange(self._length))
+        generator = torch.Generator().manual_seed(mixed(self._seed, epoch))
+        return Made(epoch, torch.randperm(self._length, generator=generator))
+
+
+class SamplerOrder(EpochOrder):
     """The orders of all epochs, from a torch Sampler with `set_epoch`. The newest one that was asked for is kept.
 
     Args:
@@ -135,7 +162,8 @@ class SamplerOrder:
     """
 
     def __init__(self, length: int, name: str, sampler: Iterable[Any], least: int = 1) -> None:
-        self._length, self.name, self._sampler, self._least = length, name, sampler, least
+        super().__init__(length, shuffle=False)
+        self.name, self._sampler, self._least = name, sampler, least
         owners = (sampler, getattr(sampler, "sampler", None))  # torch's BatchSampler has it where Accelerate looks, too
         set_epoch = next((found for owner in owners if callable(found := getattr(owner, "set_epoch", None))), None)
         if set_epoch is None:
@@ -144,59 +172,30 @@ class SamplerOrder:
                 "none: each rank calls it for each epoch, and again after a restart, and must get the same order"
             )
         self._set_epoch: Any = set_epoch
-        self._newest: Made | None = None
-        self._described: Described | None = None  # of the newest
         self._begun: Described | None = None  # of the epoch that the newest step was of
 
-    def of(self, epoch: int) -> torch.Tensor:
-        """Returns the indices of an epoch's samples, in their order.
-
-        Raises:
-            TypeError: the sampler gives something else.
-            ValueError: it gives no samples, an empty batch, or an index that the dataset does not have.
-        """
-        return self._made(epoch).indices
-
     def samples(self, epoch: int) -> int:
-        """Returns the number of samples in an epoch."""
         return len(self.of(epoch))
 
     def ends(self, epoch: int) -> tuple[int, ...] | None:
-        """Returns where each batch of an epoch ends; None: they have one size."""
         return self._made(epoch).ends
 
     def usual_batch(self, epoch: int, size: int) -> int:
-        """Returns the samples of most steps; of batches with sizes of their own the mean, in whole samples.
-
-        Args:
-            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest step: there may be no epoch after it.
-            size: of a batch, if the order says none.
-        """
-        told = self._begun or self._describe(epoch)
+        told = self._begun or self._made(epoch).described
         return min(size, told.samples) if told.batches is None else max(1, round(told.samples / told.batches))
 
     def end_step(self, epoch: int) -> None:
-        """Notes that a step of an epoch is done: from now on the saved state has the description of the epoch's order."""
         if self._begun is None or self._begun.epoch != epoch:
-            self._begun = self._describe(epoch)
+            self._begun = self._made(epoch).described
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the description of the epoch in which the newest step was."""
         return {"order": {"given": self.name, **(asdict(self._begun) if self._begun else {})}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Checks that the order is that of a saved state.
-
-        Raises:
-            ValueError: it is another one; the message says in what they differ.
-        """
-        saved = state.get("order") or {"given": "the seed"}
-        if saved["given"] != self.name:
-            raise ValueError(
-                f"the order was that of {saved['given']}, and is that of {self.name}= now: give what it was, or begin in another folder"
-            )
-        was = Described(**{name: value for name, value in saved.items() if name != "given"}) if len(saved) > 1 else None
-        if was is not None and was != self._begun and (now := self._describe(was.epoch)) != was:
+        super().load_state_dict(state)
+        saved = {name: value for name, value in state["order"].items() if name != "given"}
+        was = Described(**saved) if saved else None
+        if was is not None and was != self._begun and (now := self._made(was.epoch).described) != was:
             raise ValueError(
                 f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. Give the sampler and the dataset as they "
                 f"were, or begin in another folder. If they are, {EPOCH_ALONE.format(name=self.name)}"
@@ -204,16 +203,8 @@ class SamplerOrder:
         self._begun = was
 
     def compare(self, epoch: int) -> None:
-        """Makes sure that all ranks have the same order for an epoch. Collective, over the default group.
-
-        Raises:
-            RuntimeError: they do not; on all ranks alike.
-        """
-        if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-            return
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, self._describe(epoch))
-        self.refuse_unlike(told)
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self.refuse_unlike(gather_objects(self._made(epoch).described, None))
 
     def refuse_unlike(self, told: Sequence[Described]) -> None:
         """Makes sure that what the ranks have told is the same.
@@ -221,25 +212,13 @@ class SamplerOrder:
         Raises:
             RuntimeError: it is not.
         """
-        other = next((rank for rank, each in enumerate(told) if each != told[0]), None)
-        if other is not None:
+        if (other := first_other(told)) is not None:
             first, second = told[0], told[other]
             epochs = f"epoch {first.epoch}" if first.epoch == second.epoch else f"epochs {first.epoch} and {second.epoch}"
             raise RuntimeError(
                 f"ranks 0 and {other} have different orders for {epochs}: {first}, and {second}. Samples would be lost or come twice: "
                 f"{EPOCH_ALONE.format(name=self.name)}"
             )
-
-    def _describe(self, epoch: int) -> Described:
-        made = self._made(epoch)
-        if self._described is None or self._described.epoch != epoch:
-            self._described = made.described()
-        return self._described
-
-    def _made(self, epoch: int) -> Made:
-        if self._newest is None or self._newest.epoch != epoch:
-            self._newest, self._described = self._make(epoch), None
-        return self._newest
 
     def _make(self, epoch: int) -> Made:
         what, ends = f"epoch {epoch} of {self.name}=", None

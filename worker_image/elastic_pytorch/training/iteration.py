@@ -2,15 +2,23 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from elastic_pytorch.state.step_boundary import turns
+from elastic_pytorch.state.values.rng_state import mixed, seed_all
+from elastic_pytorch.training.micro_batches import Part, StepShare, weight_of
+from elastic_pytorch.training.step_gradients import StepGradients
 
 ORDER_LOST = (
     "the loop does not take each batch that ElasticSampler gives: {what}. Either something deals the batches out to the ranks a second "
     "time (Accelerate's prepare, Lightning without use_distributed_sampler=False, the Trainer of transformers): give the loop its loader "
     "as it was made. Or a batch was passed over without its part"
+)
+WEIGHT_UNUSED = (
+    "the weight of a part was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
+    "evenly is wrong; with even shares the weight is 1 and does no harm"
 )
 
 
@@ -19,9 +27,13 @@ class Iteration:
 
     A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead when the first one is used can shrink
     but not grow.
+
+    Args:
+        begin: called when the first batch is about to be used; may raise a RuntimeError.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[], None] | None = None) -> None:
+        self._begin = begin
         self._given = 0
         self._used = 0
         self._most_ahead: int | None = None
@@ -41,6 +53,8 @@ class Iteration:
         Raises:
             RuntimeError: they cannot be.
         """
+        if self._most_ahead is None and self._begin is not None:
+            self._begin()
         ahead = self._given - self._used - count
         if ahead < 0:
             raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {self._given} given"))
@@ -56,23 +70,93 @@ class Iteration:
 
 
 class Epochs(ABC):
-    """The epochs of a training, from the place in one that was committed.
+    """The epochs of a training and the steps in them, from the place that was committed.
 
     Attributes:
         epoch: the current one, from 0.
     """
 
     epoch: int = 0
+    micro_batch_size: int | None
+    _seed_random: bool
     _in_epoch: int | None = None  # the one whose body a loop over `epochs` is in
     _epoch_is_over = False  # whether the last `advance` has ended an epoch, and the loop says when it goes on
     _epochs: int | None = None  # that the training asks for
     _called: str  # in messages
     _loop: object = None  # over `epochs`, the newest one
+    _iteration: Iteration | None = None  # of a loader, the newest one
+    _micro = 0  # which micro-batch of the step is next
+
+    def __init__(self) -> None:
+        self._gradients = StepGradients()
 
     @property
     @abstractmethod
     def _reached(self) -> int:
         """How far the current epoch has come: another number after each step."""
+
+    @abstractmethod
+    def _share_of_step(self) -> StepShare:
+        """Returns this rank's share of the current step.
+
+        Raises:
+            RuntimeError: no batch was taken.
+        """
+
+    @abstractmethod
+    def _numbers_of_part(self) -> tuple[int, ...]:
+        """Returns what the random numbers of the current micro-batch depend on."""
+
+    @abstractmethod
+    def _pass_step(self) -> bool:
+        """Moves the place on by the current step; returns whether that was its epoch's last one."""
+
+    def advance(self) -> None:
+        """Advances by a batch of the whole group: the step is done. After an epoch's last one, moves to the next epoch.
+
+        Raises:
+            RuntimeError: the step is not done: no batch was taken, or micro-batches of it are still to come.
+        """
+        parts = len(self._share_of_step().samples)
+        if self._micro < parts and (self._micro or self._iteration is not None):
+            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part")
+        self._epoch_is_over = self._pass_step() and (self._in_epoch is not None or self._micro > 0)
+        self._micro = 0
+
+    @contextmanager
+    def part(self, model: Any = None) -> Iterator[Part]:
+        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
+
+        Args:
+            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
+                last micro-batch.
+
+        Raises:
+            RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or
+                the loop does not take each batch that the loader gives; or the ranks have different orders. Or the weight of the part was
+                not used; or, when it is used: the model's gradients are not those that the step's micro-batches before have left.
+        """
+        turns.complete()
+        share = self._share_of_step()
+        if self._micro >= len(share.samples):
+            raise RuntimeError(
+                f"the step before is done but not committed: call State.commit, or advance of the {self._called}, after each"
+            )
+        if self._iteration is not None:
+            self._iteration.check()
+        if self._seed_random:
+            seed_all(mixed(*self._numbers_of_part()))
+        samples, last = share.samples[self._micro], self._micro == len(share.samples) - 1
+        part = Part(weight_of(samples, share), last=last, samples=samples, parts=len(share.samples))
+        # Where micro-batches save memory, gradients are not to wait unsharded.
+        reduce = last or (self.micro_batch_size is None and hasattr(model, "unshard"))
+        with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
+            yield part
+        if not part.weight_used:
+            raise RuntimeError(WEIGHT_UNUSED)
+        self._micro += 1
+        if self._iteration is not None:
+            self._iteration.use()
 
     @property
     def finished(self) -> bool:

@@ -96,9 +96,23 @@ def _even_share(count: int, rank: int, world_size: int) -> range:
     return range(count * rank // world_size, count * (rank + 1) // world_size)
 
 
-def weight_of(part: MicroBatch, *, batch_samples: int, world_size: int) -> float:
+class StepShare(NamedTuple):
+    """A rank's share of a step.
+
+    Attributes:
+        samples: that count, in each of its micro-batches.
+        batch_samples: of the whole group's batch.
+        ranks: that share it.
+    """
+
+    samples: list[int]
+    batch_samples: int
+    ranks: int
+
+
+def weight_of(samples: int, share: StepShare) -> float:
     """Returns the factor of a micro-batch's mean loss that makes the ranks' average of the sums the mean over the batch."""
-    return part.samples * world_size / batch_samples
+    return samples * share.ranks / share.batch_samples
 
 
 class Part:

@@ -1,28 +1,20 @@
 """The samples of each step for a group whose size changes: each sample exactly once in an epoch, on any rank."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Sampler
 
-from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, Part, parts_each, share_of_batch, shares_within, weight_of
-from elastic_pytorch.training.step_gradients import StepGradients
+from elastic_pytorch.training.micro_batches import Cut, MicroBatch, StepShare, parts_each, share_of_batch, shares_within
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-
-WEIGHT_UNUSED = (
-    "the weight of a part was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
-    "evenly is wrong; with even shares the weight is 1 and does no harm"
-)
 
 
 class ElasticSampler(Epochs, Sampler[list[int]]):
@@ -79,6 +71,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         mesh: "DeviceMesh | None" = None,
         keep_micro_batch: bool | None = None,
     ) -> None:
+        super().__init__()
         self._length = length_of(data)
         if (batch_size is not None) + (per_worker_batch_size is not None) + (batch_sampler is not None) != 1:
             raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them")
@@ -101,7 +94,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as torch's BatchSampler, and shard it again.
         self._batch_size = _size("batch_size", batch_size)
         self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
-        self._micro_batch_size = _size("micro_batch_size", micro_batch_size)
+        self.micro_batch_size = _size("micro_batch_size", micro_batch_size)
         self._keeps = keep_micro_batch
         self._largest = 1  # of the groups that this training has had: its data-parallel ranks
         self._drop_last = drop_last
@@ -111,12 +104,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self.data_parallel = DataParallel(mesh)
         self.cursor = 0  # samples of this epoch that the group has trained on
         self._look_at_group()
-        self._micro = 0  # which micro-batch of the step is next
-        self._gradients = StepGradients()
         self._loads = 0
-        self._iteration: Iteration | None = None  # the newest one
-        self._compared = False  # whether all ranks are known to have the same order in it
-        self._order: EpochOrder | SamplerOrder = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
+        self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
         if own is not None:
             least = self._batch_size or 1 if drop_last else 1
             self._order = SamplerOrder(self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least)
@@ -159,23 +148,13 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             "drop_last": self._drop_last,
         }
 
-    def advance(self) -> None:
-        """Advances by one batch of the whole group: the step is done. After an epoch's last batch, moves to the next epoch.
-
-        Raises:
-            RuntimeError: the step is not done: micro-batches of it are still to come.
-        """
-        parts = len(self._parts())
-        if self._micro < parts and (self._micro or self._iteration is not None):
-            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part")
+    def _pass_step(self) -> bool:
         self._order.end_step(self.epoch)
         batches = self._batches_of(self.epoch)
         self.cursor = batches.end(self.cursor)
-        ends_epoch = self.cursor >= batches.samples
-        self._epoch_is_over = ends_epoch and (self._in_epoch is not None or self._micro > 0)
-        self._micro = 0
-        if ends_epoch:
+        if ends_epoch := self.cursor >= batches.samples:
             self.epoch, self.cursor = self.epoch + 1, 0
+        return ends_epoch
 
     @property
     def samples_per_step(self) -> int:
@@ -208,7 +187,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     @property
     def has_micro_batches(self) -> bool:
         """Whether the batches are cut into micro-batches that do not depend on the group."""
-        return self._micro_batch_size is not None or bool(self._keeps)
+        return self.micro_batch_size is not None or bool(self._keeps)
 
     @property
     def has_own_order(self) -> bool:
@@ -235,7 +214,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             # A DataLoader draws the seed of its workers next: it must be the same on ranks that get the same samples.
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
-        self._iteration, self._compared = Iteration(), False
+        self._iteration = Iteration(self._compare_orders)
         return self._share(self.epoch, self.cursor, self._loads, self._iteration)
 
     def _share(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
@@ -260,44 +239,12 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     # --- the current micro-batch ---
 
-    @contextmanager
-    def part(self, model: Any = None) -> Iterator[Part]:
-        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
+    def _share_of_step(self) -> StepShare:
+        end = self._batches_of(self.epoch).end(self.cursor)
+        return StepShare(self.counted_samples, end - self.cursor, self._world_size)
 
-        Args:
-            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
-                last micro-batch.
-
-        Raises:
-            RuntimeError: the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or the loop does not take
-                each batch that this sampler gives. Or the weight of the part was not used. Or the ranks have different orders. Or, when
-                the weight is used: the model's gradients are not those that the step's micro-batches before have left.
-        """
-        turns.complete()
-        parts = self._parts()
-        if self._micro >= len(parts):
-            raise RuntimeError(
-                "the step before is done but not committed: call State.commit, or advance of the sampler, after each"
-            )
-        if self._iteration is not None:
-            self._compare_orders()
-            self._iteration.check()
-        micro_batch, last = parts[self._micro], self._micro == len(parts) - 1
-        if self._seed_random:
-            seed_all(mixed(self._seed, self.epoch, micro_batch.begin))
-        batch_samples = self._batches_of(self.epoch).end(self.cursor) - self.cursor
-        weight = weight_of(micro_batch, batch_samples=batch_samples, world_size=self._world_size)
-        part = Part(weight, last=last, samples=micro_batch.samples, parts=len(parts))
-        # Where micro-batches save memory, gradients are not to wait unsharded.
-        saves = self._micro_batch_size is None and len(parts) > 1
-        reduce = last or (saves and hasattr(model, "unshard"))
-        with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
-            yield part
-        if not part.weight_used:
-            raise RuntimeError(WEIGHT_UNUSED)
-        self._micro += 1
-        if self._iteration is not None:
-            self._iteration.use()
+    def _numbers_of_part(self) -> tuple[int, ...]:
+        return self._seed, self.epoch, self._parts()[self._micro].begin
 
     def _parts(self) -> list[MicroBatch]:
         """Returns the share of this rank in the current step."""
@@ -319,7 +266,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         full_batch, shares = batches.full(batch_samples), self._world_size
         if self._keeps and self._per_worker_batch_size is None:
             shares = shares_within(full_batch, world_size=self._world_size, largest=self._largest)
-        return Cut(self._micro_batch_size, shares, full_batch)
+        return Cut(self.micro_batch_size, shares, full_batch)
 
     # --- an epoch ---
 
@@ -329,9 +276,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     def _compare_orders(self) -> None:
         """Makes sure that all ranks have the same order: where they all are, as a loader may iterate in a thread."""
-        if not self._compared:
-            self._order.compare(self.epoch)
-            self._compared = True
+        self._order.compare(self.epoch)
 
     def _group_batch(self) -> int:
         return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size

@@ -42,18 +42,7 @@ def unit_mesh(names: Sequence[str], sizes: Sequence[int] | None = None, *, devic
 
 
 def mesh_shape(world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None) -> tuple[int, ...]:
-    """Returns how many units there are, and the sizes within one.
-
-    Args:
-        world_size: of the group.
-        unit: how many processes a unit has.
-        names: of the dimensions within a unit.
-        sizes: of these dimensions; None: there is one.
-
-    Raises:
-        RuntimeError: the group does not consist of whole units.
-        ValueError: the names or sizes are invalid, or the sizes do not multiply to the processes of a unit.
-    """
+    """Returns how many units of so many processes there are, and the sizes within one; for the rest see `unit_mesh`."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.group.rank_group import Alone, TorchGroup, cpu_group, digest_number
+from elastic_pytorch.group.rank_group import Alone, TorchGroup, cpu_group, digest_number, first_other, gather_objects
 from elastic_pytorch.training.streams.deal import Position
 
 Gather = Callable[[Sequence[int]], list[list[int]]]
@@ -50,8 +50,7 @@ class Exchange:
         """
         told = self._gather([self.ranks, *(digest_number(repr(each)) for each in what.values())])
         for name, column in zip(("number of data-parallel ranks", *what), zip(*told, strict=True), strict=True):
-            other = next((rank for rank, each in enumerate(column) if each != column[0]), None)
-            if other is not None:
+            if (other := first_other(column)) is not None:
                 raise RuntimeError(
                     f"ranks 0 and {other} have different streams: the {name} differs. Samples would be lost or come twice: give all ranks "
                     "the same, and register the stream with the State"
@@ -95,16 +94,9 @@ class Groups:
         if not self._has_group:
             self._has_group, self._group = True, cpu_group()
             in_process.register_holder(self)
-        return Exchange(self._gather, self._gather_objects, place)
+        # The group is asked for each time: another one may be formed while the exchange is kept.
+        return Exchange(lambda own: TorchGroup(self._group).gather(own), lambda own: gather_objects(own, self._group), place)
 
     def _leave_group(self) -> None:
         """Drops the process group."""
         self._has_group, self._group = False, None
-
-    def _gather(self, own: Sequence[int]) -> list[list[int]]:
-        return TorchGroup(self._group).gather(own)
-
-    def _gather_objects(self, own: Any) -> list[Any]:
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, own, group=self._group)
-        return told

@@ -3,8 +3,7 @@
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from elastic_pytorch.state.step_boundary import turns
-from elastic_pytorch.state.values.rng_state import mixed, seed_all
+from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
-from elastic_pytorch.training.micro_batches import Part
-from elastic_pytorch.training.sampler import WEIGHT_UNUSED
-from elastic_pytorch.training.step_gradients import StepGradients
+from elastic_pytorch.training.micro_batches import StepShare
 from elastic_pytorch.training.streams.lane import Read, Shards
 from elastic_pytorch.training.streams.place import Change, Place, order_of
 
@@ -123,6 +119,7 @@ class ElasticStream(Epochs):
         seed_random: bool = True,
         mesh: "DeviceMesh | None" = None,
     ) -> None:
+        super().__init__()
         self._names = _names(shards)
         if not callable(read):
             raise TypeError(f"read must be a function of a shard that returns its samples, not a {type(read).__name__}")
@@ -145,10 +142,8 @@ class ElasticStream(Epochs):
         self._place = Place(bytearray(len(self._names)))
         self._skipped: list[int] = []
         self._taken: deque[TakenStep] = deque()  # by a loader, and not yet advanced over
-        self._micro = 0  # which micro-batch of the first of them is next
-        self._gradients = StepGradients()
         self._loads = 0
-        self._iteration = Iteration()  # the newest one
+        self._iteration: Iteration = Iteration()
 
     # --- the place in the training ---
 
@@ -195,27 +190,14 @@ class ElasticStream(Epochs):
 
         return StreamLoader(self, **options)
 
-    def advance(self) -> None:
-        """Advances by a step of the whole group: it is done. After the epoch's last one, moves to the next epoch.
-
-        Raises:
-            RuntimeError: no batch was taken, or micro-batches of the step are still to come.
-        """
-        if not self._taken:
-            raise RuntimeError(NOT_TAKEN)
-        step = self._taken[0]
-        if self._micro < len(step.parts):
-            raise RuntimeError(
-                f"the step has {len(step.parts)} micro-batches, and only {self._micro} are done: compute each in a part"
-            )
-        self._taken.popleft()
-        self._micro = 0
+    def _pass_step(self) -> bool:
+        step = self._taken.popleft()
         self._place.apply(step.changes)
         self._skipped += step.skipped
         self._steps, self.samples = self._steps + 1, self.samples + step.samples
-        self._epoch_is_over = step.ends_epoch
         if step.ends_epoch:
             self.end_epoch()
+        return step.ends_epoch
 
     def end_epoch(self) -> None:
         """Moves to the next epoch: nothing is left of this one.
@@ -275,39 +257,14 @@ class ElasticStream(Epochs):
 
     # --- the current micro-batch ---
 
-    @contextmanager
-    def part(self, model: Any = None) -> Iterator[Part]:
-        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
-
-        Args:
-            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
-                last micro-batch.
-
-        Raises:
-            RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or
-                the loop does not take each batch that the loader gives; or the weight of the part was not used. Or, when it is used:
-                the model's gradients are not those that the step's micro-batches before have left.
-        """
-        turns.complete()
+    def _share_of_step(self) -> StepShare:
         if not self._taken:
             raise RuntimeError(NOT_TAKEN)
         step = self._taken[0]
-        if self._micro >= len(step.parts):
-            raise RuntimeError(
-                "the step before is done but not committed: call State.commit, or advance of the stream, after each"
-            )
-        self._iteration.check()
-        samples, last = step.parts[self._micro], self._micro == len(step.parts) - 1
-        rank, ranks = self.data_parallel.place()
-        if self._seed_random:
-            seed_all(mixed(self._seed, self.epoch, self.samples, self._micro, rank))
-        part = Part(samples * ranks / step.samples, last=last, samples=samples, parts=len(step.parts))
-        with self._gradients.adding(model, part, first=self._micro == 0, reduce=last):
-            yield part
-        if not part.weight_used:
-            raise RuntimeError(WEIGHT_UNUSED)
-        self._micro += 1
-        self._iteration.use()
+        return StepShare(step.parts, step.samples, self.data_parallel.place()[1])
+
+    def _numbers_of_part(self) -> tuple[int, ...]:
+        return self._seed, self.epoch, self.samples, self._micro, self.data_parallel.place()[0]
 
 
 def _names(shards: Any) -> list[Any]:

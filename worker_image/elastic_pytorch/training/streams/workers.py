@@ -1,6 +1,7 @@
 """What runs in the workers of a DataLoader: each reads one lane, and makes micro-batches of it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -30,10 +31,11 @@ class Shipped(NamedTuple):
     parts: list[Any]
 
 
+@dataclass(eq=False)
 class Lanes(IterableDataset[Shipped]):
     """The lanes of a rank; each worker reads its own.
 
-    Args:
+    Attributes:
         lanes: by worker: the shards, and the samples taken of each.
         shards: their samples.
         size: of the rank's share of a step.
@@ -43,30 +45,24 @@ class Lanes(IterableDataset[Shipped]):
         skip_unreadable: whether to go on if a shard cannot be read.
     """
 
-    def __init__(
-        self,
-        lanes: Sequence[Sequence[tuple[int, int]]],
-        shards: Shards,
-        size: int,
-        *,
-        micro_batch_size: int,
-        collate: Collate,
-        drop_last: bool,
-        skip_unreadable: bool,
-    ) -> None:
-        self._lanes, self._shards, self._size, self._micro_batch_size = lanes, shards, size, micro_batch_size
-        self._collate, self._drop_last, self._skip_unreadable = collate, drop_last, skip_unreadable
+    lanes: Sequence[Sequence[tuple[int, int]]]
+    shards: Shards
+    size: int
+    micro_batch_size: int
+    collate: Collate
+    drop_last: bool
+    skip_unreadable: bool
 
     def __iter__(self) -> Iterator[Shipped]:
         """Yields what this worker has for each step, and at last nothing but its place."""
         number = be_the_only_worker()
-        if not self._lanes[number]:
+        if not self.lanes[number]:
             return
         for samples, position, skipped in read_lane(
-            self._lanes[number], self._shards, self._size, drop_last=self._drop_last, skip_unreadable=self._skip_unreadable
+            self.lanes[number], self.shards, self.size, drop_last=self.drop_last, skip_unreadable=self.skip_unreadable
         ):
-            size = self._micro_batch_size
-            parts = [self._collate(samples[begin : begin + size]) for begin in range(0, len(samples), size)]
+            size = self.micro_batch_size
+            parts = [self.collate(samples[begin : begin + size]) for begin in range(0, len(samples), size)]
             yield Shipped(number, position, skipped, len(samples), parts)
 
 
