@@ -22,8 +22,8 @@ PAGES = (
 )
 HOME = "README.md"
 INDEX = "docs/README.md"
-# Pages that have a table of contents of their own: the pages below their folder.
-CHAPTERS = re.compile(r"(examples|.*/decisions)/README\.md")
+# Has a table of contents of its own: the pages below its folder.
+CHAPTER = Path("examples/README.md")
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#\s]+)\)", re.MULTILINE)
@@ -52,7 +52,7 @@ def copy_pages(root: Path, target: Path) -> None:
             _copy_linked(root, target, Path(os.path.normpath(page.parent / link)))
         if str(page) == HOME:
             text += _contents(root)
-        elif CHAPTERS.fullmatch(str(page)):
+        elif page == CHAPTER:
             below = (each for each in pages(root) if page.parent in each.parents and each != page)
             text += toctree("", [str(each.relative_to(page.parent)) for each in below])
         _write(target / page, text)

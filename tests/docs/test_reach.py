@@ -1,9 +1,9 @@
-"""README.md leads to every page of docs by at most two clicks; only the pages of a chapter are one click behind its first page."""
+"""README.md leads to every page of docs by at most two clicks."""
 
 import os
 from pathlib import Path
 
-from source_pages import CHAPTERS, HOME, local_links, pages
+from source_pages import HOME, local_links, pages
 
 from tests.faults import assert_none
 from tests.paths import ROOT
@@ -41,11 +41,9 @@ def reached(clicks: int) -> set[Path]:
 
 def test_every_page_of_docs_is_reached() -> None:
     docs = [page for page in pages(ROOT) if page.parts[0] == "docs"]
-    chapters = {page.parent for page in docs if CHAPTERS.fullmatch(str(page))}
-    behind = [page for page in docs if page.parent in chapters and not CHAPTERS.fullmatch(str(page))]
-    assert len(docs) > len(behind) + 40
-    near, far = reached(CLICKS), reached(CLICKS + 1)
-    assert not [str(page) for page in docs if page not in (far if page in behind else near)]
+    assert len(docs) > 40
+    near = reached(CLICKS)
+    assert not [str(page) for page in docs if page not in near]
 
 
 def test_table_of_tasks_leads_to_the_page_of_each_task() -> None:

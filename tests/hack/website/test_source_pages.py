@@ -4,12 +4,12 @@ import os
 import re
 from pathlib import Path
 
-from source_pages import CHAPTERS, INDEX, copy_pages, local_links, pages, sections
+from source_pages import CHAPTER, INDEX, copy_pages, local_links, pages, sections
 
 from tests.paths import ROOT
 
 
-def test_index_has_each_page_of_docs_once_and_the_first_page_of_a_chapter_leads_to_its_others() -> None:
+def test_index_has_each_page_of_docs_once_and_the_page_of_the_examples_leads_to_each() -> None:
     found = sections((ROOT / INDEX).read_text())
     for_users = ["Start", "Jobs", "Scheduling", "Library", "Frameworks"]
     assert [title for title, entries in found.items() if entries] == [
@@ -21,17 +21,12 @@ def test_index_has_each_page_of_docs_once_and_the_first_page_of_a_chapter_leads_
     ]
     listed = [os.path.normpath(Path(INDEX).parent / entry) for entries in found.values() for entry in entries]
     assert len(listed) == len(set(listed))
-    chapters = {Path(page).parent: set[str]() for page in listed if CHAPTERS.fullmatch(page)}
-    for folder in chapters:
-        links = local_links((ROOT / folder / "README.md").read_text())
-        chapters[folder] = {os.path.normpath(folder / link).removesuffix("/README.md") for link in links}
-    known = {"README.md", INDEX, *listed}
-    lost = [page for page in pages(ROOT) if str(page) not in known and not chapters.keys() & set(page.parents)]
+    known, examples = {"README.md", INDEX, *listed}, CHAPTER.parent
+    lost = [page for page in pages(ROOT) if str(page) not in known and examples not in page.parents]
     assert not lost, f"{INDEX} has no place for them"
-    below = [(folder, page) for folder in chapters for page in pages(ROOT) if folder in page.parents]
-    assert not [
-        page for folder, page in below if page.parent != folder and str(page).removesuffix("/README.md") not in chapters[folder]
-    ]
+    led_to = {os.path.normpath(examples / link) for link in local_links((ROOT / CHAPTER).read_text())}
+    below = [page for page in pages(ROOT) if examples in page.parents and page != CHAPTER]
+    assert not [page for page in below if not {str(page), str(page.parent)} & led_to]
 
 
 def test_every_link_of_a_copied_page_leads_to_a_copied_file_and_its_text_stays(tmp_path: Path) -> None:
