@@ -29,7 +29,7 @@ def page(definition: Schema) -> str:
         fields = (field for field in found[1:] if not field[0].endswith("[]"))
         parts += [f"| `{path}` | {_type_of(child)} | {_cell(child['description'])} |" for path, child in fields]
         rules += [rule for path, child in found for rule in _rules(path, child)]
-        parts += ["", *(["What is refused, and what the API server says then:\n", *rules, ""] if rules else [])]
+        parts += ["", *(["What else is refused, and what the API server says then:\n", *rules, ""] if rules else [])]
     parts += ["## Columns of `kubectl get epj`\n", "| column | meaning |", "|---|---|"]
     for column in version["additionalPrinterColumns"]:
         wide = " (with `-o wide`)" if column.get("priority") else ""
@@ -77,9 +77,11 @@ def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def _rules(path: str, schema: Schema) -> Iterator[str]:
+    """What is refused at a path, but for the changes of a field, of which its own meaning tells."""
     for rule in schema.get("x-kubernetes-validations", []):
-        words = _words(rule)
-        yield f"- `{(path + words['fieldPath']).lstrip('.')}`: {_cell(words['message'].replace('%d', 'N'))}"
+        if "oldSelf" not in rule["rule"]:
+            words = _words(rule)
+            yield f"- `{(path + words['fieldPath']).lstrip('.')}`: {_cell(words['message'].replace('%d', 'N'))}"
 
 
 def _type_of(schema: Schema) -> str:

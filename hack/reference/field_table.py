@@ -1,4 +1,4 @@
-"""The level of stability of each field, and when it may change in a job: the last section of docs/reference/api.md."""
+"""The level of stability of each field: the last section of docs/reference/api.md. And when a field may change in a job."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,9 @@ from typing import Any
 Schema = Mapping[str, Any]
 
 HEAD = """
-## Level and changes of each field
+## Level of each field
 
-[Versions of the API](api-versions.md) explains the levels and the times. A field without a row of its own has the level of the field that
-contains it, and may change when that one may. `spec.template` includes everything below it.
+[Versions of the API](api-versions.md) explains the levels. All fields have the level v1beta1, except for these with all that they contain.
 """
 FIXED, BETA, PEOPLE, KUBERNETES, INTERNAL = "fixed", "v1beta1", "people", "Kubernetes", "internal"
 NEVER, SUSPENDED, ALWAYS = "never", "while suspended", "at any time"
@@ -21,22 +20,15 @@ NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = "Immutable.", "Immutable unless the con
 
 
 def section(definition: Schema) -> str:
-    """Returns the section with a table for the spec and one for the status."""
+    """Returns the section, whose table has the fields of another level than that of the field that holds them."""
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(FIXED_BESIDES_SCALE)
-    spec = {path: f"{_level(path, child, fixed)} | {changes}" for path, child, changes in fields("spec", schema["spec"])}
-    status = {path: _level(path, child, fixed) for path, child, _ in fields("status", schema["status"])}
-    rows = ["| field of the spec | level | may change |", "|---|---|---|", *_rows(spec)]
-    rows += ["", "| field of the status | level |", "|---|---|", *_rows(status)]
-    return "\n".join([HEAD, *rows, ""])
-
-
-def _rows(cells: Mapping[str, str]) -> Iterator[str]:
-    """The rows of a table, without those of fields that agree with the field that holds them."""
-    for path, cell in cells.items():
-        if cells.get(path.rpartition(".")[0].removesuffix("[]")) != cell:
-            yield f"| `{path}` | {cell} |"
+    found = (field for part in ("spec", "status") for field in fields(part, schema[part]))
+    levels = {path: _level(path, child, fixed) for path, child, _ in found}
+    holders = {path: levels.get(path.rpartition(".")[0].removesuffix("[]"), BETA) for path in levels}
+    rows = (f"| `{path}` | {level} |" for path, level in levels.items() if level != holders[path])
+    return "\n".join([HEAD, "| field | level |", "|---|---|", *rows, ""])
 
 
 def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[str, Schema, str]]:

@@ -64,17 +64,25 @@ SUBJECTS = (
     ),
 )
 
-# Methods that only the library's own parts, or a framework, call.
+OF_A_CLUSTER = {
+    *("create_job", "patch_job", "scale_job", "delete_job", "get_job", "list_jobs", "watch_jobs"),
+    *("run_in_pod", "list_pods", "list_nodes", "list_events", "pod_log"),
+}
+# Methods that only the library's and the client's own parts, or a framework, call.
 INTERNAL = {
+    "Cluster": OF_A_CLUSTER,
     "ElasticCallback": {
         *("setup", "teardown", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start"),
         *("on_before_backward", "on_train_batch_end", "on_train_end"),
     },
     "ElasticEnvironment": {"validate_settings"},
-    "ElasticSampler": {"trains"},
+    "ElasticSampler": {
+        *("trains", "has_micro_batches", "has_own_order", "counted_samples", "finished", "micro_batches_per_epoch"),
+    },
     "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
     "ElasticTrainerMixin": {"get_train_dataloader", "set_initial_training_values", "get_batch_samples", "training_step"},
     "JobView": {"described_spares"},
+    "KubernetesCluster": OF_A_CLUSTER,
     "Part": {"use_weight"},
     "PerRank": {"state_dict", "load_state_dict", "exchange"},
     "Progress": {"name_metrics"},
@@ -82,7 +90,7 @@ INTERNAL = {
     "Worker": {"describe_state"},
 }
 # Classes whose methods another one's docstrings describe.
-DESCRIBED_BY = {"KubernetesCluster": "Cluster"}
+DESCRIBED_BY = {"ElasticStream": "ElasticSampler"}
 
 Function = ast.FunctionDef
 Public = ast.ClassDef | Function
@@ -168,13 +176,16 @@ def _entry(name: str, node: Public) -> Iterator[str]:
         yield _code(_signature(name, node))
         yield from _described(about, {})
         return
-    yield _code(_class_signature(name, about))
+    if signature := _initializer(name, about):
+        yield _code(signature)
     yield from _described(about, attributes(name))
     for method in members(name):
         if not _is_property(method):
             yield f"#### {name}.{method.name}\n"
             yield _code(_signature(f"{name}.{method.name}", method))
             yield from _described(read(ast.get_docstring(method) or ""), {})
+    if other := DESCRIBED_BY.get(name):
+        yield f"All else is as in [{other}](#{other.lower()}).\n"
 
 
 def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
@@ -215,14 +226,11 @@ def _is_property(method: Function) -> bool:
     return "property" in map(ast.unparse, method.decorator_list)
 
 
-def _class_signature(name: str, about: Docstring) -> str:
-    """Returns how a class is called, or how it is defined if programs only get its objects."""
+def _initializer(name: str, about: Docstring) -> str:
+    """Returns how a class is called; nothing if programs only get its objects."""
     initializers = (node for each in _family(name) for node in each.body if isinstance(node, Function))
     initializer = next((node for node in initializers if node.name == "__init__"), None)
-    if "Args" in about.entries and initializer is not None:
-        return _signature(name, initializer, returns=False)
-    bases = ", ".join(map(ast.unparse, _family(name)[0].bases))
-    return f"class {name}({bases})" if bases else f"class {name}"
+    return _signature(name, initializer, returns=False) if "Args" in about.entries and initializer is not None else ""
 
 
 def _signature(name: str, node: Function, *, returns: bool = True) -> str:

@@ -12,11 +12,12 @@ CONSTANTS = {name: value for name, value in vars(names).items() if name.isupper(
 
 
 def table_under(heading: str) -> dict[str, list[str]]:
-    """The cells of a table of the page, row by row, by the name in the first one."""
+    """The cells of a table of the page, row by row, by each name in the first one."""
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
-    assert len(rows) == len({row[0] for row in rows})
-    return {row[0].strip("`"): row[1:] for row in rows}
+    named = [(name.strip("`"), row[1:]) for row in rows for name in row[0].split(", ")]
+    assert len(named) == len(dict(named))
+    return dict(named)
 
 
 TYPES, REASONS, EVENTS = map(table_under, ("Conditions", "Reasons of conditions", "Reasons of events"))
