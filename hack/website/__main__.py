@@ -21,8 +21,9 @@ def main(arguments: list[str]) -> int:
     source, html = folder / "source", folder / "html"
     copy_pages(ROOT, source)
     (source / "_static").mkdir()
-    for script in [ROOT / "hack" / "website" / "diagrams.js", *map(Path, arguments[1:])]:
-        shutil.copy(script, source / "_static" / script.name)
+    own = ROOT / "hack" / "website"
+    for file in [own / "diagrams.js", own / "tables.css", *map(Path, arguments[1:])]:
+        shutil.copy(file, source / "_static" / file.name)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-c", str(ROOT / "hack" / "website")]
     command += ["-D", f"html_static_path={source / '_static'}"]
     status = subprocess.run([*command, "-d", str(folder / "trees"), str(source), str(html)], check=False).returncode

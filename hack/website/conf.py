@@ -18,6 +18,7 @@ suppress_warnings = ["myst.header"]  # a page may leave out a level
 html_theme = "furo"
 html_title = f"{project} {VERSION}"
 html_js_files = ["diagrams.js"]
+html_css_files = ["tables.css"]
 html_show_sourcelink = html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 
