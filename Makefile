@@ -13,8 +13,8 @@ help: ## Say what there is to make
 try: ## Without cluster, Docker and root: train a small model in processes of this machine, and disturb it (EXAMPLE=plain: a script without the library)
 	@hack/try.sh $(ARGS)
 
-demo: install ## Train a small model on a kind cluster, and disturb it: kill a rank, lose a pod, grow, shrink (ARGS: --example plain, lightning)
-	@hack/demo.sh $(ARGS)
+demo: install ## Train a small model on a kind cluster, and disturb it: kill a rank, lose a pod, grow, shrink (JOB=file: a job of your own; ARGS: --example plain, lightning)
+	@hack/demo.sh $(if $(JOB),--job "$(JOB)") $(ARGS)
 
 bench: venv install ## Measure the promises on the kind cluster: faults, again and again (ARGS: --trials N, --only a,b)
 	@PYTHONPATH=hack $(PYTHON) -m bench $(ARGS)

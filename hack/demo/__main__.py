@@ -1,4 +1,4 @@
-"""Shows what the operator is for: trains an example on the cluster, and does to it what clusters do to jobs.
+"""Shows what the operator is for: trains an example, or a job of your own, on the cluster, and does to it what clusters do to jobs.
 
 A rank is killed, a pod is lost, and the job is scaled up and down. It exits with 0 if each was recovered from, and no step
 was repeated at a change that was announced; `make try` does the same without a cluster.
@@ -7,8 +7,11 @@ was repeated at a change that was announced; `make try` does the same without a 
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
 from elastic_pytorch_local.faults.driver import Driver
@@ -17,7 +20,7 @@ from elastic_pytorch_local.faults.watcher import Watcher, background
 from measure.api import Api
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
-from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example
+from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example, read_example
 from measure.program import cancel_on_signals
 from rich.console import Console
 
@@ -31,10 +34,21 @@ EXAMPLES = {
 STEPS = 100_000  # more than are trained before the last act is over
 
 
-def parse_options() -> argparse.Namespace:
+def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Returns the manifest of the job to train."""
     parser = argparse.ArgumentParser(prog="hack/demo", description=__doc__)
-    parser.add_argument("--example", choices=EXAMPLES, default="library", help="what to train (default: %(default)s)")
-    return parser.parse_args()
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--example", choices=EXAMPLES, default="library", help="what to train (default: %(default)s)")
+    what.add_argument("--job", type=own_job, help="a manifest to train instead; a job of its name is deleted first")
+    options = parser.parse_args(arguments)
+    return options.job or example(EXAMPLES[options.example], steps=STEPS)
+
+
+def own_job(file: str) -> dict[str, Any]:
+    try:
+        return read_example(Path(file))
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise argparse.ArgumentTypeError(f"{file} does not hold one ElasticPyTorchJob, and nothing else: {error!r}") from None
 
 
 async def show(driver: Driver, manifest: dict[str, Any], console: Console) -> int:
@@ -72,7 +86,7 @@ async def show(driver: Driver, manifest: dict[str, Any], console: Console) -> in
 
 
 async def main() -> int:
-    options = parse_options()
+    manifest = parse_manifest()
     console = Console()
     cancel_on_signals()
     if not (KUBECONFIG.exists() and KUBECTL.exists()):
@@ -80,7 +94,7 @@ async def main() -> int:
         return 2
     async with Api.connect(KUBECONFIG) as api:
         driver = ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace)
-        return await show(driver, example(EXAMPLES[options.example], steps=STEPS), console)
+        return await show(driver, manifest, console)
 
 
 if __name__ == "__main__":

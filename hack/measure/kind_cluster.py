@@ -18,7 +18,7 @@ MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
 
 
 def read_example(file: Path, folder: str = "") -> dict[str, Any]:
-    """Returns the job of an example, as this cluster can run it: with a folder that all nodes have for a volume that its workers share."""
+    """Returns the job of a file, as this cluster can run it: with a folder that all nodes have for a volume that its workers share."""
     manifest: dict[str, Any] = yaml.safe_load(file.read_text())
     spec = manifest["spec"]
     names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]

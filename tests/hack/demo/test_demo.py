@@ -2,8 +2,10 @@
 
 import asyncio
 import io
+from pathlib import Path
 
 import pytest
+import yaml
 from demo import __main__ as demo
 from measure.kind_cluster import example
 from rich.console import Console
@@ -35,6 +37,21 @@ async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
     assert (status, cluster.commands[:2], cluster.commands[-1]) == (0, ["delete", "apply"], "delete")
     told = ["a rank is killed", "a pod is lost", "its replacement joins", "it grows", "it shrinks", "No step was repeated"]
     assert not [line for line in told if line not in text]
+
+
+async def test_plays_them_on_a_job_of_ones_own(tmp_path: Path) -> None:
+    (file := tmp_path / "job.yaml").write_text(demo.EXAMPLES["plain"].read_text().replace("name: char-lm", "name: mine"))
+    manifest = demo.parse_manifest(["--job", str(file)])
+    status = await demo.show(cluster := CountingCluster(), manifest, Console(file=(output := io.StringIO()), width=130))
+    assert (status, cluster.commands[:2]) == (0, ["delete", "apply"]) and "mine is deleted" in output.getvalue()
+
+
+@pytest.mark.parametrize("text", ["a: [", "kind: List", yaml.dump_all([{"spec": {}}, {"spec": {}}])])
+def test_refuses_a_file_without_one_job(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(SystemExit):
+        demo.parse_manifest(["--job", str(file)])
+    assert "does not hold one ElasticPyTorchJob" in capsys.readouterr().err
 
 
 async def test_demo_that_fails_leaves_the_job_and_says_where_to_look() -> None:
