@@ -7,6 +7,10 @@ source "$ROOT/hack/small-venv.sh"
 WHEELS=$STATE/wheels
 INPUTS_LABEL=dev.elasticpytorch.inputs
 
+check_registry() {
+    [[ $1 =~ ^[a-z0-9.:/_-]+$ && $1 != */ ]] || fail "REGISTRY is '$1': write a host and a path in lower case, without https:// and without a slash at its end."
+}
+
 is_built() {
     [[ $(docker image inspect --format "{{index .Config.Labels \"$INPUTS_LABEL\"}}" "$1" 2>/dev/null) == "$2" ]]
 }

@@ -55,7 +55,7 @@ check_request() {
     VERSION=${VERSION:-}
     VERSION=${VERSION#v} # a tag does as well
     [[ -n ${VERSION:-} && -n ${REGISTRY:-} ]] || fail "Usage: make release VERSION=0.3.0 REGISTRY=registry.example.com/ml [PUSH=1]"
-    [[ $REGISTRY =~ ^[a-z0-9.:/_-]+$ && $REGISTRY != */ ]] || fail "REGISTRY is '$REGISTRY': write a host and a path in lower case, without https:// and without a slash at its end."
+    check_registry "$REGISTRY"
     [[ $VERSION == "$(<VERSION)" ]] || fail "The file VERSION says $(<VERSION): run \`make version VERSION=$VERSION\` and commit it."
     local heading="## $VERSION"
     [[ $VERSION != *-dev ]] || heading="## Unreleased"

@@ -20,7 +20,7 @@ TASKS = {
     "train a model larger than a pod": "docs/use/units.md",
     "what did interruptions cost": "docs/use/observability.md",
     "install on an air-gapped cluster": "docs/operate/install.md",
-    "run it on minikube": "docs/operate/local-clusters.md",
+    "run it on minikube": "docs/operate/install.md",
 }
 INDEX = "docs/README.md"
 
