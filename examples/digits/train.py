@@ -27,7 +27,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64, help="images per step, of all workers together")
     parser.add_argument("--micro-batch-size", type=int, default=16, help="images that a worker computes at once")
     parser.add_argument("--learning-rate", type=float, default=1e-2, help="its peak")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    parser.add_argument("--checkpoint-dir", type=Path, help="folder all workers share; without it, peers alone have the state")
     parser.add_argument("--seed", type=int, default=1, help="of the first weights and of the order of the images")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
     parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
@@ -55,7 +55,7 @@ class Training:
         self.scheduler = OneCycleLR(self.optimizer, options.learning_rate, total_steps=steps)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.device.type == "cuda")
         self.state = elastic.State(
-            options.checkpoint_dir / options.run_id,
+            options.checkpoint_dir and options.checkpoint_dir / options.run_id,
             elastic.State.Options(total_steps=steps),
             model=self.model,
             optimizer=self.optimizer,
