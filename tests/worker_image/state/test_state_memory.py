@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -213,6 +214,31 @@ def test_values_that_only_rank_0_sets_outlive_its_pod(workers: int) -> None:
         assert len({repr(each) for each in found}) == 1
         assert found[0][:4] == (6, 6.5, [0, 1, 2, 3, 4, 5], 12.0)
         assert found[0][4][-2:] == [6.0, 6.0]
+
+
+def lose_a_rank_in_step(lost: int, values: dict[str, Any]) -> None:
+    """Commits two steps; all ranks but one also end the third one."""
+    model = nn.Linear(1, 1)
+    state = elastic.State(None, elastic.State.Options(every=1), model=model, **values)
+    state.restore()
+    take_steps(state, model, 2)
+    if dist.get_rank() == lost:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError):  # the peer is lost
+        take_steps(state, model, 3)
+
+
+def find_step(values: dict[str, Any]) -> int:
+    return elastic.State(None, model=nn.Linear(1, 1), **values).restore()
+
+
+@pytest.mark.parametrize("values", [{}, {"evaluated": []}], ids=["no values", "values"])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_step_in_whose_body_a_rank_is_lost_is_done_again(lost: int, values: dict[str, Any]) -> None:
+    with pods(2) as servers:
+        with running_in_pods(servers, 1, lose_a_rank_in_step, lost, values) as group:
+            assert group.exit_codes()[lost] == -signal.SIGKILL
+        assert run_pods(servers, 1, find_step, values) == [2, 2], "what the lost rank still had to do belongs to step 3"
 
 
 def flush_amid_steps(folder: Path) -> list[int]:

@@ -18,7 +18,8 @@ class RankGroup(Protocol):
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]: ...
 
-    def first(self, number: int) -> int: ...
+    def first(self, number: int) -> int:
+        """Returns rank 0's number, once all ranks have come here."""
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         """Returns the root's bytes, of which all ranks know the number."""
@@ -61,8 +62,11 @@ class TorchGroup:
         return [each.tolist() for each in all_]
 
     def first(self, number: int) -> int:
-        told = torch.tensor([number])
-        dist.broadcast(told, global_rank(0, self._group), group=self._group)
+        told, root = torch.tensor([number]), global_rank(0, self._group)
+        # To rank 0 and back: gloo's rings would take as many turns as there are ranks, and more.
+        heard = [torch.zeros_like(told) for _ in range(dist.get_world_size(self._group))]
+        dist.gather(told, heard if self.rank == 0 else None, root, group=self._group)
+        dist.broadcast(told, root, group=self._group)
         return int(told)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:

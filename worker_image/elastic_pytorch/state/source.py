@@ -59,8 +59,8 @@ class Source:
 def choose_memory(told: Sequence[Told]) -> Source | None:
     """Returns the newest state in memory; None: no rank has any.
 
-    If several ranks hold it, the root is the one with the lowest rank in the previous group: most scripts set plain values on rank 0, and
-    other ranks receive them a little later.
+    If several ranks hold it, the root is the one with the lowest rank in the previous group: the buffers of rank 0 are those that
+    DistributedDataParallel has trained with.
     """
     newest = max(each.version for each in told)
     if newest == NONE:

@@ -10,7 +10,6 @@ import torch.distributed as dist
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.rank_group import Alone, RankGroup, TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
-from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -87,7 +86,7 @@ class State(Registered):
         self._identity = names.give(usable(folder), options.name)
         self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)
         self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
-        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
+        self._commits = Commits(self._interval, CudaLane(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
@@ -154,7 +153,7 @@ class State(Registered):
         exchange_all(self._objects.values(), self._group)
         self._write()
         self._commits.settle(wait=True)
-        self._shared_values = PlainValues(group, self._values) if self._world > 1 and self._values else None
+        self._shared_values = PlainValues(group, self._values) if self._world > 1 else None
         self._begin_steps()
         return self._step
 
@@ -372,10 +371,14 @@ class State(Registered):
         if not self._compared:
             self._compare()
         self._committed = self._step
-        exchange_all(self._objects.values(), self._group)
+        self._exchange()
         self._write()
-        if self._shared_values is not None and self._shared_values.take_over(self._values):
-            self._write()
+
+    def _exchange(self) -> None:
+        """Has the ranks tell each other what the next state needs. Collective."""
+        exchange_all(self._objects.values(), self._group)
+        if self._shared_values is not None:  # waits for all: a step in which a rank is lost is kept nowhere
+            self._shared_values.take_over(self._values)
 
     def _write(self) -> None:
         self._version = StateVersion(self._version.generation, self._step)
@@ -386,9 +389,6 @@ class State(Registered):
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
         unfinished.pop(self, None)
-
-    def _lane(self) -> Lane:
-        return CudaLane()
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)

@@ -39,7 +39,6 @@ from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
 from elastic_pytorch.state.step_boundary import Agreement, turns
 from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import Comparison
-from elastic_pytorch.state.values.per_rank import exchange_all
 from elastic_pytorch.state.values.plain_values import PlainValues
 from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -128,12 +127,12 @@ class ShardedState(State):
         refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, group)
         found, where = self._read(in_memory, on_disk, generation)
-        self._shared_values = PlainValues(group, {}) if self._world > 1 and self._values else None
+        self._shared_values = PlainValues(group, {}) if self._world > 1 else None
         self._exchange()  # of what was loaded
         self._leave_unfinished()
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
-            missing = f"; of step {known.step}, some shards were in the memory of pods that are gone" if known > found else ""
+            missing = f"; of step {known.step}, some shards are gone, or were not committed" if known > found else ""
             log = logger.warning if missing and found == NONE else logger.info
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
@@ -219,10 +218,7 @@ class ShardedState(State):
         return states_of(self._objects)
 
     def _exchange(self, *, all_again: bool = False) -> None:
-        """Has the ranks tell each other what the next state needs. Collective."""
-        exchange_all(self._objects.values(), self._group)
-        if self._shared_values is not None:
-            self._shared_values.take_over(self._values)
+        super()._exchange()
         self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:

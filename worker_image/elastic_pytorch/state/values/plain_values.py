@@ -24,8 +24,8 @@ class PlainValues:
         self._group = group
         self._known = _Seen(values)
 
-    def take_over(self, values: dict[str, Any]) -> bool:
-        """Replaces values by rank 0's if those have changed; returns whether they were replaced on this rank. Collective.
+    def take_over(self, values: dict[str, Any]) -> None:
+        """Replaces values by rank 0's if those have changed, once all ranks have come here.
 
         A tensor counts as changed when another one has replaced it, or when torch has written to it.
         """
@@ -34,11 +34,10 @@ class PlainValues:
             seen = _Seen(values)
             changed, self._known = seen != self._known, seen
         if not self._group.first(int(changed)):
-            return False
+            return
         taken = self._group.broadcast(values, 0)
         if self._group.rank != 0:
             placed(taken, values)
-        return self._group.rank != 0
 
 
 def placed(new: Any, old: Any) -> Any:
