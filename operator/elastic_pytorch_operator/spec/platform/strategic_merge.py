@@ -84,7 +84,7 @@ def _merge_lists(below: Sequence[Any], above: Sequence[Any], path: str) -> list[
         if place is None:
             merged.append(item)
         else:
-            merged[place] = _merge_objects(below[place], item, f"{path}[]")
+            merged[place] = _merge_objects(merged[place], item, f"{path}[]")
     return merged
 
 

@@ -45,6 +45,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         pod(containers=[{"name": "pytorch", "env": env(("C", "2"), ("A", "2"))}]),
         pod(containers=[{"name": "pytorch", "env": env(("A", "2"), ("B", "1"), ("C", "2"))}]),
     ),
+    "two of one key": (
+        pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "name": "a"}]}]),
+        pod(
+            containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2}, {"containerPort": 1, "name": "b"}]}]
+        ),
+        pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2, "name": "b"}]}]),
+    ),
     "a variable of another kind": (
         pod(containers=[{"name": "pytorch", "env": [FROM_SECRET]}]),
         pod(containers=[{"name": "pytorch", "env": env(("A", "1"))}]),
