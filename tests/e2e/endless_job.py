@@ -5,10 +5,8 @@ from typing import Any
 
 from measure.kind_cluster import read_example
 
-from tests.e2e.job_under_test import JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, run_kubectl
 from tests.paths import ROOT
-
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
 def start(namespace: str, name: str, **fields: Any) -> JobUnderTest:

@@ -13,6 +13,9 @@ from measure.kind_cluster import KUBECTL, OPERATOR_NAMESPACE
 from tests.e2e.api_requests import KUBECONFIG, Resource, read_log
 from tests.waiting import MAX_PAUSE_SECONDS, until
 
+# Plain torchrun code, and the same with the training library; both train until the test ends.
+ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+ENDLESS_ELASTIC = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 SLICES = "kubernetes.io/service-name=elastic-pytorch-operator"
 # Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
@@ -175,3 +178,8 @@ def start_whole(start_job: StartJob, **options: Any) -> JobUnderTest:
     job.until_world(workers)
     job.until_stepping(job.members()[0], workers)
     return job
+
+
+def groups_told(job: JobUnderTest, pod: str) -> list[str]:
+    """The lines in which the processes of a pod tell their rank and their world: one for each group."""
+    return [line for line in job.logs(pod) if line.startswith("INIT")]

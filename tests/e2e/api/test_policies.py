@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, run_kubectl
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 INDEX = "elasticpytorch.dev/worker-index"
 DENIED = "worker 1 is not replaced while the test runs"
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

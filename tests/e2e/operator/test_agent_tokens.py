@@ -7,12 +7,11 @@ import re
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 AUDIENCE = "elastic-pytorch-operator"
 
 # Opens a stream with each token that it is given, and ends it without a word; prints the status.

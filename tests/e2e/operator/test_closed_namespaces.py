@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from tests.documentation import blocks
-from tests.e2e.job_under_test import StartJob, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, StartJob, run_kubectl
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 DENY_ALL = {
     "apiVersion": "networking.k8s.io/v1",

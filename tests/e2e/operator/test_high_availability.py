@@ -9,11 +9,13 @@ import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 
 from tests.e2e.job_under_test import (
+    ENDLESS,
     SLICES,
     JobUnderTest,
     StartJob,
     ask_operator,
     found_by_agents,
+    groups_told,
     leading_operator,
     operator_log,
     run_kubectl,
@@ -23,8 +25,6 @@ from tests.e2e.kind_nodes import docker, killed, without_controller_manager
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
-
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
 @pytest.fixture
@@ -78,10 +78,6 @@ def test_rollout_is_not_noticed_by_training(job: JobUnderTest) -> None:
     job.until_stepping(leader, 2)
     assert longest_pause(job, leader, since) < 20
     assert len(groups_told(job, leader)) == groups + 1, "one round more, the smaller one"
-
-
-def groups_told(job: JobUnderTest, pod: str) -> list[str]:
-    return [line for line in job.logs(pod) if line.startswith("INIT")]
 
 
 def test_leader_that_has_lost_its_lease_leads_again_in_the_same_container(job: JobUnderTest) -> None:

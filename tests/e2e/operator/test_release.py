@@ -8,12 +8,11 @@ import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
 from tests.e2e.audit_log import requests_between
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import may, operators, restored, roles_of_the_release, uninstall, upgrade
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 # Asked for as a right, and never as a request: an admission plugin of many clusters wants it of whoever sets blockOwnerDeletion.
 # So is the one for addresses of pods, of OpenShift. And the Secret of the certificates is written every two months only.

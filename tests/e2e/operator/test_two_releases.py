@@ -9,12 +9,11 @@ import pytest
 from elastic_pytorch_operator.api.names import OPERATOR_URL_VARIABLE
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.release import CHART, NAME, helm, may, restored, upgrade
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 SECOND = "team-b-operator"
 
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, members_of
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, members_of
 from tests.e2e.kind_nodes import kill_container
 from tests.e2e.scheduling.slots import SLOT, give_slots
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 # Trains until it is told to end, by a file in the pod of any worker.
 SCRIPT = """\

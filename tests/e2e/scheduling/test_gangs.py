@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING, KUBERNETES, GangScheduler
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, run_kubectl
 from tests.e2e.other_controllers import installed
 from tests.e2e.release import restored, upgrade
 from tests.e2e.scheduling.slots import SLOT, give_slots
@@ -15,7 +15,6 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 # A group that had no room is tried again after a pause; then its pods start. With the patience of tests it is less than the five minutes
 # after which a scheduler tries each pod again, whatever has happened.
 PLACED_SECONDS = 80.0

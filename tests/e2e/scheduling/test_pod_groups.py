@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api.gang_schedulers import GANG_SCHEDULERS, GangScheduler
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, until_established
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, run_kubectl, until_established
 from tests.e2e.release import restored, upgrade
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 # What this operator writes of the published schemas.
 QUANTITIES = {
     "type": "object",

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from measure.kind_cluster import read_example
 
-from tests.e2e.job_under_test import JobUnderTest, run_kubectl
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, run_kubectl
 from tests.e2e.kind_nodes import docker
 from tests.paths import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
-
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
 # What NCCL raises on every rank when, for instance, NCCL_SOCKET_IFNAME names no interface (torch 2.6).

@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl, start_whole
+from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, groups_told, run_kubectl, start_whole
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 SHORT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "30"]
 
 
@@ -105,10 +104,6 @@ def test_killed_worker_process_restarts_in_place(job: JobUnderTest) -> None:
     status = job.status
     assert (status["rootCause"]["worker"], status["rootCause"]["signal"]) == (victim, "SIGKILL")
     assert status["failures"] == 0, "killed from outside: not the job's failure"
-
-
-def groups_told(job: JobUnderTest, pod: str) -> list[str]:
-    return [line for line in job.logs(pod) if line.startswith("INIT")]
 
 
 def test_suspend_and_resume(job: JobUnderTest) -> None:

@@ -3,7 +3,6 @@
 The tests share a job of the training library: it loses no step when a node goes in an orderly way, and one at most when it dies.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,14 +13,13 @@ from typing import Any
 import pytest
 from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, members_of, run_kubectl, start_whole
+from tests.e2e.job_under_test import ENDLESS, ENDLESS_ELASTIC, JobUnderTest, StartJob, members_of, run_kubectl, start_whole
 from tests.e2e.kind_nodes import cordoned, frozen, killed, labelled, reporting, tainted, worker_node_without_the_operator
+from tests.e2e.training.test_training_library import steps
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial]
 
-ENDLESS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
-PLAIN = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 SPOT = "aws-node-termination-handler/spot-itn"
 MEMORY = "GpuMemWatch"
 CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
@@ -31,7 +29,7 @@ MAINTENANCE = "cloud.google.com/active-node-maintenance"
 @pytest.fixture
 def job(start_shared_job: StartJob) -> JobUnderTest:
     """Three workers that train, each on a node of its own: those who have left a node share another one."""
-    job = start_whole(start_shared_job, file="elastic.yaml", args=ENDLESS)
+    job = start_whole(start_shared_job, file="elastic.yaml", args=ENDLESS_ELASTIC)
     while guests := guests_of(job.until_world(3)):
         job.kubectl("delete", "pod", guests[-1], "--wait=false")
         job.until_replaced(guests[-1], 3)
@@ -45,12 +43,6 @@ def guests_of(status: dict[str, Any]) -> list[str]:
     members = members_of(status)
     places = Counter(worker["node"] for worker in members)
     return [worker["name"] for worker in members[1:] if places[worker["node"]] > 1]
-
-
-def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int, float]]:
-    """Number, world size and time of the steps that a pod has told of as rank 0."""
-    found = [re.match(r"STEP (\d+) world=(\d+) time=([\d.]+)", line) for line in job.logs(pod)]
-    return [(int(m[1]), int(m[2]), float(m[3])) for m in found if m]
 
 
 def until_more_steps(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, float]]:
@@ -194,7 +186,7 @@ def test_lost_node_costs_a_step_at_most_and_its_worker_is_replaced(
 
 @pytest.mark.long
 def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) -> None:
-    job = start_whole(start_job, args=PLAIN)
+    job = start_whole(start_job, args=ENDLESS)
     node, leaving = worker_node_without_the_operator(job)
     with labelled(node, MAINTENANCE, "ONGOING"):
         job.until_replaced(leaving, 3)
@@ -206,7 +198,7 @@ def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) 
 
 @pytest.mark.long
 def test_first_to_go_when_the_job_shrinks_is_on_a_node_that_may_end(start_job: StartJob) -> None:
-    job = start_whole(start_job, args=PLAIN)
+    job = start_whole(start_job, args=ENDLESS)
     worker = next(worker for worker in job.status["workers"] if worker["index"] == 0)
     with tainted(worker["node"], CANDIDATE, "PreferNoSchedule"):
         time.sleep(2)  # for the watch of nodes

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.e2e.job_under_test import PATIENCE, JobUnderTest, StartJob
+from tests.e2e.job_under_test import ENDLESS_ELASTIC, PATIENCE, JobUnderTest, StartJob
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ENDLESS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 SETTING = "/sys/fs/cgroup/memory.oom.group"
 
@@ -26,7 +25,7 @@ def last_step(job: JobUnderTest) -> int:
 
 @pytest.mark.long
 def test_container_that_runs_out_of_memory_costs_its_own_state_only(start_job: StartJob) -> None:
-    job = start_job(args=ENDLESS, resources=RESOURCES, replicas=2)
+    job = start_job(args=ENDLESS_ELASTIC, resources=RESOURCES, replicas=2)
     job.until_world(2)
     job.until(lambda status: (status.get("progress") or {}).get("step", 0) > 0, "the first step in the status")
     _, victim = job.members()

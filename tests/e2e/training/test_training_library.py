@@ -6,12 +6,10 @@ from itertools import groupby
 
 import pytest
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob
+from tests.e2e.job_under_test import ENDLESS_ELASTIC, JobUnderTest, StartJob
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
-
-ENDLESS = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
 
 
 def steps(job: JobUnderTest, pod: str) -> list[tuple[int, int, float]]:
@@ -27,7 +25,7 @@ def processes(job: JobUnderTest, pod: str) -> Iterator[str]:
 
 
 def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: StartJob) -> None:
-    job = start_job(file="elastic.yaml", args=ENDLESS)
+    job = start_job(file="elastic.yaml", args=ENDLESS_ELASTIC)
     job.until_world(3)
     leader = job.members()[0]
     job.until_stepping(leader, 3)
