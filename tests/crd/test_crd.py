@@ -79,37 +79,6 @@ def test_descriptions_are_sentences() -> None:
     )
 
 
-def test_spec_holds_what_this_release_carries_out_and_nothing_else() -> None:
-    assert set(PROPERTIES["spec"]["properties"]) == {
-        "suspend",
-        "managedBy",
-        "activeDeadlineSeconds",
-        "prepare",
-        "progressDeadlineSeconds",
-        "saveDeadlineSeconds",
-        "ttlSecondsAfterFinished",
-        "replicas",
-        "minReplicas",
-        "maxReplicas",
-        "spares",
-        "unitReplicas",
-        "nprocPerNode",
-        "sharedMemorySize",
-        "sharedVolumeClaims",
-        "sharedVolumeClaimRetentionPolicy",
-        "failurePolicy",
-        "resizePolicy",
-        "scheduling",
-        "rendezvous",
-        "injectAgent",
-        "cleanPodPolicy",
-        "template",
-        "templateRef",
-    }
-    assert "required" not in PROPERTIES["spec"], "rules ask for replicas, and for a template or its name, in words"
-    assert SCHEMA["required"] == ["spec"]
-
-
 def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
     contract = [
         ("spec.replicas", 1, 4096, None),
@@ -299,23 +268,6 @@ def test_subresources_serve_status_and_scale() -> None:
             "labelSelectorPath": ".status.selector",
         },
     }
-
-
-def test_columns_are_those_of_the_contract() -> None:
-    columns = [(c["name"].upper(), c["jsonPath"], c.get("priority", 0)) for c in VERSION["additionalPrinterColumns"]]
-    assert columns == [
-        ("STATE", ".status.state", 0),
-        ("READY", ".status.readyReplicas", 0),
-        ("DESIRED", ".spec.replicas", 0),
-        ("PROGRESS", ".status.progress.summary", 0),
-        ("REASON", '.status.conditions[?(@.type=="Running")].reason', 0),
-        ("AGE", ".metadata.creationTimestamp", 0),
-        ("MIN", ".spec.minReplicas", 1),
-        ("MAX", ".spec.maxReplicas", 1),
-        ("WORLD", ".status.worldSize", 1),
-        ("ROUND", ".status.round", 1),
-        ("LOSS", ".status.progress.loss", 1),
-    ]
 
 
 def test_columns_show_properties_of_their_types() -> None:

@@ -10,32 +10,20 @@ import pytest
 from tests.documentation import blocks
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))}
 PAGE = ROOT / "docs" / "use" / "getting-started.md"
 
 
-def local(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Runs the page's job, with a shorter training."""
-    for block in blocks(PAGE):
-        if block.file:
-            (folder / block.file).write_text(block.text.replace("STEPS = 300", "STEPS = 10"))
-    command = [sys.executable, "-m", "elastic_pytorch_local", "job.yaml", *options]
-    return subprocess.run(command, env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-
-
-def test_job_says_which_config_map_it_needs(tmp_path: Path) -> None:
-    done = local(tmp_path)
-    assert done.returncode == 2
-    assert "there is no ConfigMap first" in done.stderr
-    assert "--configmap first=PATH" in done.stderr
-
-
-@pytest.mark.long
 def test_job_runs_to_its_end_with_the_command_of_the_page(tmp_path: Path) -> None:
+    """With a shorter training."""
     options = ("job.yaml", "--configmap", "first=train.py")
     assert f"-m elastic_pytorch_local {' '.join(options)}\n" in PAGE.read_text()
-    done = local(tmp_path, *options[1:])
+    for block in blocks(PAGE):
+        if block.file:
+            (tmp_path / block.file).write_text(block.text.replace("STEPS = 300", "STEPS = 10"))
+    command = [sys.executable, "-m", "elastic_pytorch_local", *options]
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert all(f"rank {rank} is done" in done.stdout for rank in range(3))

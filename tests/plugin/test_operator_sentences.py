@@ -42,7 +42,7 @@ from tests.operator.builders import (
     observed,
 )
 from tests.operator.planning.test_suspension import suspend
-from tests.operator.simulation import Simulation, running
+from tests.operator.simulation import running
 from tests.situations import situations
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -100,32 +100,6 @@ def test_round(before: Round | None, declared: Round, cause: str) -> None:
 def test_interruption(reason: str, lost: int | None, steps: int) -> None:
     event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost, size=2))
     assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.26, steps)
-
-
-def live_through(simulation: Simulation, seconds: float) -> list[RecordEvent]:
-    """The events of a time."""
-    events: list[RecordEvent] = []
-    until = simulation.now + seconds
-    while simulation.now < until:
-        simulation.settle(0.25)
-        events += [action for action in simulation.last.actions if isinstance(action, RecordEvent)]
-    return events
-
-
-def test_life_of_a_job() -> None:
-    simulation = Simulation(a_job())
-    story = live_through(simulation, 10)
-    simulation.kill_pod(simulation.members[0])
-    story += live_through(simulation, 10)
-    simulation.scale(1)
-    story += live_through(simulation, 10)
-    suspend(simulation)
-    story += live_through(simulation, 10)
-    suspend(simulation, resume=True)
-    story += live_through(simulation, 10)
-    events = read_events(as_manifests(story))
-    assert [event.workers for event in events if event.round is not None] == [3, 2, 3, 1, 3]
-    assert [event.cause for event in events if event.seconds is not None] == ["WorkerLost", "WorkerJoined", "ScaledDown"]
 
 
 # Conditions.

@@ -1,13 +1,11 @@
 """`-o`: one option for the format of what is printed, with the same formats in all verbs that have it."""
 
-import argparse
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
-from elastic_pytorch_client import cli
 from elastic_pytorch_client.completion import candidates
 from elastic_pytorch_client.verbs.context import job_name
 
@@ -80,13 +78,6 @@ def test_formats_are_completed(verb: str) -> None:
     formats = ["json", "name", "wide", "yaml"] if verb == "list" else ["json", "yaml"]
     for option in ("-o", "--output"):
         assert candidates([verb, *VERBS[verb], option, ""], lambda access: []) == (formats, ":4")
-
-
-def test_the_option_means_nothing_else_anywhere() -> None:
-    chosen = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction))
-    with_it = {name: a for name, verb in chosen.choices.items() for a in verb._actions if "-o" in a.option_strings}
-    assert set(with_it) == set(VERBS)
-    assert all(a.option_strings == ["-o", "--output"] and a.dest == "output" for a in with_it.values())
 
 
 @pytest.mark.parametrize("words", [["list", "-o", "table"], ["status", "x", "-o", "wide"], ["logs", "x", "-o", "json"]])

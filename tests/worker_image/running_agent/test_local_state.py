@@ -106,17 +106,6 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
     operator.end("complete")
 
 
-@pytest.mark.long
-def test_the_last_checkpoint_is_on_the_disk_before_the_job_is_done(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
-) -> None:
-    agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder", "--end")
-    operator.begin("w0")
-    operator.complete("w0")
-    assert agent.wait() == 0
-    assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 7)]
-
-
 def test_a_state_in_object_storage_outlives_all_pods(
     operator: ScriptedOperator, agents: Start, events: Events, bucket: Bucket
 ) -> None:

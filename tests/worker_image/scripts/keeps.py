@@ -1,4 +1,4 @@
-"""Keeps a state in the agent and goes on from what its predecessor has kept; has it flushed when told to end, or at once and ends."""
+"""Keeps a state in the agent and goes on from what its predecessor has kept; has it flushed when told to end."""
 
 import argparse
 import os
@@ -14,7 +14,6 @@ from events import event
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--folder", default="")
-parser.add_argument("--end", action="store_true")
 options = parser.parse_args()
 
 link = PodClient.connect()
@@ -38,6 +37,4 @@ def leave(_number: int, _frame: object) -> None:
 
 signal.signal(signal.SIGTERM, leave)
 event("kept", step=step, path=os.environ[LOCAL_SOCKET])
-if options.end:
-    leave(0, None)
 time.sleep(600)
