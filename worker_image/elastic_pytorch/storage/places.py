@@ -94,7 +94,7 @@ def is_of_container(folder: str, *, token_folder: str, mounts: str) -> bool:
         folder: its absolute path, without symbolic links.
         token_folder: the same of the agent's token. In a pod it is a volume; in local mode it is a
             folder like any other.
-        mounts: what Linux tells of the mounts, see proc_pid_mountinfo(5).
+        mounts: the lines of Linux, see proc_pid_mountinfo(5).
     """
     points = [line.split()[4] for line in mounts.splitlines()]
     mounted = {re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), each) for each in points}

@@ -42,7 +42,7 @@ def unit_mesh(names: Sequence[str], sizes: Sequence[int] | None = None, *, devic
 
 
 def mesh_shape(world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None) -> tuple[int, ...]:
-    """Returns how many units of so many processes there are, and the sizes within one; for the rest see `unit_mesh`."""
+    """Returns how many units of that many processes there are, and the sizes within one; for the rest see `unit_mesh`."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):
