@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import elastic_pytorch as elastic
@@ -243,3 +244,29 @@ def test_a_model_may_be_compiled_inside_or_outside_of_its_wrapper() -> None:
     for plain, outside, inside in run_group(2, train_compiled):
         torch.testing.assert_close(outside, plain)
         torch.testing.assert_close(inside, plain)
+
+
+def draw_in_turns(folder: Path, upto: int, *, seed_random: bool) -> list[float]:
+    """What the body draws at the head of each turn, up to a step. The data are of four steps an epoch."""
+    torch.manual_seed(5)  # as each start of a script
+    data, model = TensorDataset(torch.ones(16, 1)), nn.Sequential(nn.Linear(1, 1), nn.Dropout())
+    sampler = elastic.ElasticSampler(data, 4, seed_random=seed_random)
+    loader, optimizer = DataLoader(data, batch_sampler=sampler), SGD(model.parameters(), lr=0.1)
+    state = elastic.State(folder, elastic.State.Options(every=1), model=model, optimizer=optimizer, sampler=sampler)
+    state.restore()
+    drawn = []
+    for step in elastic.steps(state, loader, model, max_steps=upto):
+        drawn.append(torch.rand(1).item())
+        optimizer.zero_grad()
+        for (inputs,) in step.parts:
+            step.backward(model(inputs).mean())
+        optimizer.step()
+    state.close()
+    return drawn
+
+
+@pytest.mark.parametrize("seed_random", [False, True])
+def test_random_numbers_of_the_body_do_not_depend_on_restarts(seed_random: bool, tmp_path: Path) -> None:
+    undisturbed = draw_in_turns(tmp_path / "undisturbed", 7, seed_random=seed_random)
+    again = [draw_in_turns(tmp_path / "restarted", upto, seed_random=seed_random) for upto in (2, 6, 7)]
+    assert [number for each in again for number in each] == undisturbed

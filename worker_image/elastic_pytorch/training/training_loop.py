@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.step_boundary import any_rank, turns
+from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.iteration import Epochs
 from elastic_pytorch.training.loaders import sampler_of, stream_of
@@ -256,7 +257,11 @@ class _Loop:
             for epoch in self.sampler.epochs(epochs) if around is None else range(self.sampler.epoch, around + 1):
                 if self.state.step >= max_steps:
                     return
-                batches = iter(loader)
+                with torch.random.fork_rng([]):
+                    # A DataLoader draws a seed, and draws it again for the rest of an epoch.
+                    seed = mixed(torch.initial_seed(), epoch, self.state.step)
+                    torch.default_generator.manual_seed(seed)
+                    batches = iter(loader)
                 for batch in batches:
                     yield from self._turn(Step(self, chain((batch,), batches), epoch=epoch))
                     is_last = self.sampler.finished if around is None else self.sampler.epoch > around
