@@ -3,7 +3,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from elastic_pytorch.state.commit_interval import CommitInterval
-from elastic_pytorch.state.step_boundary import StepBoundary, Turns
+from elastic_pytorch.state.last_commits import end_group
+from elastic_pytorch.state.step_boundary import StepBoundary, Turns, turns
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,29 +18,24 @@ class Meeting:
         self.ranks = ranks
         self.begun: list[list[torch.Tensor]] = []
 
-    def start(self, rank: int) -> Callable[[torch.Tensor], "Agreement"]:
+    def start(self, rank: int) -> Callable[[torch.Tensor], Callable[[], None]]:
         mine = iter(range(10_000))
 
-        def start(numbers: torch.Tensor) -> Agreement:
+        def start(numbers: torch.Tensor) -> Callable[[], None]:
             number = next(mine)
             while len(self.begun) <= number:
                 self.begun.append([])
             self.begun[number].append(numbers)
-            return Agreement(self, number, numbers)
+            return lambda: self.wait(number, numbers)
 
         return start
 
-
-class Agreement:
-    def __init__(self, meeting: Meeting, number: int, numbers: torch.Tensor) -> None:
-        self.meeting, self.number, self.numbers, self.mine = meeting, number, numbers, numbers.clone()
-
-    def wait(self) -> None:
-        begun = self.meeting.begun[self.number]
-        assert len(begun) == self.meeting.ranks, "every rank has begun the same agreements"
-        if self.number not in outcomes:
-            outcomes[self.number] = torch.stack(begun).amax(0)
-        self.numbers.copy_(outcomes[self.number])
+    def wait(self, number: int, numbers: torch.Tensor) -> None:
+        begun = self.begun[number]
+        assert len(begun) == self.ranks, "every rank has begun the same agreements"
+        if number not in outcomes:
+            outcomes[number] = torch.stack(begun).amax(0)
+        numbers.copy_(outcomes[number])
 
 
 outcomes: dict[int, torch.Tensor] = {}
@@ -82,11 +78,10 @@ def test_nobody_stops_untold() -> None:
 
 
 def test_loss_of_a_peer_is_raised_at_the_next_boundary() -> None:
-    class Broken:
-        def wait(self) -> None:
-            raise RuntimeError("Connection closed by peer")
+    def wait() -> None:
+        raise RuntimeError("Connection closed by peer")
 
-    boundary = StepBoundary(lambda _: Broken(), CommitInterval(1))
+    boundary = StepBoundary(lambda _: wait, CommitInterval(1))
     assert not boundary.reached(lambda: False)
     with pytest.raises(RuntimeError, match="closed by peer"):
         boundary.reached(lambda: False)
@@ -152,12 +147,13 @@ def test_step_that_is_counted_is_completed_when_something_else_begins() -> None:
 
 
 def test_step_that_an_error_has_ended_is_not_completed_before_the_group_is_destroyed() -> None:
-    turns, state = Turns(), Named()
+    state = Named()
     turns.count(state)
     try:
         raise ValueError
     except ValueError:
-        turns.complete_before_destroy()
+        end_group()
     assert state.completed == 0
-    turns.complete_before_destroy()
+    end_group()
     assert state.completed == 1
+    turns.end(state)

@@ -7,7 +7,6 @@ from typing import Any
 from elastic_pytorch.group import in_process
 from elastic_pytorch.memory.commit_copies import Copier, Lane
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.state import last_commits
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -30,7 +29,7 @@ class Commits:
         self._interval = interval
         self._copier = Copier(lane, registered, overlap=overlap)
         weakref.finalize(self, self._copier.close).atexit = False
-        last_commits.under_way.add(self)
+        under_way.add(self)
 
     @property
     def copying(self) -> bool:
@@ -78,3 +77,6 @@ class Commits:
         """Drops the memory, and removes the hooks from the optimizers."""
         self.snapshot = None
         self._copier.close()
+
+
+under_way: weakref.WeakSet[Commits] = weakref.WeakSet()  # whose copies may be in progress

@@ -8,7 +8,6 @@ import contextlib
 import os
 import sys
 import time
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -20,6 +19,7 @@ from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.progress.report import has_agent, report_failed_saves, report_saving
+from elastic_pytorch.state import commits
 from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
@@ -61,17 +61,6 @@ class LastCommit:
         return flushed is not None and flushed >= self.version
 
 
-class Settles(Protocol):
-    """Commits whose copies may be in progress."""
-
-    def settle(self, *, wait: bool) -> None:
-        """Completes the last one.
-
-        Raises:
-            RuntimeError: the GPU has failed.
-        """
-
-
 class Unfinished(Protocol):
     """A State whose last steps nothing has that outlives this process, or whose last step is counted and not committed yet."""
 
@@ -89,14 +78,13 @@ class Unfinished(Protocol):
 
 # In the order in which they began, the same on all ranks. Strong: a State may be a local variable of the function that was left.
 unfinished: dict[Unfinished, None] = {}
-under_way: "weakref.WeakSet[Settles]" = weakref.WeakSet()
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
 
 def _leave_to_parent() -> None:
     """Called in a forked process, whose exit handlers run like the worker's."""
     unfinished.clear()
-    under_way.clear()
+    commits.under_way.clear()
     last_commits.clear()
 
 
@@ -146,16 +134,15 @@ def complete() -> None:
         RuntimeError: a peer is lost.
         OSError: it cannot be saved.
     """
-    if sys.exc_info()[0] is not None:
-        return  # which has ended the loop's body during a step; or the script is being stopped
     for state in list(unfinished):
         state._complete_at_exit()
 
 
 def end_group() -> None:
     """Completes the step that is counted, while all ranks are there, and saves what nothing has."""
-    turns.complete_before_destroy()
-    complete()
+    if sys.exc_info()[0] is None:  # else it has ended the loop's body during a step; or the script is being stopped
+        turns.complete()
+        complete()
 
 
 destroy_deadlock.before_destroy(end_group)
@@ -174,9 +161,9 @@ def end_training() -> None:
             complete()
         except (RuntimeError, OSError) as error:
             _fail(type(error).__name__, str(error))
-    for commits in list(under_way):
+    for each in list(commits.under_way):
         with contextlib.suppress(RuntimeError):
-            commits.settle(wait=True)
+            each.settle(wait=True)
     for name, commit in last_commits.items():
         commit.flush(name, now=True)
     if not well:

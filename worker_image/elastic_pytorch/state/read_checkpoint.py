@@ -14,7 +14,6 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 
-from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, location_of
 from elastic_pytorch.state.sharded.shard_files import shard_reader
 from elastic_pytorch.state.state import LAYOUT
@@ -27,8 +26,6 @@ from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import SHARDED, ShardFile, check_checksums, check_sizes, sharded_checkpoints
 
 Tree = dict[Any, Any]
-
-DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -52,21 +49,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     place = location_of(path)
     if place.is_file() if isinstance(place, Path) else version_of(place.name):
         try:
-            return _registered(*_read(place))
+            return _registered(place, checkpoint_file.load(place)[1])
         except ValueError as error:
             raise ValueError(f"the checkpoint {place} cannot be read: {error}") from error
     problems: dict[Location, Exception] = {}
-    gone: set[Location] = set()
-    while (found := next((each for each in _checkpoints(place) if each[1] not in problems), None)) is not None:
-        version, file = found
-        try:
-            return _registered(*_read(file, version))
-        except DAMAGE as error:
-            if file not in gone and _is_gone(file):
-                gone.add(file)  # a training that goes on has just replaced it by a newer one: the folder is listed again
-                continue
-            logger.warning("checkpoint %s is skipped: %s", file, error)
-            problems[file] = error
+    found = checkpoint_file.first_whole(lambda: _checkpoints(place), _read, problems)
+    if found is not None:
+        return found
     if problems:
         told = "; ".join(f"{str(file).removeprefix(f'{place}/')}: {error}" for file, error in problems.items())
         raise ValueError(f"no checkpoint in {place} is whole: {told}")
@@ -74,14 +63,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"{place} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
         )
-    raise FileNotFoundError(f"there is no {place}" if _is_gone(place) else f"there is no checkpoint in {place}")
-
-
-def _is_gone(location: Location) -> bool:
-    """Whether a file, or a folder of a file system, is not there."""
-    if isinstance(location, Path):
-        return not location.exists()
-    return version_of(location.name) is not None and location.name not in place_at(location.parent).names()
+    raise FileNotFoundError(f"there is no {place}" if checkpoint_file.is_gone(place) else f"there is no checkpoint in {place}")
 
 
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
@@ -100,16 +82,14 @@ def _trainings(path: Location) -> list[str]:
     return sorted(found)
 
 
-def _read(file: Location, expected: StateVersion | None = None) -> tuple[Location, Tree]:
+def _read(version: StateVersion, file: Location) -> dict[str, Any]:
     try:
-        version, tree = checkpoint_file.load(file)
+        tree = checkpoint_file.load_version(file, version)
     except FileNotFoundError as error:
-        if file.parent.name.endswith(SHARDED) and expected is not None:
+        if file.parent.name.endswith(SHARDED):
             raise ValueError("its checkpoint file is missing") from error
         raise
-    if expected is not None and version != expected:
-        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
-    return file, tree
+    return _registered(file, tree)
 
 
 def _registered(file: Location, tree: Tree) -> dict[str, Any]:

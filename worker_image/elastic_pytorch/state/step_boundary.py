@@ -6,7 +6,6 @@ second, however short the steps. The ranks agree on the commit interval in the s
 holds for all.
 """
 
-import sys
 import time
 import weakref
 from array import array
@@ -22,35 +21,20 @@ ASK_SECONDS = 0.1  # between two agreements, about: what they cost stays far bel
 MAX_STEPS = 10_000  # between two agreements
 
 
-class Pending(Protocol):
-    """An all-reduce in parallel to the training."""
-
-    def wait(self) -> Any:
-        """Waits until it is done.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
+Wait = Callable[[], object]  # until an all-reduce beside the training is done; RuntimeError: a peer is lost
 
 
-class Done:
-    """The agreement of a single process."""
-
-    def wait(self) -> None:
-        """Returns at once."""
-
-
-def start_maximum(numbers: torch.Tensor, group: Any) -> Pending:
+def start_maximum(numbers: torch.Tensor, group: Any) -> Wait:
     """Starts to replace a tensor of int64 by its maximum over the group's ranks; a process that runs alone has it."""
     if not dist.is_initialized():
-        return Done()
-    work: Pending = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
-    return work
+        return lambda: None
+    work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
+    return work.wait
 
 
 def any_rank(wants: bool, group: Any) -> bool:
     """Whether any of the group's ranks wants something. Collective."""
-    start_maximum(told := torch.tensor([int(wants)]), group).wait()
+    start_maximum(told := torch.tensor([int(wants)]), group)()
     return bool(told)
 
 
@@ -101,11 +85,6 @@ class Turns:
         if self._counted is not None and (state := self._counted()) is not None:
             state._complete_step()
 
-    def complete_before_destroy(self) -> None:
-        """Does so while the ranks still have their group, unless an error ends the step."""
-        if sys.exc_info()[0] is None:
-            self.complete()
-
     def take(self, state: Stepping) -> None:
         """Notes that a State is committed.
 
@@ -147,7 +126,7 @@ class StepBoundary:
 
     def __init__(
         self,
-        start: Callable[[torch.Tensor], Pending],
+        start: Callable[[torch.Tensor], Wait],
         interval: CommitInterval,
         besides: Agreement = NO_AGREEMENT,
         clock: Callable[[], float] = time.monotonic,
@@ -160,7 +139,7 @@ class StepBoundary:
         # memory as a tensor.
         self._numbers = array("q", (0, 1, 1, *besides.own()))
         self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
-        self._pending: Pending | None = None
+        self._pending: Wait | None = None
         self._step = 0
         self._begun = 0
         self._begun_at = clock()
@@ -184,7 +163,7 @@ class StepBoundary:
         self._step += 1
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            pending.wait()
+            pending()
             stop, interval, commit_steps, *besides = self._numbers
             if stop:
                 return True
@@ -202,7 +181,7 @@ class StepBoundary:
         Raises:
             RuntimeError: a peer is lost.
         """
-        self._start(self._tensor).wait()
+        self._start(self._tensor)()
 
     def _begin(self, wanted: bool) -> None:
         now = self._clock()

@@ -1,16 +1,22 @@
 """Reading checkpoint files into tensors."""
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl, location_of
 from elastic_pytorch.state_format.payload import read_payload
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Folder, by_name
-from elastic_pytorch.storage.checkpoint_format import HEADER, StoredFile, payload_of, read_frame
+from elastic_pytorch.storage.checkpoint_format import HEADER, StoredFile, payload_of, read_frame, version_of
 from elastic_pytorch.storage.places import Place, place_at
+
+Content = TypeVar("Content")
+# Of a checkpoint that is skipped; another error is one of the storage, and no reason to go on from an older one.
+DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class Loaded(NamedTuple):
@@ -27,25 +33,45 @@ def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
         MemoryError: there is no room for a whole state.
     """
     place = place_at(folder)
-    skipped: set[Location] = set()
+
+    def read(version: StateVersion, path: Location) -> Loaded:
+        return Loaded(version, _of_version(version, _load(place, path.name)), path)
+
+    return first_whole(lambda: [found for found in by_name(place) if found.version > beyond], read, {})
+
+
+def first_whole(
+    look: Callable[[], Sequence[tuple[StateVersion, Location]]],
+    read: Callable[[StateVersion, Location], Content],
+    problems: dict[Location, Exception],
+) -> Content | None:
+    """Returns what is read of the first checkpoint that is whole; None: none is.
+
+    Args:
+        look: returns the versions and the files of the checkpoints. One that is gone may just have
+            been replaced by a newer one, so they are listed again.
+        read: returns what is in a checkpoint, or raises one of `DAMAGE`.
+        problems: gets what is wrong with those that are skipped, as the log does.
+    """
     gone: set[Location] = set()
-    while True:
-        left = [found for found in by_name(place) if found.version > beyond and found.path not in skipped]
-        if not left:
-            return None
-        version, path = left[0]
+    while (found := next((each for each in look() if each[1] not in problems), None)) is not None:
+        version, path = found
         try:
-            held, tree = _load(place, path.name)
-            if held != version:
-                raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
-        except (ValueError, FileNotFoundError, IsADirectoryError) as error:
-            if isinstance(error, FileNotFoundError) and path not in gone:
-                gone.add(path)  # another group may just have replaced it by a newer one: the folder is listed again
+            return read(version, path)
+        except DAMAGE as error:
+            if path not in gone and (isinstance(error, FileNotFoundError) or is_gone(path)):
+                gone.add(path)
                 continue
             logger.warning("checkpoint %s is skipped: %s", path, error)
-            skipped.add(path)
-            continue
-        return Loaded(version, tree, path)
+            problems[path] = error
+    return None
+
+
+def is_gone(location: Location) -> bool:
+    """Whether a file is not there, or a folder of a file system."""
+    if isinstance(location, Path):
+        return not location.exists()
+    return version_of(location.name) is not None and location.name not in place_at(location.parent).names()
 
 
 def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
@@ -58,6 +84,18 @@ def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
     """
     location = location_of(path)
     return _load(place_at(location.parent), location.name)
+
+
+def load_version(path: Location, version: StateVersion) -> Any:
+    """Reads a checkpoint that is named after a version; raises what `load` does, a ValueError also if it holds another one."""
+    return _of_version(version, load(path))
+
+
+def _of_version(version: StateVersion, read: tuple[StateVersion, Any]) -> Any:
+    held, tree = read
+    if held != version:
+        raise ValueError(f"foreign: it is named after {tuple(version)}, and holds {tuple(held)}")
+    return tree
 
 
 def _load(place: Place, name: str) -> tuple[StateVersion, Any]:

@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
-from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, put_back, save_sharded, states_of, template_of
+from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, load_state, save_sharded, states_of, template_of
+from elastic_pytorch.state.values.registered import put_back
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
@@ -88,7 +89,7 @@ def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any,
         assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
         return None
     version, tree = found
-    put_back(registered, tree["objects"])
+    put_back(registered, tree["objects"], "the checkpoint", load=partial(load_state, registered))
     restored = whole(registered)
     train(registered, further_steps)
     return version, tree["best"], restored, whole(registered)

@@ -134,9 +134,7 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
     assert run_group(2, move, tmp_path) == [[30] * 3, [31] * 3]
     assert run_group(2, move, tmp_path) == [[60] * 3, [61] * 3]
     assert all(
-        refusal.startswith(
-            "the checkpoint does not fit the place of this script: 2 ranks have each committed a state of their own"
-        )
+        "does not fit the place of this script: 2 ranks have each committed a state of their own" in refusal
         for refusal in run_group(1, move, tmp_path)
     )
     assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))

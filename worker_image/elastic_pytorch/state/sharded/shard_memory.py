@@ -127,8 +127,8 @@ def read_state(
         raise RuntimeError(f"the state in memory does not fit this script: {error}") from error
     sources = {part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]} for part, each in mapped.items()}
     _fill(plan, {part: each.holder for part, each in chosen.parts.items()}, sources, targets, group)
-    rests = {
-        stage: _rest_of(mapped[part].tree if part in mapped else None, chosen.parts[part].holder, group)
+    rests: dict[int, Tree] = {
+        stage: broadcast_tree(mapped[part].tree["rest"] if part in mapped else None, chosen.parts[part].holder, group)
         for stage, part in sorted(firsts.items())
     }
     rest, first = rests[stages[rank]], firsts[stages[rank]]
@@ -207,8 +207,3 @@ def _box(tensor: torch.Tensor, region: Region) -> torch.Tensor:
     for dimension, (offset, size) in enumerate(zip(region.offset, region.size, strict=True)):
         tensor = tensor.narrow(dimension, offset, size)
     return tensor
-
-
-def _rest_of(tree: Tree | None, holder: int, group: dist.ProcessGroup | None) -> Tree:
-    rest: Tree = broadcast_tree(tree["rest"] if tree is not None else None, holder, group)
-    return rest

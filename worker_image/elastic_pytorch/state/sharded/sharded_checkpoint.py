@@ -29,7 +29,7 @@ from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, tak
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
-from elastic_pytorch.storage.checkpoint_file import load
+from elastic_pytorch.storage.checkpoint_file import DAMAGE, load_version
 from elastic_pytorch.storage.checkpoint_folder import write
 from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
 from elastic_pytorch.storage.retention import Keep
@@ -92,21 +92,12 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
     return {"objects": states}
 
 
-def put_back(registered: dict[str, Any], states: Tree) -> None:
-    """Loads states that `states_of` returned and `load_sharded` has filled into the registered objects.
-
-    Raises:
-        RuntimeError: a state does not fit.
-        ValueError: an optimizer's model is not registered.
-    """
-    for name, each in registered.items():
-        if isinstance(each, Optimizer):
-            load_by_name(each, registered, states[name])
-        else:
-            try:
-                each.load_state_dict(states[name])
-            except Exception as error:
-                raise RuntimeError(f"the checkpoint does not fit the {name} of this script: {error}") from error
+def load_state(registered: dict[str, Any], each: Any, state: Any) -> None:
+    """Loads a state that `states_of` returned and `load_sharded` has filled into one of the registered objects."""
+    if isinstance(each, Optimizer):
+        load_by_name(each, registered, state)
+    else:
+        each.load_state_dict(state)
 
 
 # --- saving -----------------------------------------------------------------------------------------------------------
@@ -283,16 +274,17 @@ def _content_if_whole(path: Location, version: StateVersion, held: dict[str, byt
 
     def look() -> None:
         nonlocal content
-        content = _content(path, version)
+        content = load_version(path / name_of_file(version), version)
+        check_sizes(path, [ShardFile(*file) for file in content["files"]])
 
     def check() -> None:
         assert content is not None
         held.update(check_files(path, checked_by([ShardFile(*file) for file in content["files"]], rank, world_size)))
 
     # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
-    if not _whole_for_all(look if rank == 0 else _nothing, path, group):
+    if not _whole_for_all(look if rank == 0 else None, path, group):
         return None
-    if not _whole_for_all(_nothing if rank == 0 else lambda: until_seen(look), path, group):
+    if not _whole_for_all(None if rank == 0 else lambda: until_seen(look), path, group):
         return None
     return content if _whole_for_all(check, path, group) else None
 
@@ -307,34 +299,19 @@ def _content_of_stage(path: Location, version: StateVersion, content: Tree, stag
 
     def look() -> None:
         nonlocal own
-        own = _own_file(_stage_folder(path, stage), version)
+        own = load_version(_stage_folder(path, stage) / name_of_file(version), version)
 
-    return own if _whole_for_all(look if own is None else _nothing, path, group) else None
-
-
-def _content(path: Location, version: StateVersion) -> Tree:
-    """Returns what rank 0 has saved beside the shards. A ValueError says that it is damaged, or a shard has a wrong size."""
-    content = _own_file(path, version)
-    check_sizes(path, [ShardFile(*file) for file in content["files"]])
-    return content
+    return own if _whole_for_all(look if own is None else None, path, group) else None
 
 
-def _own_file(folder: Location, version: StateVersion) -> Tree:
-    """Returns what is in the checkpoint file of a folder; it is read once."""
-    held, content = load(folder / name_of_file(version))
-    if held != version:
-        raise ValueError(f"foreign: its file is named after {tuple(version)}, and holds {tuple(held)}")
-    own: Tree = content
-    return own
-
-
-def _whole_for_all(action: Callable[[], None], path: Location, group: Any) -> bool:
-    """Whether an action finds a checkpoint whole on all ranks; raises if a rank cannot read it."""
+def _whole_for_all(action: Callable[[], None] | None, path: Location, group: Any) -> bool:
+    """Whether an action, of the ranks that have one, finds a checkpoint whole; raises if a rank cannot read it."""
     problem: Exception | None = None
     found = WHOLE
     try:
-        action()
-    except (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        if action is not None:
+            action()
+    except DAMAGE as error:
         logger.warning("checkpoint %s is skipped: %s", path, error)
         found = DAMAGED
     except (OSError, MemoryError) as error:
@@ -343,10 +320,6 @@ def _whole_for_all(action: Callable[[], None], path: Location, group: Any) -> bo
     if worst == UNREADABLE:
         raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
     return worst == WHOLE
-
-
-def _nothing() -> None:
-    """Does nothing, while another rank reads."""
 
 
 def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from elastic_pytorch.state.sharded.same_values import refuse_other_values
 from elastic_pytorch.state.sharded.sharded_checkpoint import (
     Engine,
     load_sharded,
-    put_back,
+    load_state,
     save_sharded,
     states_of,
     template_of,
@@ -37,10 +37,9 @@ from elastic_pytorch.state.sharded.trees import taken_apart
 from elastic_pytorch.state.source import NONE
 from elastic_pytorch.state.state import ASK_FOR_FLUSH, State
 from elastic_pytorch.state.step_boundary import Agreement, turns
-from elastic_pytorch.state.values import registered as registered_values
 from elastic_pytorch.state.values.alike import Comparison
 from elastic_pytorch.state.values.plain_values import PlainValues
-from elastic_pytorch.state.values.registered import describe, refuse_foreign_sharding
+from elastic_pytorch.state.values.registered import describe, put_back, refuse_foreign_sharding
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 
@@ -115,9 +114,8 @@ class ShardedState(State):
         comparison = Comparison(self._identity, {}, self._objects, self._plain)
         parameters = describe(self._objects)
         told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
-        comparison.refuse_unlike(group, told)
         self._stages = agree_on_stages(group, parameters, numbers)
-        comparison.refuse_states_of_their_own(group, told)
+        comparison.refuse_different(group, told)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
@@ -143,6 +141,7 @@ class ShardedState(State):
                 self._peers.begin_copies(self._version)
         if self._folder and self._step != self._saved.step:
             unfinished[self] = None
+        self._saved_at, self._save_due = time.monotonic(), False
         self._begin_steps()
         return self._step
 
@@ -222,14 +221,9 @@ class ShardedState(State):
         self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
-        if found.where == MEMORY:
-            registered_values.put_back(self._objects, states, found.where, None)
-        else:
-            put_back(self._objects, states)
-
-    def _begin_steps(self) -> None:
-        self._saved_at, self._save_due = time.monotonic(), False
-        super()._begin_steps()
+        # In memory an optimizer's state is by the numbers of its parameters, as torch has it.
+        options: Any = {} if found.where == MEMORY else {"load": partial(load_state, self._objects)}
+        put_back(self._objects, states, found.where, **options)
 
     def _agreement(self) -> Agreement:
         return Agreement(self._told, self._learn)

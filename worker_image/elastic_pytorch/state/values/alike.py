@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from elastic_pytorch.group.rank_group import RankGroup, digest_number
+from elastic_pytorch.group.rank_group import RankGroup, digest_number, first_other
 from elastic_pytorch.memory.state_names import Identity
 from elastic_pytorch.state.values.per_rank import PerRank
 from elastic_pytorch.state.values.registered import refuse_unlike
@@ -20,7 +20,7 @@ _loaded: set[str] = set()  # the States that this process has restored: what the
 
 
 class Comparison:
-    """What must be the same on all ranks. They gather its numbers, and then call its methods, which are collective if something differs.
+    """What must be the same on all ranks. They gather its numbers, and then call `refuse_different`.
 
     Args:
         identity: of the State.
@@ -33,52 +33,35 @@ class Comparison:
         RuntimeError: a state is empty, and its object is not.
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        parameters: dict[str, str],
-        objects: dict[str, Any],
-        plain: Plain = dict,
-    ) -> None:
+    def __init__(self, identity: Identity, parameters: dict[str, str], objects: dict[str, Any], plain: Plain = dict) -> None:
         self._name, self._description = identity.key, {"State": identity.description, **parameters}
         tells = identity.key not in _loaded
         if tells:
             _refuse_empty(objects)
         self._begins = digests_of(objects, plain) if tells else {}
-        begins = digest_number(repr(sorted(self._begins.items()))) if tells else 0
         # What this rank tells the others.
-        self.numbers = [digest_number(repr(self._description)), begins]
+        self.numbers = [digest_number(repr(self._description)), _number_of(self._begins) if tells else 0]
 
     def refuse_different(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
-        """Makes sure that all ranks have the same description, and have begun alike.
+        """Makes sure that all ranks have the same description, and have begun alike, apart from models and their optimizers.
+
+        The latter once for each State of a process: one that has restored it before tells nothing, as its objects have been trained, and
+        those of a new process have not. Collective, if something differs.
 
         Raises:
-            RuntimeError: on all ranks alike, see the other methods.
+            RuntimeError: on all ranks alike; the message names the object and what to use instead, or see `refuse_unlike`.
         """
-        self.refuse_unlike(group, told)
-        self.refuse_states_of_their_own(group, told)
-
-    def refuse_unlike(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
-        """Makes sure that all ranks have the same description.
-
-        Raises:
-            RuntimeError: see `refuse_unlike`.
-        """
-        refuse_unlike(group, self._description, [description for description, _ in told])
-
-    def refuse_states_of_their_own(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
-        """Makes sure that all ranks have begun alike, apart from models and their optimizers. Once for each State of a process.
-
-        A process that has restored this State before tells nothing: its objects have been trained, and those of a new process have not.
-
-        Raises:
-            RuntimeError: on all ranks alike; the message names the object and what to use instead.
-        """
+        descriptions, begins = zip(*told, strict=True)
+        refuse_unlike(group, self._description, descriptions)
         _loaded.add(self._name)
-        numbers = [begins for _, begins in told]
-        other = next((rank for rank, its in enumerate(numbers) if its != numbers[0]), None)
-        if other is not None and 0 not in numbers:
-            _refuse(other, group.broadcast(self._begins, 0), group.broadcast(self._begins, other))
+        if 0 not in begins and (found := _first_unlike(group, self._begins, begins)) is not None:
+            name, other = found
+            raise RuntimeError(
+                f"{name} begins with another state on rank {other} than on rank 0, and State would load rank 0's on all ranks. If each "
+                f"rank has a state of its own, register elastic.PerRank({name}). For the place in the data, an ElasticSampler or an "
+                "ElasticStream fits groups of any size. If it should begin alike, such as an average of the weights, set the same seed on "
+                "all ranks"
+            )
 
 
 def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain = dict) -> None:
@@ -88,10 +71,9 @@ def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain =
         RuntimeError: on all ranks alike; the message names the object and what to use instead.
     """
     digests = digests_of(objects, plain)
-    told = group.gather([digest_number(repr(sorted(digests.items())))])
-    if (other := next((rank for rank, its in enumerate(told) if its != told[0]), None)) is not None:
-        first, second = group.broadcast(digests, 0), group.broadcast(digests, other)
-        name = next(name for name in first if first[name] != second[name])
+    told = [number for (number,) in group.gather([_number_of(digests)])]
+    if (found := _first_unlike(group, digests, told)) is not None:
+        name, other = found
         raise RuntimeError(
             f"{name} has another state on rank {other} than on rank 0, and the next group would get rank 0's on all ranks. What each rank "
             f"has counted for itself is kept by elastic.PerRank({name}), whose reshard= may add it up. If rank 0's state is right for all, "
@@ -99,16 +81,20 @@ def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain =
         )
 
 
-def _refuse(other: int, first: dict[str, str], second: dict[str, str]) -> None:
-    known = next(key for key in [*first, *second] if first.get(key) != second.get(key))
-    if known not in first or known not in second:
-        has, lacks = (0, other) if known in first else (other, 0)
-        raise RuntimeError(f"only rank {has} has {known}, and rank {lacks} does not: a State must be the same on all ranks")
-    raise RuntimeError(
-        f"{known} begins with another state on rank {other} than on rank 0, and State would load rank 0's on all ranks. If each rank has a "
-        f"state of its own, register elastic.PerRank({known}). For the place in the data, an ElasticSampler or an ElasticStream fits "
-        "groups of any size. If it should begin alike, such as an average of the weights, set the same seed on all ranks"
-    )
+def _number_of(digests: dict[str, str]) -> int:
+    return digest_number(repr(sorted(digests.items())))
+
+
+def _first_unlike(group: RankGroup, digests: dict[str, str], told: Sequence[int]) -> tuple[str, int] | None:
+    """Returns the name of the first object that differs from rank 0's, and the rank that has it."""
+    if (other := first_other(told)) is None:
+        return None
+    first, second = group.broadcast(digests, 0), group.broadcast(digests, other)
+    name = next(key for key in [*first, *second] if first.get(key) != second.get(key))
+    if name not in first or name not in second:
+        has, lacks = (0, other) if name in first else (other, 0)
+        raise RuntimeError(f"only rank {has} has {name}, and rank {lacks} does not: a State must be the same on all ranks")
+    return name, other
 
 
 def digests_of(objects: dict[str, Any], plain: Plain) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -69,9 +69,6 @@ class Registered:
         """The objects of a class."""
         return [each for each in self._objects.values() if isinstance(each, kind)]
 
-    def _first_trained(self) -> str | None:
-        return next((name for name, each in self._objects.items() if model_of(each) is not each), None)
-
     def _plain(self, tree: dict[str, Any]) -> Any:
         """Returns a state without what a rank has a part of."""
         return tree
@@ -90,7 +87,8 @@ class Registered:
             raise ValueError(
                 "initial must be a function without arguments that loads the weights, as in lambda: model.load_state_dict(pretrained())"
             )
-        if (part := self._first_trained()) is not None:
+        part = next((name for name, each in self._objects.items() if model_of(each) is not each), None)
+        if part is not None:
             raise ValueError(
                 f"{part}: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks before "
                 "restore()"
@@ -159,11 +157,21 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
             )
 
 
-def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped: MappedState | None) -> None:
-    """Loads the states that were found into the registered objects; messages name where that was.
+def put_back(
+    objects: dict[str, Any],
+    states: dict[str, Any],
+    where: str,
+    mapped: MappedState | None = None,
+    load: Callable[[Any, Any], object] = lambda each, state: each.load_state_dict(state),
+) -> None:
+    """Loads the states that were found into the registered objects.
 
-    The mapped memory of the states' tensors is valid for this call only; without it, the tensors
-    may be kept.
+    Args:
+        objects: by name.
+        states: likewise.
+        where: they were found, for messages.
+        mapped: the memory of their tensors, which is valid for this call only; None: the tensors may be kept.
+        load: loads a state into an object.
 
     Raises:
         RuntimeError: a state does not fit.
@@ -179,7 +187,7 @@ def put_back(objects: dict[str, Any], states: dict[str, Any], where: str, mapped
         if optimizer:
             each.state.clear()  # a GPU may not have room for both the old and the new state
         try:
-            each.load_state_dict(state)
+            load(each, state)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 import torch
 import torch.distributed as dist
@@ -132,23 +132,13 @@ def send_part(
         slot = next(slot for slot in own.slots() if slot.version == version)
         mapped = MappedState(own.fd, slot)
         length[0] = slot.length
-    nothing = ByteStream(())
-    swap(
-        ByteStream([length]) if to is not None else nothing,
-        me if to is None else to,
-        ByteStream([of_source]) if source is not None else nothing,
-        me if source is None else source,
-        group,
-        tag,
-    )
+
+    def send_on(sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor]) -> None:
+        ends = me if to is None else to, me if source is None else source
+        swap(ByteStream(sent), ends[0], ByteStream(received), ends[1], group, tag)
+
+    send_on([length] if to is not None else (), [of_source] if source is not None else ())
     arriving: Arriving | None = copies.receive(version, int(of_source)) if source is not None else None
-    swap(
-        ByteStream([mapped.payload]) if mapped is not None else nothing,
-        me if to is None else to,
-        ByteStream([arriving.memory]) if arriving is not None else nothing,
-        me if source is None else source,
-        group,
-        tag,
-    )
+    send_on([mapped.payload] if mapped is not None else (), [arriving.memory] if arriving is not None else ())
     if arriving is not None:
         arriving.complete()

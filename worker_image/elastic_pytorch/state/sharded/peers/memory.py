@@ -219,14 +219,11 @@ class PeerMemory:
         leaving = [bool(each[0]) for each in ranks.gather([leaves])]
         if all(leaving):
             return False
-        if any(leaving) and self._copies is not None:
-            if self._memory.own.kept != version:
-                self.plan_copies(version)
-                self.finish_copies()
-            to = receivers_of_leaving(leaving, self._places, self._to)
-        else:
-            to = receivers_of_leaving(leaving, self._places)
-        if to is None:
+        copied = any(leaving) and self._copies is not None
+        if copied and self._memory.own.kept != version:
+            self.plan_copies(version)
+            self.finish_copies()
+        if (to := receivers_of_leaving(leaving, self._places, self._to if copied else ())) is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
         send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group, self._tag)
