@@ -97,8 +97,8 @@ class State(Registered):
         self._leave: weakref.finalize[Any, Any] | None = None
         self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
-        self._closed = self._compared = False  # compared: the states of the ranks, after a step of this group
-        self._counted = False  # a step that is not completed yet
+        self._closed = self._counted = False  # counted: a step that is not completed yet
+        self._compared: int | None = None  # the newest step after which the ranks of this group have compared their states
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
 
@@ -292,7 +292,7 @@ class State(Registered):
         return self._rank == 0 and bool(self._folder) and self._snapshot is not None
 
     def _leave_unfinished(self) -> None:
-        self._counted = self._compared = False
+        self._counted, self._compared = False, None
         turns.end(self)
         unfinished.pop(self, None)
 
@@ -363,12 +363,12 @@ class State(Registered):
 
     def _compare(self) -> None:
         """Makes sure that the ranks have the same states, after the first step of a group and where it stops. Collective."""
-        self._compared = True
-        if self._world > 1:
+        if self._world > 1 and self._compared != self._step:
             refuse_grown_apart(TorchGroup(self._group), self._objects, self._plain)
+        self._compared = self._step
 
     def _commit_together(self) -> None:
-        if not self._compared:
+        if self._compared is None:
             self._compare()
         self._committed = self._step
         self._exchange()

@@ -1,11 +1,15 @@
 """An object that each rank has begun in another way is refused by name, rather than replaced by rank 0's."""
 
+import os
 import random
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET
+from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
+from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.alike import digest_of
 from elastic_pytorch.state.values.per_rank import PerRank
@@ -203,3 +207,42 @@ def count_losses(which: str) -> str:
 def test_object_that_grows_apart_is_refused_by_name_after_the_first_step(which: str, words: str) -> None:
     for message in run_group(2, count_losses, which):
         assert message.startswith(words)
+
+
+class Asked(Meter):
+    """A meter that counts how often its state is asked for."""
+
+    times = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        self.times += 1
+        return super().state_dict()
+
+
+def stop_before_the_first_commit(socket: str) -> tuple[str, int]:
+    rank = str(dist.get_rank())
+    os.environ |= {LOCAL_SOCKET: socket, "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
+    script_end.orderly = True  # a stop ends the process, as where the agent runs the script
+    meter = Asked()
+    state = State(None, State.Options(every=10**9), model=nn.Linear(2, 2), meter=meter)
+    state.restore()
+    before = 0
+    try:
+        while True:
+            before = meter.times
+            state.commit()
+    except PlannedStop as stop:
+        return type(stop).__name__, meter.times - before
+
+
+@pytest.mark.process
+def test_ranks_are_compared_once_where_the_first_commit_is_also_the_last() -> None:
+    server = PodServer()
+    socket = server.prepare()
+    server.start()
+    server.broadcast({"kind": CHANGE, "round": 2, "orderly": True, "leaves": True})
+    try:
+        told = run_group(2, stop_before_the_first_commit, socket)
+    finally:
+        server.close()
+    assert told == [("PlannedStop", 2), ("PlannedStop", 1)], "compared on both, and kept by the pod's first process"

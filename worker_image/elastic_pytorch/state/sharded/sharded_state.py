@@ -245,7 +245,7 @@ class ShardedState(State):
 
     def _commit_together(self) -> None:
         """Commits the step, unless a version is being copied, and there is no memory for another one."""
-        if not self._compared:
+        if self._compared is None:
             self._exchange(all_again=True)
             refuse_other_values(self._objects, self._stages[self._rank], self._group)
             self._compare()
