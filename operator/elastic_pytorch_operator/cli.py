@@ -78,6 +78,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         kueue=options.kueue,
         name=options.name,
         metrics_port=options.metrics_port,
+        existing_secret=options.existing_secret,
         max_writes=options.max_writes,
     )
     await run_operator(settings, agent_image, timing, metrics_per_job=options.metrics_per_job)
@@ -103,6 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         help="where it answers scrapes over TLS, of clients whose token may get /metrics (default: the probe port, for all)",
+    )
+    run.add_argument(
+        "--existing-secret",
+        default="",
+        help="of its namespace, with tls.crt, tls.key and ca.crt, which others keep (default: it makes its own certificate)",
     )
     run.add_argument("--name", default=OPERATOR, help="of its Lease and of the agents' Service (default: %(default)s)")
     run.add_argument(

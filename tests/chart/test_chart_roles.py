@@ -118,6 +118,21 @@ def test_no_role_has_a_wildcard_or_reads_all_secrets() -> None:
 
 
 @needs_helm
+def test_certificate_that_others_keep_is_read_by_all_who_show_or_check_it_and_written_by_none() -> None:
+    objects = render('tls.existingSecret="corp-tls"', "metrics.serviceMonitor.enabled=true")
+    assert not [o for o in objects if o["kind"] == "Secret"]
+    assert "--existing-secret=corp-tls" in pod_of(objects)["spec"]["containers"][0]["args"]
+    rules = only(objects, "Role", "elastic-pytorch-operator-leader")["rules"]
+    assert [(rule["resourceNames"], rule["verbs"]) for rule in rules if rule["resources"] == ["secrets"]] == [
+        (["corp-tls"], ["get"])
+    ]
+    [endpoint] = only(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "corp-tls", "key": "ca.crt"}}
+    [volume] = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]["volumes"]
+    assert volume["projected"]["sources"][1]["secret"]["name"] == "corp-tls"
+
+
+@needs_helm
 @pytest.mark.parametrize("namespaces", ["[]", '["a"]'])
 def test_roles_are_bound_to_the_account_that_the_operator_runs_as(namespaces: str) -> None:
     for settings, account in (

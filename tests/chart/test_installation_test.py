@@ -38,7 +38,7 @@ async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     cache.replace_all([], [], await cluster.list_all(NODES), 0.0)  # the operator knows of no such worker
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
-    load_certificate(trust, tls)
+    load_certificate(trust.shown, tls)
     authorities = tmp_path / "ca.crt"
     authorities.write_text(trust.bundle)
     async with listening(api, "127.0.0.1", 0, tls) as port:

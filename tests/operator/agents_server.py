@@ -43,7 +43,7 @@ async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterato
     cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
-    load_certificate(trust, tls)
+    load_certificate(trust.shown, tls)
     async with listening(api, "127.0.0.1", 0, tls, limits) as port:
         tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in pods]
         yield AgentsServer(port, trust.bundle, tokens), api

@@ -78,6 +78,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "operator.fullname" . }}.{{ .Release.Namespace }}.svc
 {{- end }}
 
+{{/* The Secret with its certificate, and with the authorities that clients trust, in ca.crt. */}}
+{{- define "operator.tlsSecret" -}}
+{{ .Values.tls.existingSecret | default (printf "%s-tls" (include "operator.fullname" .)) }}
+{{- end }}
+
 {{/* Where agents find the operator. */}}
 {{- define "operator.url" -}}
 https://{{ include "operator.host" . }}:8443

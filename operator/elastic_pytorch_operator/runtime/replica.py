@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
+from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.cluster.clocks import TimeOfDay, boot_seconds
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.http.connections import Connections
@@ -39,8 +40,15 @@ from elastic_pytorch_operator.runtime.gauges import begin_to_read
 from elastic_pytorch_operator.runtime.secure_metrics import serve_metrics
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
-from elastic_pytorch_operator.tls.rotation import Trust
-from elastic_pytorch_operator.tls.secret import keep_trust, load_certificate, secret_name, server_context
+from elastic_pytorch_operator.tls.rotation import Shown, Trust
+from elastic_pytorch_operator.tls.secret import (
+    UnusableSecretError,
+    keep_trust,
+    load_certificate,
+    read_existing,
+    secret_name,
+    server_context,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +114,7 @@ class Replica:
         self._stopped = False
         self._listening = False
         self._trust: Trust | None = None
+        self._shown: Shown | None = None
         self._primed = asyncio.Event()
         self._cache = Cache(
             defaults=settings.defaults, marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched))
@@ -237,18 +246,24 @@ class Replica:
         self._controller.lost_leader_node = node_of(before, self._elector.lost_leader) if self._elector else ""
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
-        hosts = [urlsplit(self._settings.operator_url).hostname or ""]
         while True:
             try:
-                now = self._time_of_day().timestamp()
-                name = secret_name(self._settings.name)
-                self._trust = await keep_trust(self._cluster, self._settings.namespace, hosts, now, self._trust, name)
+                self._shown = shown = await self._certificate()
                 break
-            except ClusterError as error:
+            except (ClusterError, UnusableSecretError) as error:
                 logger.warning("cannot keep the certificates: %s", error)
                 await asyncio.sleep(PRIME_RETRY_SECONDS)
-        load_certificate(self._trust, tls)
-        self._controller.set_authorities(self._trust.bundle)
+        load_certificate(shown, tls)
+        self._controller.set_authorities(shown.authorities)
+
+    async def _certificate(self) -> Shown:
+        settings, cluster = self._settings, self._cluster
+        if settings.existing_secret:
+            return read_existing(await cluster.get(SECRETS, settings.namespace, settings.existing_secret))
+        hosts, now = [urlsplit(settings.operator_url).hostname or ""], self._time_of_day().timestamp()
+        name = secret_name(settings.name)
+        self._trust = await keep_trust(cluster, settings.namespace, hosts, now, self._trust, name)
+        return self._trust.shown
 
     async def _prime(self) -> None:
         for tries in itertools.count(1):
@@ -279,7 +294,7 @@ class Replica:
             now=self._clock(),
             time=self._time_of_day().isoformat(),
             longest_work_seconds=self._controller.longest_work_seconds,
-            certificate_ends_at=self._trust.serving_ends_at if self._trust else None,
+            certificate_ends_at=self._shown.ends_at if self._shown else None,
         )
         return lambda: self._metrics.render(read())
 

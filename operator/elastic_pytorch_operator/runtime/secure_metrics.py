@@ -1,7 +1,7 @@
 """Serves the metrics over TLS, to clients that may read them: on every replica, as each has metrics of its own.
 
-The certificate is the one that the leader makes for the agents' Service, from the Secret. So a client checks it under that Service's
-name. A replica that finds none yet waits for the leader.
+The certificate is the one of the agents' Service, from the Secret. So a client checks it under that Service's name. A replica that finds
+none yet waits for the leader.
 """
 
 import asyncio
@@ -15,7 +15,14 @@ from elastic_pytorch_operator.http.server import serving
 from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes
 from elastic_pytorch_operator.monitoring.scrape_access import ScrapeAccess
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
-from elastic_pytorch_operator.tls.secret import load_certificate, read_trust, secret_name, server_context
+from elastic_pytorch_operator.tls.secret import (
+    UnusableSecretError,
+    load_certificate,
+    read_existing,
+    read_trust,
+    secret_name,
+    server_context,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +55,13 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
     logged = False
     while True:
         try:
-            trust, _ = read_trust(await cluster.get(SECRETS, settings.namespace, secret_name(settings.name)))
-            if trust.serving is not None:
-                load_certificate(trust, tls)
+            existing = settings.existing_secret
+            secret = await cluster.get(SECRETS, settings.namespace, existing or secret_name(settings.name))
+            trust, _ = read_trust(secret)
+            if existing or trust.serving is not None:
+                load_certificate(read_existing(secret) if existing else trust.shown, tls)
                 return
-        except ClusterError as error:
+        except (ClusterError, UnusableSecretError) as error:
             if not logged:
                 logger.warning("cannot read the certificate of the metrics: %s", error)
             logged = True

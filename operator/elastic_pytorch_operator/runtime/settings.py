@@ -28,4 +28,6 @@ class ReplicaSettings:
     name: str = OPERATOR
     # For Prometheus, over TLS, for clients that may read the metrics; 0: all may, on `probe_port`.
     metrics_port: int = 0
+    # The Secret with the operator's certificate, which others keep; empty: it makes its own.
+    existing_secret: str = ""
     max_writes: int = MAX_WRITES

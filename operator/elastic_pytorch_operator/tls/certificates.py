@@ -76,6 +76,15 @@ def is_whole(pair: Pair, signer: str) -> bool:
         return False
 
 
+def end_of(certificate: str) -> float:
+    """When a certificate ends, seconds since the epoch.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
+
+
 def _builder(key: ec.EllipticCurvePrivateKey, name: x509.Name, now: float, days: int) -> x509.CertificateBuilder:
     begins = datetime.fromtimestamp(now, UTC)
     return (

@@ -24,6 +24,16 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What the operator shows to its clients."""
+
+    certificate: str  # PEM, with those between it and an authority
+    key: str = field(repr=False)  # PEM
+    authorities: str  # which clients are to trust, PEM
+    ends_at: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Trust:
     authorities: tuple[Pair, ...] = ()  # the oldest first
     serving: Pair | None = None
@@ -35,9 +45,9 @@ class Trust:
         return "".join(pair.certificate for pair in self.authorities)
 
     @property
-    def serving_ends_at(self) -> float | None:
-        """When the operator's own certificate ends, seconds since the epoch; None: there is none."""
-        return None if self.serving is None else self.serving.made_at + SERVING_DAYS * DAY
+    def shown(self) -> Shown:
+        assert self.serving is not None  # `tls.secret.renew` has made one
+        return Shown(self.serving.certificate, self.serving.key, self.bundle, self.serving.made_at + SERVING_DAYS * DAY)
 
 
 def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:

@@ -1,4 +1,4 @@
-"""The Secret with the authorities that agents trust, and the operator's certificate: in the operator's namespace, kept by the leader."""
+"""The Secret with the authorities that agents trust, and the operator's certificate: in its namespace, kept by the leader or by others."""
 
 import base64
 import json
@@ -14,13 +14,19 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.cluster.interface import Cluster
-from elastic_pytorch_operator.tls.certificates import is_whole, make_authority, make_serving
-from elastic_pytorch_operator.tls.rotation import Pair, Trust, signing, unexpired, wants_authority, wants_serving
+from elastic_pytorch_operator.tls.certificates import end_of, is_whole, make_authority, make_serving
+from elastic_pytorch_operator.tls.rotation import Pair, Shown, Trust, signing, unexpired, wants_authority, wants_serving
 
 logger = logging.getLogger(__name__)
 
 STATE_KEY = "trust.json"
 BUNDLE_KEY = "ca.crt"
+# Of the type kubernetes.io/tls, as cert-manager writes it.
+CERTIFICATE_KEY, PRIVATE_KEY = "tls.crt", "tls.key"
+
+
+class UnusableSecretError(ValueError):
+    """A Secret that others keep has no certificate that the operator could show."""
 
 
 def secret_name(operator: str) -> str:
@@ -87,6 +93,26 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
     return trust, tuple(damage)
 
 
+def read_existing(secret: Manifest) -> Shown:
+    """What a Secret holds that others keep.
+
+    Raises:
+        UnusableSecretError: it lacks the certificate, its key or the authorities, or they do not go together.
+    """
+    data = secret.get("data") or {}
+    try:
+        certificate, key, authorities = (
+            base64.b64decode(data[name], validate=True).decode() for name in (CERTIFICATE_KEY, PRIVATE_KEY, BUNDLE_KEY)
+        )
+        shown = Shown(certificate, key, authorities, end_of(certificate))
+        ssl.create_default_context(cadata=authorities)
+        load_certificate(shown, server_context())
+    except (KeyError, TypeError, ValueError, OSError) as fault:
+        needed = f"needs a certificate in {CERTIFICATE_KEY}, its key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}"
+        raise UnusableSecretError(f"Secret {secret['metadata']['name']} {needed}: {fault!r}") from fault
+    return shown
+
+
 def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
     """A pair, None if it cannot be used. Without a signer it is an authority, which signs itself."""
     try:
@@ -102,13 +128,16 @@ def write_trust(trust: Trust) -> dict[str, str]:
     return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 
 
-def load_certificate(trust: Trust, context: ssl.SSLContext) -> None:
-    """Loads the operator's own certificate into a server's context, for all connections from now on."""
-    assert trust.serving is not None  # `renew` has made one
+def load_certificate(shown: Shown, context: ssl.SSLContext) -> None:
+    """Loads a certificate into a server's context, for all connections from now on.
+
+    Raises:
+        OSError: its key is another one's.
+    """
     with tempfile.TemporaryDirectory() as folder:  # the library reads only files; no other user may read this folder
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        certificate.write_text(trust.serving.certificate)
-        key.write_text(trust.serving.key)
+        certificate.write_text(shown.certificate)
+        key.write_text(shown.key)
         context.load_cert_chain(certificate, key)
 
 

@@ -1,6 +1,7 @@
 """Metrics over TLS, of a real replica: who is refused, who is answered, and whose certificate it is. And the operator's own name."""
 
 import asyncio
+import base64
 import contextlib
 import logging
 import ssl
@@ -18,6 +19,7 @@ from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
 from elastic_pytorch_operator.runtime.replica import Replica
 from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
+from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from elastic_pytorch_operator.tls.secret import keep_trust, read_trust
 
 from tests.ports import free_port
@@ -49,6 +51,19 @@ class Served:
                         return answer.status, await answer.text()
                 await asyncio.sleep(0.05)
 
+    async def shown(self, port: int, authorities: str) -> str:
+        """The certificate, PEM, that a client sees who trusts these authorities, as soon as the port is open."""
+        tls = ssl.create_default_context(cadata=authorities)
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(ConnectionRefusedError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=HOST)
+                    try:
+                        return ssl.DER_cert_to_PEM_cert(writer.get_extra_info("ssl_object").getpeercert(True))
+                    finally:
+                        writer.close()
+                await asyncio.sleep(0.05)
+
     async def plain(self, path: str) -> int:
         async with self.session.get(f"http://127.0.0.1:{self.settings.probe_port}{path}") as answer:
             return answer.status
@@ -64,9 +79,9 @@ async def watch(cache: Cache, request_work: Callable[[JobKey, float], None]) -> 
 
 
 @contextlib.asynccontextmanager
-async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
+async def served(*, may_lead: bool = True, existing: str = "") -> AsyncIterator[Served]:
     cluster = FakeCluster()
-    for kind, name in (("Lease", NAME), ("Secret", SECRET), ("EndpointSlice", SLICE)):
+    for kind, name in (("Lease", NAME), ("Secret", existing or SECRET), ("EndpointSlice", SLICE)):
         cluster.add_object(kind, SYSTEM, name)
     if not may_lead:
         lease = await cluster.get(LEASES, SYSTEM, NAME)
@@ -77,7 +92,15 @@ async def served(*, may_lead: bool = True) -> AsyncIterator[Served]:
     ports = free_port(), free_port()
     endpoint = Endpoint("pod", "uid", "10.0.0.1", 8443, service=NAME)
     settings = ReplicaSettings(
-        f"https://{HOST}:8443", "127.0.0.1", *ports, SYSTEM, "pod", endpoint, name=NAME, metrics_port=free_port()
+        f"https://{HOST}:8443",
+        "127.0.0.1",
+        *ports,
+        SYSTEM,
+        "pod",
+        endpoint,
+        name=NAME,
+        metrics_port=free_port(),
+        existing_secret=existing,
     )
     replica, stop = Replica(cluster, settings, watch), asyncio.Event()
     running = asyncio.create_task(replica.run(stop))
@@ -115,6 +138,22 @@ async def test_replica_on_standby_serves_its_metrics_with_the_certificate_of_the
         code, text = await world.metrics("prometheus")
         assert code == 200
         assert 'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in text
+
+
+@pytest.mark.parametrize("may_lead", [True, False])
+async def test_certificate_that_others_keep_is_shown_by_every_replica_as_soon_as_it_is_there(may_lead: bool) -> None:
+    authority, now = make_authority(time.time()), time.time()
+    serving = make_serving(authority, [HOST], now)
+    async with served(may_lead=may_lead, existing="corp-tls") as world:
+        await world.until(lambda: world.cluster.calls.count("get Secret") > 0)
+        secret = await world.cluster.get(SECRETS, SYSTEM, "corp-tls")
+        texts = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": authority.certificate}
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        await world.cluster.replace(SECRETS, {**secret, "data": data})
+        written = world.cluster.calls.count("replace Secret")
+        ports = [world.settings.metrics_port, *([world.settings.port] if may_lead else [])]
+        assert [await world.shown(port, authority.certificate) for port in ports] == [serving.certificate] * len(ports)
+        assert world.cluster.calls.count("replace Secret") == written, "the operator writes nothing into it"
 
 
 async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:

@@ -6,17 +6,20 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
 from cryptography import x509
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import SECRETS
-from elastic_pytorch_operator.tls.certificates import make_serving
-from elastic_pytorch_operator.tls.rotation import DAY, Trust
+from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
+from elastic_pytorch_operator.tls.rotation import DAY, SERVING_DAYS, Trust
 from elastic_pytorch_operator.tls.secret import (
     BUNDLE_KEY,
     SECRET_NAME,
     STATE_KEY,
+    UnusableSecretError,
     keep_trust,
     load_certificate,
+    read_existing,
     renew,
     server_context,
     write_trust,
@@ -49,7 +52,7 @@ async def keep(
 
 def check(trust: Trust, now: float) -> None:
     """The certificates are those of now."""
-    load_certificate(trust, server_context())
+    load_certificate(trust.shown, server_context())
     assert trust.serving is not None
     for pair in (*trust.authorities, trust.serving):
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -100,3 +103,38 @@ def test_a_serving_certificate_of_another_signer_is_replaced() -> None:
     assert trust.serving is not None
     shown, signer = (x509.load_pem_x509_certificate(text.encode()) for text in (trust.serving.certificate, trust.signer))
     shown.verify_directly_issued_by(signer)
+
+
+AUTHORITY = make_authority(NOW)
+SERVING, OTHER = (make_serving(AUTHORITY, HOSTS, NOW) for _ in range(2))
+
+
+def existing(**texts: str) -> dict[str, Any]:
+    """A Secret as cert-manager writes it."""
+    held = {"tls.crt": SERVING.certificate, "tls.key": SERVING.key, "ca.crt": AUTHORITY.certificate} | texts
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in held.items() if text}
+    return {"metadata": {"name": "corp-tls"}, "type": "kubernetes.io/tls", "data": data}
+
+
+def test_certificate_that_others_keep_is_shown_as_it_is() -> None:
+    shown = read_existing(existing())
+    assert (shown.certificate, shown.key, shown.authorities) == (SERVING.certificate, SERVING.key, AUTHORITY.certificate)
+    assert shown.ends_at == NOW + SERVING_DAYS * DAY
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        existing(**{"tls.crt": ""}),
+        existing(**{"tls.key": ""}),
+        existing(**{"ca.crt": ""}),
+        existing(**{"tls.crt": "no certificate"}),
+        existing(**{"tls.key": OTHER.key}),
+        existing(**{"ca.crt": "no certificate"}),
+        {**existing(), "data": None},
+        {**existing(), "data": {**existing()["data"], "tls.key": "no base64"}},
+    ],
+)
+def test_secret_of_others_that_cannot_serve_is_named_with_what_it_needs(secret: dict[str, Any]) -> None:
+    with pytest.raises(UnusableSecretError, match=r"Secret corp-tls needs a certificate in tls\.crt, its key in tls\.key"):
+        read_existing(secret)

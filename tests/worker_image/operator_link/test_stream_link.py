@@ -57,7 +57,7 @@ def a_round(number: int) -> Round:
 async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> None:
     trust = await asyncio.to_thread(renew, Trust(), ("localhost",), time.time())
     tls = server_context()
-    load_certificate(trust, tls)
+    load_certificate(trust.shown, tls)
     async with serving(tls) as operator:
         (tmp_path / "token").write_text(operator.token)
         client, news = a_client(operator.port, str(tmp_path / "token"), trust.bundle)
