@@ -276,7 +276,7 @@ class Executor:
     def _forget_job(self, key: JobKey, uid: str) -> None:
         self._cache.remove(names.KIND, {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
 
-    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int) -> None:
+    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int, count: int) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
         # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
         metadata: dict[str, Any] = {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace}
@@ -303,6 +303,8 @@ class Executor:
                 "uid": job.uid,
             },
         }
+        if count > 1:
+            event["series"] = {"count": count, "lastObservedTime": event["eventTime"]}
         await self._cluster.create(resources.EVENTS, event)
 
 

@@ -7,8 +7,9 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, unique
+from functools import partial
 
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -24,7 +25,7 @@ MAX_WRITE_SECONDS = 55.0  # of a write of several requests; the alert for an ope
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
 # What heartbeats say changes as often as they come, and each write stores all of a job.
 STATUSES_PER_SECOND, STATUS_BURST = 1.0, 10.0
-EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0  # of one reason; the others are dropped, as client-go drops them
+EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0  # of one reason; the next one that is sent counts the others
 
 
 @unique  # an alias would put one kind under the rules of the other
@@ -63,8 +64,9 @@ class JobWrite:
     # What is written; of a deletion, the UID of the pod. Of each id, one write is on its way at
     # most.
     id: str
-    # Raises ClusterError if it fails; does what follows if it succeeds.
-    send: Callable[[], Awaitable[None]]
+    # Raises ClusterError if it fails; does what follows if it succeeds. That of an event is given
+    # how many of its reason it stands for.
+    send: Callable[..., Awaitable[None]]
     refused_seconds: float = REFUSED_SECONDS
     # The index of the pod that it creates, and the Workload by whose quota that runs; None: it
     # creates no such pod.
@@ -117,6 +119,7 @@ class JobWriter:
         self._batches: dict[str, _Batch] = {}  # by key
         self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
         self._reasons: RateLimit[str] = RateLimit(EVENTS_PER_SECOND, EVENT_BURST, MAX_EVENTS)
+        self._unsent: Counter[str] = Counter()  # events, by key
 
     @property
     def namespace(self) -> str:
@@ -159,8 +162,10 @@ class JobWriter:
     def _add(self, write: JobWrite, now: float) -> None:
         """Has a write wait for its turn if it may be sent: it is due, and there were not too many of its kind."""
         if write.kind is WriteKind.EVENTS:
+            self._unsent[write.key] += 1
             if self._reasons.admit(write.key, now):
                 return
+            write = replace(write, send=partial(write.send, self._unsent.pop(write.key)))
         elif not self._is_due(write, now):
             return
         elif write.kind is WriteKind.STATUS and (wait := self._statuses.wait_seconds(self.uid, now)):

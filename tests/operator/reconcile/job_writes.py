@@ -56,7 +56,7 @@ class World:
     def write(self, id_: str, **fields: Any) -> JobWrite:
         kind, key = KINDS[id_.partition("-")[0]]
 
-        async def send() -> None:
+        async def send(_count: int = 1) -> None:
             self.sent.append(id_)
             await asyncio.sleep(WRITE_SECONDS)
             if id_ in self.errors:

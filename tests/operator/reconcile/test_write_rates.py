@@ -46,10 +46,12 @@ async def test_statuses_are_written_a_few_at_once_and_then_at_a_rate() -> None:
 async def test_events_of_one_reason_keep_out_no_other_one() -> None:
     world = World()
     sent: Counter[str] = Counter()
+    counts: list[int] = []
 
     def event(number: int, reason: str) -> JobWrite:
-        async def send() -> None:
+        async def send(count: int) -> None:
             sent[reason] += 1
+            counts.append(count)
 
         return JobWrite(WriteKind.EVENTS, reason, f"{reason} {number}", send)
 
@@ -59,13 +61,23 @@ async def test_events_of_one_reason_keep_out_no_other_one() -> None:
     world.writer.add_event(event(0, "Rare"))
     await asyncio.sleep(1)
     assert sent == {"Often": EVENT_BURST, "Rare": 1}
+    await asyncio.sleep(1 / EVENTS_PER_SECOND)
+    world.writer.add_event(event(200, "Often"))
+    await asyncio.sleep(1)
+    assert sum(counts) == 202, "one event tells how many were not sent"
+    assert counts == [1] * len(counts[:-1]) + [201 - EVENT_BURST]
 
 
-async def let_agents_change_their_minds(world: RunningController[FaultyCluster], pods: list[tuple[str, str]]) -> None:
+TURNS = int(SECONDS * LINES_PER_SECOND)
+
+
+async def let_agents_change_their_minds(
+    world: RunningController[FaultyCluster], pods: list[tuple[str, str]], turns: range = range(TURNS)
+) -> None:
     """Each says with each line that it is slow, or that its saves fail, and with the next ones that it does not."""
     declared = world.round_of("lm")
     assert declared is not None
-    for turn in range(int(SECONDS * LINES_PER_SECOND)):
+    for turn in turns:
         for number, (name, uid) in enumerate(pods):
             slow = (turn // 3) % 2 and not number
             progress: dict[str, Any] = {
@@ -97,9 +109,15 @@ async def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_c
         world.cluster.calls.clear()
         world.cluster.events.clear()
         await let_agents_change_their_minds(world, pods)
+        quiet = len(world.cluster.events)
+        await asyncio.sleep(1 / EVENTS_PER_SECOND)
+        await let_agents_change_their_minds(world, pods, range(TURNS, 2 * TURNS))
+        [series] = [e["series"] for e in world.cluster.events[quiet:] if e["reason"] == "Straggler" and "series" in e][:1]
+        assert series["count"] > 1, "what was not sent is counted"
         await asyncio.sleep(5)
-        assert world.cluster.calls.count("patch ElasticPyTorchJob/status") <= STATUS_BURST + STATUSES_PER_SECOND * (SECONDS + 5)
+        seconds = 2 * SECONDS + 1 / EVENTS_PER_SECOND + 5
+        assert world.cluster.calls.count("patch ElasticPyTorchJob/status") <= STATUS_BURST + STATUSES_PER_SECOND * seconds
         reasons = Counter(event["reason"] for event in world.cluster.events)
         assert reasons["Straggler"] > 1
-        assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * SECONDS + 1
+        assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * seconds + 1
         assert is_true(world.cluster.job("lm")["status"], names.DEGRADED), "the last heartbeats said that saves fail"
