@@ -204,7 +204,6 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
     elif gang is not None:
         spec.setdefault("schedulerName", gang.scheduler_name)
         gang_labels = {gang.group_label: job.key.name}
-    own_labels = metadata.get("labels") or {}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -217,12 +216,12 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
             },
             "name": f"{host}-{suffix}",
             "namespace": job.key.namespace,
+            # Nothing of the operator's selects by those that the template may set.
             "labels": {
-                **own_labels,
-                **gang_labels,
                 **labels(job),
-                # Nothing of the operator's selects by this one.
-                names.LABEL_NAME: own_labels.get(names.LABEL_NAME, APPLICATION),
+                **(metadata.get("labels") or {}),
+                **gang_labels,
+                names.LABEL_JOB_NAME: job.key.name,
                 names.LABEL_WORKER_INDEX: str(index),
                 names.LABEL_ROLE: names.ROLE_WORKER,
             },

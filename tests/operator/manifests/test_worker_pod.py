@@ -203,16 +203,17 @@ def test_pod_on_the_hosts_network_resolves_services(backend: str, network: dict[
 
 
 def test_labels_are_the_users_where_nothing_selects_by_them() -> None:
-    own = {"app.kubernetes.io/name": "lm", "app.kubernetes.io/part-of": "search", "team": "ml"}
+    own = {"app.kubernetes.io/name": "lm", "app.kubernetes.io/managed-by": "Helm", "team": "ml"}
     labels = build(a_job(template={"metadata": {"labels": own}, **TEMPLATE}))["metadata"]["labels"]
     assert labels == {
         **own,
-        "app.kubernetes.io/managed-by": "elastic-pytorch-operator",
         "elasticpytorch.dev/job-name": "lm",
         "elasticpytorch.dev/worker-index": "2",
         "elasticpytorch.dev/role": "worker",
     }
-    assert build()["metadata"]["labels"]["app.kubernetes.io/name"] == "elastic-pytorch-job"
+    labels = build()["metadata"]["labels"]
+    assert labels["app.kubernetes.io/name"] == "elastic-pytorch-job"
+    assert labels["app.kubernetes.io/managed-by"] == "elastic-pytorch-operator"
 
 
 def terms_of(pod: dict[str, Any]) -> Any:

@@ -170,11 +170,7 @@ def _endpoint_without_etcd(it: Any) -> Broken:
     return _if(at(it, "endpoint") is not None and at(it, "backend") != names.BACKEND_ETCD)
 
 
-def _own_label(it: Any) -> Broken:
-    return _first(key for key in it if key.startswith(_OWN) or key == names.LABEL_MANAGED_BY)
-
-
-def _own_annotation(it: Any) -> Broken:
+def _own_key(it: Any) -> Broken:
     return _first(key for key in it if key.startswith(_OWN))
 
 
@@ -263,8 +259,7 @@ TWINS: Mapping[str, Twin] = {
     "self.matches('^/[^/]')": _no_absolute_path,
     ("!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"): _etcd_without_endpoint,
     ("!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"): _endpoint_without_etcd,
-    ("self.all(key, !key.startsWith('elasticpytorch.dev/') && key != 'app.kubernetes.io/managed-by')"): _own_label,
-    "self.all(key, !key.startsWith('elasticpytorch.dev/'))": _own_annotation,
+    "self.all(key, !key.startsWith('elasticpytorch.dev/'))": _own_key,
     "!has(self.activeDeadlineSeconds)": _deadline_of_pods,
     "self.size() <= 1 || self.exists(container, container.name == 'pytorch')": _none_trains,
     (
