@@ -16,6 +16,7 @@ from tests.simulation.users import (
     change_queue,
     change_spares,
     delete_job,
+    delete_workload,
     edit_invalidly,
     lower_quota,
     scale,
@@ -162,12 +163,10 @@ def slow_node(world: "World", dice: random.Random) -> str:
 
 
 def trouble_api(world: "World", dice: random.Random) -> str:
-    """The API server is slow, refuses, or is away."""
+    """The API server refuses, or is away."""
     trouble, seconds = world.server.trouble, dice.choice((2.0, 8.0, 30.0, 120.0))
-    kind = dice.choice(("slow", "409", "410", "429", "500", "away", "some"))
-    if kind == "slow":
-        trouble.seconds = 3.0
-    elif kind == "away":
+    kind = dice.choice(("409", "410", "429", "500", "away", "some"))
+    if kind == "away":
         trouble.share, trouble.code = 1.0, 0
         world.break_watches()
     elif kind == "some":
@@ -176,10 +175,17 @@ def trouble_api(world: "World", dice: random.Random) -> str:
         trouble.share, trouble.code = 0.5, int(kind)
 
     def undo() -> None:
-        trouble.seconds, trouble.share, trouble.code = 0.0, 0.0, 0
+        trouble.share, trouble.code = 0.0, 0
 
     world.undo_after(seconds, undo)
     return f"{kind} for {seconds:.0f} s"
+
+
+def slow_api(world: "World", dice: random.Random) -> str:
+    trouble, seconds = world.server.trouble, dice.choice((8.0, 30.0, 120.0))
+    trouble.seconds = dice.choice((1.0, 3.0))
+    world.undo_after(seconds, partial(setattr, trouble, "seconds", 0.0))
+    return f"by {trouble.seconds:.0f} s for {seconds:.0f} s"
 
 
 def break_watches(world: "World", dice: random.Random) -> str:
@@ -226,10 +232,10 @@ def cut_leader(world: "World", dice: random.Random) -> str:
 
 
 def suspend_machine(world: "World", dice: random.Random) -> str:
+    """The leader's machine stands still while nothing happens, and the other replica's does not."""
     seconds = dice.choice((2.0, 5.0, 100.0))
     for process in world.processes:
-        if process.leads:
-            process.suspended_seconds += seconds
+        process.suspended_seconds += seconds
     return f"for {seconds:.0f} s"
 
 
@@ -294,10 +300,10 @@ def fill_disk(world: "World", dice: random.Random) -> str:
 # How often each happens, beside the others.
 ACTS: dict[Do, int] = {
     delete_pod: 4, force_delete_pod: 2, evict_pod: 4, kill_container: 5, fail_script: 3, kill_process: 3, cut_agent: 5,
-    slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3, reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 6,
+    slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3, reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 5, slow_api: 1,
     break_watches: 3, stall_watch: 2, lag_watches: 2, kill_leader: 5, kill_operators: 1, cut_leader: 2, suspend_machine: 1,
     scale: 6, change_spares: 3, suspend: 3, edit_invalidly: 2, delete_job: 1, lower_quota: 3, bound_namespace: 1, deny_pods: 1,
-    rewrite_labels: 1, change_queue: 2, close_service: 2, lie: 2, fill_disk: 1,
+    rewrite_labels: 1, change_queue: 2, delete_workload: 1, close_service: 2, lie: 2, fill_disk: 1,
 }  # fmt: skip
 BY_NAME = {act.__name__: act for act in ACTS}
 

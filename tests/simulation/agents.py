@@ -40,6 +40,7 @@ class Agent:
         self.reachable = True
         self.shut_out = False  # from the operator alone
         self.lost_at = math.inf  # when it could be heard last
+        self.heard_since = 0.0
         self.lies: dict[str, Any] = {}  # what it says in place of what is so
         self.slow_seconds = 0.0  # by which its heartbeats come later, at most
         self.ended = False
@@ -61,6 +62,11 @@ class Agent:
         self._tries = 0
         self._connect()
 
+    @property
+    def part(self) -> tuple[int, int]:
+        """Its index, and the last step whose state it has, or its part of it."""
+        return int(self.pod.name.rsplit("-", 2)[1]), self.committed
+
     # Its stream.
 
     @property
@@ -81,7 +87,7 @@ class Agent:
         except web.HTTPException:
             self._retry()
             return
-        self._door, self._tries = door, 0
+        self._door, self._tries, self.heard_since = door, 0, self._loop.time()
         self.beat()
         if self._door is not None:
             self._hears = self._loop.create_task(self._hear(door))

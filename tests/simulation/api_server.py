@@ -49,6 +49,7 @@ class Trouble:
         denies_pods: a policy refuses every pod.
         rewrites: a policy writes its own value into labels of pods that it takes for common ones.
         pods: how many pods the namespace may have; None: any number.
+        keeps_workloads: a policy refuses the deletion of Workloads.
     """
 
     seconds: float = 0.0
@@ -58,6 +59,7 @@ class Trouble:
     denies_pods: bool = False
     rewrites: bool = False
     pods: int | None = None
+    keeps_workloads: bool = False
 
     @property
     def delays(self) -> bool:
@@ -133,6 +135,9 @@ class Server(KueueCluster):
         if ("Node", "", name) in self._objects:
             self._remove("Node", "", name)
 
+    def remove_workload(self, name: str) -> None:
+        self._remove(kueue.WORKLOAD, NAMESPACE, name)
+
     def _put(self, kind: str, namespace: str, found: MutableManifest) -> MutableManifest:
         found["metadata"] = {**found["metadata"], "creationTimestamp": write_time(self._time())}
         if kind == "Pod":
@@ -187,6 +192,13 @@ class Server(KueueCluster):
         elif resource is PODS:
             manifest = self._admit_pod(manifest, dry_run=dry_run)
         return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+    ) -> Manifest | None:
+        if resource is WORKLOADS and self.trouble.keeps_workloads:
+            raise ClusterError(500, 'failed calling webhook "policy": context deadline exceeded')
+        return await super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds)
 
     def _admit_pod(self, manifest: Manifest, *, dry_run: bool) -> Manifest:
         name, trouble = manifest["metadata"]["name"], self.trouble
@@ -278,6 +290,7 @@ class Connection:
 
     Attributes:
         strays: writes that were sent while another replica held the Lease.
+        deleted: the pods whose deletion it has asked for, unless that was refused.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -285,11 +298,22 @@ class Connection:
     def __init__(self, server: Server, name: str, dice: random.Random) -> None:
         self._server, self._name, self._dice = server, name, dice
         self.strays: list[str] = []
+        self.deleted: set[str] = set()
         self.is_cut = self.is_dead = False
         for verb in (WRITES | UNFENCED) - {"namespaces"}:
             setattr(self, verb, partial(self._ask, verb))
 
     async def _ask(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        if verb != "delete" or arguments[0] is not PODS:
+            return await self._send(verb, *arguments, **options)
+        self.deleted.add(arguments[2])
+        try:
+            return await self._send(verb, *arguments, **options)
+        except ClusterError:
+            self.deleted.discard(arguments[2])
+            raise
+
+    async def _send(self, verb: str, *arguments: Any, **options: Any) -> Any:
         trouble = self._server.trouble
         if verb in WRITES and arguments[0] is not LEASES and not self._may_write():
             self.strays.append(f"{verb} {arguments[0].kind}")

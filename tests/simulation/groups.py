@@ -6,7 +6,7 @@ What it has reached is a function of the time, so that no step is an event.
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -67,12 +67,28 @@ class Training:
         step_seconds: of each.
         reports: whether it reports steps.
         saved: the last step whose state is on a disk.
+        unit: how many workers, of consecutive indices, hold a replica of the state together.
     """
 
     total: int
     step_seconds: float
     reports: bool = True
     saved: int = 0
+    unit: int = 1
+
+
+def kept_step(parts_there: Iterable[tuple[int, int]], unit: int) -> int:
+    """The newest step whose state some workers have, each worker of a unit a part of it.
+
+    Args:
+        parts_there: the index of each worker, and the last step whose state it has.
+        unit: how many workers have a state together.
+    """
+    units: dict[int, dict[int, int]] = {}
+    for index, step in parts_there:
+        parts = units.setdefault(index // unit, {})
+        parts[index] = max(parts.get(index, 0), step)
+    return max((min(parts.values()) for parts in units.values() if len(parts) == unit), default=0)
 
 
 @dataclass(eq=False)
@@ -120,7 +136,7 @@ class Group:
             return
         if not all(member.group is self and member.reachable for member in self.members):
             return
-        kept = max(member.committed for member in self.members)
+        kept = kept_step((member.part for member in self.members), self.training.unit)
         self.first = max(kept, self.training.saved) + 1
         self.formed_at = self.world.day_seconds()
         self.world.formed(self)

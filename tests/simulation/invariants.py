@@ -10,7 +10,7 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended, i
 from elastic_pytorch_operator.api.manifest import Manifest
 
 from tests.simulation.api_server import ENDED
-from tests.simulation.groups import Group
+from tests.simulation.groups import Group, kept_step
 from tests.simulation.story import Story
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still
 # What happens to the operator alone, and what no group may be lost for.
 OF_THE_OPERATOR = {
     *("kill_leader", "kill_operators", "cut_leader", "suspend_machine", "close_service"),
-    *("trouble_api", "break_watches", "stall_watch", "lag_watches"),
+    *("trouble_api", "slow_api", "break_watches", "stall_watch", "lag_watches"),
+}
+# After which quota may just have been taken back, or a replica may not know which pods there are.
+UNSURE = {
+    *("kill_leader", "kill_operators", "cut_leader", "suspend_machine", "trouble_api"),
+    *("break_watches", "stall_watch", "lower_quota", "change_queue", "delete_workload", "suspend"),
 }
 LOSSES = (names.WORKER_LOST, names.WORKER_FAILED, names.WORKER_LEAVING, names.BELOW_MINIMUM)
 PODS_PER_ACT = 20  # of a job: all of its pods, about three times
@@ -45,10 +50,13 @@ class Violation(AssertionError):
 
 
 def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
-    """A round has one worker of each index, all of them alive, and no more than the job may have."""
+    """A round has one living worker of each index, none that is deleted, and not too many."""
     indices = [member.rsplit("-", 2)[1] for member in members]
     if len(set(indices)) != len(indices):
         yield f"{job}: a round has two workers of one index: {members}"
+    for process in world.processes:
+        if process.leads and (deleted := process.connection.deleted.intersection(members)):
+            yield f"{job}: a round has {', '.join(sorted(deleted))}, whose deletion was asked for"
     for member in members:
         gone = world.gone_at.get(member)
         if gone is not None and world.loop.time() > gone + GONE_SECONDS and not world.is_troubled():
@@ -70,13 +78,26 @@ def check_group(world: "World", group: Group) -> Iterator[str]:
         heard = all(member.reachable for member in other.members)
         if other is not group and other.job_uid == group.job_uid and other.trains and other.size and heard:
             yield f"rounds {other.number} and {group.number} of {group.members[0].job} train at once"
-    for agent in world.living_agents():
-        known = agent.job_uid == group.job_uid and agent.reachable and agent.connected and agent.state != "leaving"
-        if known and agent.committed >= group.first and agent not in group.members:
-            yield (
-                f"round {group.number} of {agent.job} begins with step {group.first}, "
-                f"and {agent.pod.name} ({agent.state}) has {agent.committed}"
-            )
+    living = [a for a in world.living_agents() if a.job_uid == group.job_uid]
+    heard = [a for a in living if a.reachable and a.connected and a.state != "leaving"]
+    others = [agent for agent in heard if agent not in group.members]
+    if (kept := kept_step((agent.part for agent in others), group.training.unit)) >= group.first:
+        told = ", ".join(f"{agent.pod.name} ({agent.state})" for agent in others)
+        begun = f"round {group.number} of {others[0].job} begins with step {group.first}"
+        yield f"{begun}, and others have {kept}: {told}"
+
+
+def check_grant(world: "World", pod: Manifest) -> Iterator[str]:
+    """No pod of a queued job is made without quota for it, while none is taken back."""
+    uid = pod["metadata"]["ownerReferences"][0]["uid"]
+    acts = {line.what.split()[1] for line in world.story.since_quiet() if line.who == "act"}
+    if kueue.LABEL_LOCAL_QUEUE not in pod["metadata"]["labels"] or acts & UNSURE:
+        return
+    lasting = [p for p in world.server.all_of("Pod") if p["status"].get("phase") not in ENDED]
+    mine = [p for p in lasting if p["metadata"]["ownerReferences"][0]["uid"] == uid]
+    there, granted = sum(map(world.is_up, mine)), world.server.granted(uid)
+    if there > granted:
+        yield f"{pod['metadata']['name']} is one of {there} pods, and there is quota for {granted}"
 
 
 def check_losses(world: "World") -> Iterator[str]:
@@ -84,9 +105,10 @@ def check_losses(world: "World") -> Iterator[str]:
     for group in world.groups.values():
         lost = min((member.lost_at for member in group.members), default=math.inf)
         known = lost > world.led_since + NEW_SECONDS
-        late = world.loop.time() - (lost if known else max(lost, world.led_since + FOUND_BY_NEW_SECONDS))
-        heard = any(m.connected and m.round == group.number and not m.ended for m in group.members)
-        if late > FOUND_SECONDS and heard and group.formed_at is not None and not world.server.trouble.delays:
+        heard = (m for m in group.members if m.connected and m.round == group.number and not m.ended)
+        since = max(lost, min((member.heard_since for member in heard), default=math.inf))
+        late = world.loop.time() - (since if known else max(since, world.led_since + FOUND_BY_NEW_SECONDS))
+        if late > FOUND_SECONDS and group.formed_at is not None and not world.server.trouble.delays:
             name = group.members[0].job
             waits = _backs_off(world, name) or any(member.state == "succeeded" for member in group.members)
             if world.newest.get(name) == group.number and not waits:

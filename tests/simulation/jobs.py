@@ -123,4 +123,6 @@ def new_job(number: int, seed: int) -> UsersJob:
     about = {"apiVersion": "elasticpytorch.dev/v1alpha1", "kind": "ElasticPyTorchJob", "metadata": metadata}
     step_seconds = dice.uniform(0.5, 4.0)
     training = Training(round(dice.uniform(2, 20) * HOUR / step_seconds), step_seconds)
-    return UsersJob(name, sort, {**about, "spec": {**SORTS[sort](dice), "template": template()}}, training)
+    spec = {**SORTS[sort](dice), "template": template()}
+    training.unit = spec.get("unitReplicas", 1)
+    return UsersJob(name, sort, {**about, "spec": spec}, training)

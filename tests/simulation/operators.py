@@ -155,7 +155,7 @@ class Process:
         self.connection = Connection(server, name, dice)
         self.watches = Watches(server, self.connection, dice)
         self.door: Door | None = None
-        self.suspended_seconds = 0.0  # of its machine: by the clock of the election more time has passed
+        self.suspended_seconds = 0.0  # by the clock of the election more time has passed
         self.clock_ahead = timedelta()
         self._server, self._time, self._on_closed = server, time, on_closed
         self._metrics = Metrics()
@@ -178,6 +178,7 @@ class Process:
         loop = asyncio.get_running_loop()
         time_of_day = TimeOfDay(self._time, lambda: self._time() + self.clock_ahead)
         while True:
+            self.connection.deleted.clear()
             self.replica = Replica(
                 self.connection,  # type: ignore[arg-type]
                 settings,

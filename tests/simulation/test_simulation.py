@@ -11,6 +11,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.simulation.acts import BY_NAME, Act, calendar
+from tests.simulation.groups import kept_step
 from tests.simulation.invariants import check_churn, check_leaders, check_resize
 from tests.simulation.story import Story, shrink
 from tests.simulation.world import Setting, play
@@ -71,6 +72,20 @@ def test_group_that_is_lost_for_the_operators_sake_is_found(acts: list[str], fou
     story.tell("default/b", "round 1 of [0]: FirstRound")
     story.tell("default/a", "round 7 of [0,1]: WorkerLost")
     assert len([*check_leaders(story)]) == found
+
+
+@pytest.mark.parametrize(
+    "parts, unit, step",
+    [
+        ([], 1, 0),
+        ([(0, 7), (3, 9)], 1, 9),
+        ([(0, 7), (0, 9)], 1, 9),
+        ([(1, 9), (3, 9)], 2, 0),
+        ([(0, 7), (1, 9), (3, 9)], 2, 7),
+    ],
+)
+def test_state_is_kept_where_all_its_parts_are(parts: list[tuple[int, int]], unit: int, step: int) -> None:
+    assert kept_step(parts, unit) == step
 
 
 @pytest.mark.parametrize("count, found", [(40, 0), (41, 1)])

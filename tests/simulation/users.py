@@ -1,6 +1,7 @@
 """What the users of a simulated world do to their jobs, and an administrator to their queue: acts as those of `acts`."""
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from elastic_pytorch_operator.api import kueue, names
@@ -8,6 +9,8 @@ from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import copied
 
 from tests.simulation.jobs import UsersJob, template
+
+LIST_SECONDS = 100.0  # in which a watch begins again, and a list follows
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -62,11 +65,15 @@ def change_spares(world: "World", dice: random.Random) -> str:
 
 
 def suspend(world: "World", dice: random.Random) -> str:
-    """Suspends a job, and resumes it later, perhaps with another template."""
+    """Suspends a job, and resumes it later, perhaps with a template that its Workloads are not for."""
     job, seconds = choose_job(world, dice), dice.choice((1.0, 10.0, 60.0))
     changes = {"template": template(dice.randint(1, 3))} if dice.random() < 0.5 else {}
+    trouble = world.server.trouble
     if job is None:
         return ""
+    if changes and job.queued:
+        trouble.keeps_workloads = dice.random() < 0.5
+        world.undo_after(seconds + 20.0, partial(setattr, trouble, "keeps_workloads", False))
 
     def resume() -> None:
         if job.name in world.jobs:
@@ -122,6 +129,19 @@ def lower_quota(world: "World", dice: random.Random) -> str:
 
     world.undo_after(dice.uniform(10.0, 120.0), undo)
     return f"to {server.quota}, {len(evicted)} evicted"
+
+
+def delete_workload(world: "World", dice: random.Random) -> str:
+    """`kubectl delete workload`, perhaps while no replica watches any: only a list shows that."""
+    found = sorted(world.server.workloads)
+    if dice.random() < 0.5:
+        world.break_watches((kueue.WORKLOAD,))
+    if not found:
+        return ""
+    name = dice.choice(found)
+    world.server.remove_workload(name)
+    world.undo_after(LIST_SECONDS, lambda: None)
+    return name
 
 
 def change_queue(world: "World", dice: random.Random) -> str:

@@ -24,6 +24,7 @@ from tests.simulation.invariants import (
     check_churn,
     check_deletion,
     check_ends,
+    check_grant,
     check_group,
     check_leaders,
     check_losses,
@@ -41,7 +42,7 @@ from tests.simulation.story import Ear, Story
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 QUIET_SECONDS = 8.0  # for which all must be as it should be, until quiet may be skipped
-STILL_SECONDS = 30.0  # in which nothing has changed, until a wait for the end of an act may be skipped
+STILL_SECONDS = 30.0  # the same of a wait for the end of an act, if an agent is silent: the operator may wait for it so long
 SOON_SECONDS = 2.0  # before what comes next, in which nothing is skipped
 SETTLE_SECONDS = 280.0  # in which all must be as it should be: no list of the operator's is due for what it has missed
 LOOK_SECONDS = 1.0
@@ -286,7 +287,9 @@ class World:
 
     def _is_still(self) -> bool:
         """Whether all only waits for the end of an act: nothing but progress has changed for a while."""
-        return self._active > 0 and self.loop.time() > self._changed_at + STILL_SECONDS
+        silent = any(not agent.connected for agent in self.living_agents())
+        seconds = STILL_SECONDS if silent else QUIET_SECONDS
+        return self._active > 0 and self.loop.time() > self._changed_at + seconds
 
     def _tell_states(self) -> None:
         self._check((*check_resize(self.story), *check_leaders(self.story), *check_churn(self.story)))
@@ -345,6 +348,8 @@ class World:
         if kind != "Pod":
             return
         name = pod["metadata"]["name"]
+        if change == "ADDED":
+            self._check(check_grant(self, pod))
         if change == "DELETED" or pod["status"].get("phase") in ENDED:
             self.gone_at.setdefault(name, self.loop.time())
 
