@@ -8,8 +8,10 @@ Schema = Mapping[str, Any]
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
-Look up here what each field of a job means, which values it takes, and what the API server refuses. `make docs` writes this reference from
-`crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts.
+Look up here what each field of a job means, and which values it takes. `make docs` writes this reference from
+`crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts. Where fields do not fit each other, the
+API server refuses the job and says which field to change; [troubleshooting.md](../use/troubleshooting.md#the-api-server-refuses-it) has
+examples.
 
 The API is `{api}`, kind `{kind}`, short name `{short}`.
 
@@ -23,13 +25,12 @@ def page(definition: Schema) -> str:
     schema = version["schema"]["openAPIV3Schema"]
     api, short = f"{spec['group']}/{version['name']}", ", ".join(spec["names"]["shortNames"])
     parts = [HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])]
-    for part, rules in (("spec", list(_rules("", schema))), ("status", [])):
+    for part in ("spec", "status"):
         found = list(_walk(part, schema["properties"][part]))
         parts += [f"## {part}\n\n{found[0][1]['description']}\n", "| field | type | meaning |", "|---|---|---|"]
         fields = (field for field in found[1:] if not field[0].endswith("[]"))
         parts += [f"| `{path}` | {_type_of(child)} | {_cell(child['description'])} |" for path, child in fields]
-        rules += [rule for path, child in found for rule in _rules(path, child)]
-        parts += ["", *(["What else is refused, and what the API server says then:\n", *rules, ""] if rules else [])]
+        parts.append("")
     parts += ["## Columns of `kubectl get epj`\n", "| column | meaning |", "|---|---|"]
     for column in version["additionalPrinterColumns"]:
         wide = " (with `-o wide`)" if column.get("priority") else ""
@@ -74,14 +75,6 @@ def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
         yield from _walk(f"{path}.{name}", child)
     if "items" in schema:
         yield from _walk(f"{path}[]", schema["items"])
-
-
-def _rules(path: str, schema: Schema) -> Iterator[str]:
-    """What is refused at a path, but for the changes of a field, of which its own meaning tells."""
-    for rule in schema.get("x-kubernetes-validations", []):
-        if "oldSelf" not in rule["rule"]:
-            words = _words(rule)
-            yield f"- `{(path + words['fieldPath']).lstrip('.')}`: {_cell(words['message'].replace('%d', 'N'))}"
 
 
 def _type_of(schema: Schema) -> str:

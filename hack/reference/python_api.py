@@ -14,14 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"elastic_pytorch": ROOT / "worker_image", "elastic_pytorch_client": ROOT / "plugin"}
 LIBRARY, CLIENT = "elastic_pytorch", "elastic_pytorch_client"
 MAX_SIGNATURE = 100  # characters in a line
+MISTAKES = ("TypeError", "ValueError", "RuntimeError")
 QUOTED_CLASS = re.compile(r"'([A-Z]\w*)'")
 
 HEAD = """# Python API
 
 Authors of training scripts and of pipelines find here each public name of the training library (`elastic_pytorch`) and of the client
 (`elastic_pytorch_client`), with its signature and docstring. [training-library.md](../use/training-library.md) and
-[plugin.md](../use/plugin.md#from-python) explain how to use them. Examples import `elastic_pytorch` as `elastic`.
-`make docs` writes this page from the source.
+[plugin.md](../use/plugin.md#from-python) explain how to use them. Examples import `elastic_pytorch` as `elastic`. A call that does not fit
+raises a TypeError, ValueError or RuntimeError, whose message says why; `help()` lists them. `make docs` writes this page from the source.
 """
 
 
@@ -199,7 +200,7 @@ def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) 
         yield _table(("attribute", "meaning"), ((f"`{name}`", sentence(text)) for name, (_, text) in its_attributes.items()))
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
-    if errors := about.entries.get("Raises"):
+    if errors := {name: text for name, text in about.entries.get("Raises", {}).items() if name not in MISTAKES}:
         yield _table(("raises", "when"), ((f"`{name}`", sentence(text)) for name, text in errors.items()))
 
 
