@@ -7,7 +7,9 @@ was repeated at a change that was announced; `make try` does the same without a 
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,14 @@ from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
 from elastic_pytorch_local.faults.driver import Driver
 from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background
+from elastic_pytorch_local.progress_lines import headline
 from measure.api import Api
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
 from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example, read_example
-from measure.program import cancel_on_signals
-from rich.console import Console
-
-from demo.view import View, where_to_look
+from measure.program import new_parser, run, say
 
 EXAMPLES = {
     "library": ROOT / "examples" / "char-lm" / "job-elastic.yaml",
@@ -32,11 +33,17 @@ EXAMPLES = {
     "lightning": ROOT / "examples" / "lightning" / "job.yaml",
 }
 STEPS = 100_000  # more than are trained before the last act is over
+LINE_SECONDS = 3.0
+WHERE_TO_LOOK = """The job is left as it is (the next demo removes it). Where to look:
+  export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH
+  kubectl describe epj/{job}
+  kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30
+  kubectl logs -n elastic-pytorch-system -l app.kubernetes.io/name=elastic-pytorch-operator --prefix --tail=50"""
 
 
 def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Returns the manifest of the job to train."""
-    parser = argparse.ArgumentParser(prog="hack/demo", description=__doc__)
+    parser = new_parser("demo", __doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--example", choices=EXAMPLES, default="library", help="what to train (default: %(default)s)")
     what.add_argument("--job", type=own_job, help="a manifest to train instead; a job of its name is deleted first")
@@ -51,54 +58,57 @@ def own_job(file: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(f"{file} does not hold one ElasticPyTorchJob, and nothing else: {error!r}") from None
 
 
-async def show(driver: Driver, manifest: dict[str, Any], console: Console) -> int:
+async def show(driver: Driver, manifest: dict[str, Any]) -> int:
     """Plays the demo; returns the exit code: 3 if steps were repeated at a change that was announced."""
-    job = manifest["metadata"]["name"]
+    job, began = manifest["metadata"]["name"], time.time()
+
+    def tell(text: str) -> None:
+        say(f"[{time.time() - began:5.0f} s] {text}")
+
     watcher = Watcher(driver, job)
-    view = View(console, watcher, title=f"epj/{job}")
-    acts = Acts(driver, watcher, view.note)
+    acts = Acts(driver, watcher, tell)
     made, failure = False, ""
     try:
-        console.print(f"Removing what an earlier run may have left of {job} ...", highlight=False)
+        tell(f"removing what an earlier run may have left of {job}")
         await driver.delete_job(job)
-        view.note(f"kubectl apply of {job}")
+        tell(f"kubectl apply of {job}")
         made = True
         await driver.create_job(manifest)
-        async with background(view.run(), watcher.run()):
+        async with background(watcher.run(), _progress(watcher, tell)):
             await acts.perform()
     except asyncio.CancelledError:
         if made:
-            console.print(f"Interrupted. Deleting {job} and its pods ...", highlight=False)
+            say(f"Deleting {job} and its pods ...")
             await driver.delete_job(job)
-            console.print("Gone.")
         raise
     except (ActFailed, *TROUBLE) as error:
         failure = str(error) or repr(error)
     if acts.costs:
-        console.print(cost_table(acts.costs), markup=False, highlight=False, soft_wrap=True)
+        say(cost_table(acts.costs))
     if failure:
-        console.print(f"FAILED. {failure}", style="bold red", markup=False, highlight=False)
-        console.print(where_to_look(job), markup=False, highlight=False, soft_wrap=True)
+        say(f"FAILED. {failure}", style="bold red")
+        say(WHERE_TO_LOOK.format(job=job))
         return 1
     await driver.delete_job(job)
-    console.print(f"{job} is deleted.", highlight=False)
+    say(f"{job} is deleted.")
     return 3 if repeated_on_purpose(acts.costs) else 0
 
 
-async def main() -> int:
-    manifest = parse_manifest()
-    console = Console()
-    cancel_on_signals()
-    if not (KUBECONFIG.exists() and KUBECTL.exists()):
-        console.print("There is no cluster here yet: `make demo` makes one, with the operator in it.", highlight=False)
-        return 2
+async def _progress(watcher: Watcher, tell: Callable[[str], None]) -> None:
+    """Tells the job's state, step, loss and size now and then, until cancelled."""
+    while True:
+        await asyncio.sleep(LINE_SECONDS)
+        tell(f"    {headline(watcher.job, watcher.progress, steps_per_second(watcher.log))}")
+
+
+async def play(manifest: dict[str, Any]) -> int:
     async with Api.connect(KUBECONFIG) as api:
-        driver = ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace)
-        return await show(driver, manifest, console)
+        return await show(ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace), manifest)
+
+
+def main() -> int:
+    return run(partial(play, parse_manifest()), "demo")
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(asyncio.run(main()))
-    except asyncio.CancelledError:
-        sys.exit(130)
+    sys.exit(main())

@@ -1,14 +1,12 @@
 """The demo on a cluster in memory."""
 
 import asyncio
-import io
 from pathlib import Path
 
 import pytest
 import yaml
 from demo import __main__ as demo
 from measure.kind_cluster import example
-from rich.console import Console
 
 from tests.local.faults.counting_cluster import CountingCluster
 
@@ -18,32 +16,27 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elastic_pytorch_local.faults.watcher.RETRY_SECONDS", 0.01)
     monkeypatch.setattr("elastic_pytorch_local.faults.watcher.LOOK_SECONDS", 0.005)
     monkeypatch.setattr("elastic_pytorch_local.faults.acts.SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr("demo.view.LINE_SECONDS", 0.05)
-    monkeypatch.setattr("demo.view.REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr(demo, "LINE_SECONDS", 0.05)
 
 
-async def show(cluster: CountingCluster, *, steps: int = demo.STEPS, terminal: bool = False) -> tuple[int, str]:
-    """The exit status of the demo, and what it has printed."""
-    output = io.StringIO()
-    console = Console(file=output, force_terminal=terminal, width=130, legacy_windows=False)
-    status = await demo.show(cluster, example(demo.EXAMPLES["plain"], steps=steps), console)
-    return status, output.getvalue()
+async def show(cluster: CountingCluster) -> int:
+    return await demo.show(cluster, example(demo.EXAMPLES["plain"], steps=demo.STEPS))
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-async def test_plays_all_acts_and_deletes_the_job(terminal: bool) -> None:
+async def test_plays_all_acts_and_deletes_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = CountingCluster()
-    status, text = await show(cluster, terminal=terminal)
+    status, text = await show(cluster), capsys.readouterr().out
     assert (status, cluster.commands[:2], cluster.commands[-1]) == (0, ["delete", "apply"], "delete")
+    assert "Running: step " in text
     told = ["a rank is killed", "a pod is lost", "its replacement joins", "it grows", "it shrinks", "No step was repeated"]
     assert not [line for line in told if line not in text]
 
 
-async def test_plays_them_on_a_job_of_ones_own(tmp_path: Path) -> None:
+async def test_plays_them_on_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "job.yaml").write_text(demo.EXAMPLES["plain"].read_text().replace("name: char-lm", "name: mine"))
     manifest = demo.parse_manifest(["--job", str(file)])
-    status = await demo.show(cluster := CountingCluster(), manifest, Console(file=(output := io.StringIO()), width=130))
-    assert (status, cluster.commands[:2]) == (0, ["delete", "apply"]) and "mine is deleted" in output.getvalue()
+    status = await demo.show(cluster := CountingCluster(), manifest)
+    assert (status, cluster.commands[:2]) == (0, ["delete", "apply"]) and "mine is deleted" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["a: [", "kind: List", yaml.dump_all([{"spec": {}}, {"spec": {}}])])
@@ -54,8 +47,8 @@ def test_refuses_a_file_without_one_job(text: str, tmp_path: Path, capsys: pytes
     assert "does not hold one ElasticPyTorchJob" in capsys.readouterr().err
 
 
-async def test_demo_that_fails_leaves_the_job_and_says_where_to_look() -> None:
-    status, text = await show(cluster := CountingCluster(fail_at=10))
+async def test_demo_that_fails_leaves_the_job_and_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = await show(cluster := CountingCluster(fail_at=10)), capsys.readouterr().out
     assert (status, cluster.commands.count("delete")) == (1, 1), "the failed job is left"
     assert "ValueError: boom" in text and "kubectl describe epj/char-lm" in text
 
