@@ -232,7 +232,7 @@ def cut_leader(world: "World", dice: random.Random) -> str:
 
 
 def suspend_machine(world: "World", dice: random.Random) -> str:
-    """The leader's machine stands still while nothing happens, and the other replica's does not."""
+    """Time passes for the other replica, while the leader's machine stands still."""
     seconds = dice.choice((2.0, 5.0, 100.0))
     for process in world.processes:
         process.suspended_seconds += seconds

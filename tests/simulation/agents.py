@@ -64,7 +64,7 @@ class Agent:
 
     @property
     def part(self) -> tuple[int, int]:
-        """Its index, and the last step whose state it has, or its part of it."""
+        """Its index, and the last step of which it has its part of the state."""
         return int(self.pod.name.rsplit("-", 2)[1]), self.committed
 
     # Its stream.
@@ -98,9 +98,13 @@ class Agent:
         self._arm(pause * (0.5 + self._dice.random()), self._connect)
 
     def _arm(self, seconds: float, what: Callable[[], None]) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_later(seconds, what)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, what)
+            self._timer = None
 
     def disconnect(self, *, dropped: bool) -> None:
         """Its stream ends: with its connection, or in order."""
@@ -123,9 +127,7 @@ class Agent:
         self.reachable, self.lost_at = False, min(self.lost_at, self._loop.time())
         if self.group is not None and self.group.size > 1:
             self.group.lose(self, noticed=False)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         if self._hears is not None:
             self._hears.cancel()
             self._hears = None
@@ -284,8 +286,7 @@ class Agent:
         if self.group is not None:
             self.group.lose(self, noticed=noticed)
             self.group = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         if noticed:
             self.disconnect(dropped=True)
             self._world.exited(self, code)

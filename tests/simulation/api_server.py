@@ -290,7 +290,7 @@ class Connection:
 
     Attributes:
         strays: writes that were sent while another replica held the Lease.
-        deleted: the pods whose deletion it has asked for, unless that was refused.
+        deleted: pods whose deletion it has asked for, unless that was refused.
     """
 
     namespaces: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class Training:
         step_seconds: of each.
         reports: whether it reports steps.
         saved: the last step whose state is on a disk.
-        unit: how many workers, of consecutive indices, hold a replica of the state together.
+        unit: how many workers, of consecutive indices, hold the state together.
     """
 
     total: int

@@ -67,8 +67,9 @@ def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
 
 
 def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
-    """The operator deletes no pod that its newest round names."""
-    if pod in world.members.get(job.partition("/")[2], ()):
+    """The operator deletes no pod that its newest round names, while any member lives."""
+    members = world.members.get(job.partition("/")[2], ())
+    if pod in members and any(agent.pod.name in members for agent in world.living_agents()):
         yield f"{job}: {pod} was deleted, and the newest round has it"
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from elastic_pytorch_operator.agents.http_api import AgentApi
@@ -156,7 +156,6 @@ class Process:
         self.watches = Watches(server, self.connection, dice)
         self.door: Door | None = None
         self.suspended_seconds = 0.0  # by the clock of the election more time has passed
-        self.clock_ahead = timedelta()
         self._server, self._time, self._on_closed = server, time, on_closed
         self._metrics = Metrics()
         self.replica: Replica | None = None
@@ -176,7 +175,6 @@ class Process:
         endpoint = Endpoint(self.name, f"uid-{self.name}", self.address, 8443, self.node)
         settings = ReplicaSettings("http://operator", "127.0.0.1", 0, 0, SYSTEM, self.name, endpoint, kueue=True)
         loop = asyncio.get_running_loop()
-        time_of_day = TimeOfDay(self._time, lambda: self._time() + self.clock_ahead)
         while True:
             self.connection.deleted.clear()
             self.replica = Replica(
@@ -184,7 +182,7 @@ class Process:
                 settings,
                 self.watches.watch,
                 metrics=self._metrics,
-                time_of_day=time_of_day,
+                time_of_day=TimeOfDay(own_time=self._time),
                 clock=lambda: loop.time() + self.suspended_seconds,
                 listen=self._listen,
             )

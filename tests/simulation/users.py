@@ -10,7 +10,7 @@ from elastic_pytorch_operator.api.manifest import copied
 
 from tests.simulation.jobs import UsersJob, template
 
-LIST_SECONDS = 100.0  # in which a watch begins again, and a list follows
+LIST_SECONDS = 100.0  # until a list follows the begin of a watch
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -126,7 +126,8 @@ class World:
 
     def group_of(self, agent: Agent) -> Group:
         key = (agent.job_uid, agent.round)
-        if key not in self.groups:
+        before = self.groups.get(key)  # whose number a new leader may not know
+        if before is None or all(member.ended for member in before.members):
             for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
                 del self.groups[old]
             self.groups[key] = Group(agent.job_uid, agent.round, agent.world_size, agent.training, self)
