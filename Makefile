@@ -138,8 +138,9 @@ kwok: ## kwok, for the fake nodes of `make scale`
 cluster: ## The kind cluster elastic-pytorch: made, healed, or found well
 	@hack/kind/cluster.sh
 
-images: $(if $(REGISTRY),,cluster) ## Build the operator's, the agent's and the worker's image, and load them onto the nodes (REGISTRY=host/path [PUSH=1]: for a registry, without a cluster)
-	@$(if $(REGISTRY),REGISTRY="$(REGISTRY)" hack/images/publish.sh $(ARGS),hack/images/images.sh)
+# A registry that the environment names is not asked for: `make install` loads its images onto the nodes.
+images: $(if $(findstring command,$(origin REGISTRY)),,cluster) ## Build the operator's, the agent's and the worker's image, and load them onto the nodes (REGISTRY=host/path [PUSH=1]: for a registry, without a cluster)
+	@$(if $(findstring command,$(origin REGISTRY)),REGISTRY="$(REGISTRY)" hack/images/publish.sh $(ARGS),hack/images/images.sh)
 
 install: images ## The operator on the cluster, from its Helm chart
 	@hack/install.sh
