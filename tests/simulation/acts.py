@@ -263,11 +263,13 @@ def close_service(world: "World", dice: random.Random) -> str:
     # By the table of silence, one that is not heard while others of its group are is lost after 3 s.
     seconds = (2.0, 10.0, 60.0)[length] if share == 1.0 else 0.5 * (1 + length)
     agents = [agent for agent in world.living_agents() if dice.random() < share]
+    world.closed |= share == 1.0
     for agent in agents:
         agent.shut_out = True
         agent.disconnect(dropped=True)
 
     def undo() -> None:
+        world.closed = False
         for agent in agents:
             agent.shut_out = False
 

@@ -83,9 +83,8 @@ def check_group(world: "World", group: Group) -> Iterator[str]:
     heard = [a for a in living if a.reachable and a.connected and a.state != "leaving"]
     others = [agent for agent in heard if agent not in group.members]
     if (kept := kept_step((agent.part for agent in others), group.training.unit)) >= group.first:
-        told = ", ".join(f"{agent.pod.name} ({agent.state})" for agent in others)
-        begun = f"round {group.number} of {others[0].job} begins with step {group.first}"
-        yield f"{begun}, and others have {kept}: {told}"
+        job = others[0].job
+        yield f"round {group.number} of {job} begins with {group.first}, and others have {kept}"
 
 
 def check_grant(world: "World", pod: Manifest) -> Iterator[str]:

@@ -90,6 +90,7 @@ class World:
         self.led_since = math.inf  # by the present leader
         self._leader: object = None
         self.over_quota_since: float | None = None
+        self.closed = False  # to agents
         self.processes: list[Process] = []
         self._numbers = 0
         self._active = 0  # acts that are yet to be undone
@@ -120,13 +121,13 @@ class World:
         slice_ = self.server.find("EndpointSlice", SLICE, SYSTEM)
         endpoints = (slice_ or {}).get("endpoints") or ()
         addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
-        if not agent.reachable or agent.shut_out:
+        if not agent.reachable or agent.shut_out or self.closed:
             return None
         return next((p.door for p in self.processes if p.address in addresses and p.door is not None), None)
 
     def group_of(self, agent: Agent) -> Group:
         key = (agent.job_uid, agent.round)
-        before = self.groups.get(key)  # whose number a new leader may not know
+        before = self.groups.get(key)  # its number may be used again
         if before is None or all(member.ended for member in before.members):
             for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
                 del self.groups[old]
