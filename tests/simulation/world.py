@@ -14,27 +14,12 @@ from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.cluster.interface import PodIdentity
 
 from tests.operator.virtual_time import VirtualTimeLoop
+from tests.simulation import invariants
 from tests.simulation.acts import BY_NAME, Act
 from tests.simulation.agents import Agent
 from tests.simulation.api_server import ENDED, Server
 from tests.simulation.clock import Clock, Due
 from tests.simulation.groups import Group
-from tests.simulation.invariants import (
-    Violation,
-    check_churn,
-    check_deletion,
-    check_ends,
-    check_grant,
-    check_group,
-    check_leaders,
-    check_losses,
-    check_quota,
-    check_rates,
-    check_resize,
-    check_round,
-    check_settled,
-    check_writers,
-)
 from tests.simulation.jobs import UsersJob, new_job
 from tests.simulation.nodes import Nodes
 from tests.simulation.operators import KINDS, SLICE, SYSTEM, Door, Process
@@ -139,7 +124,7 @@ class World:
 
     def formed(self, group: Group) -> None:
         self.story.tell(group.members[0].job, f"round {group.number} trains from step {group.first}")
-        self._check(check_group(self, group))
+        self._check(invariants.check_group(self, group))
 
     def changed(self) -> None:
         """Something is not as it was: no wait may be skipped for a while."""
@@ -231,7 +216,7 @@ class World:
                 self._do(act)
                 self._raise()
             await self._live_until(self.setting.days * 86_400.0)
-            self._check(check_rates(self))
+            self._check(invariants.check_rates(self))
             self._raise()
         finally:
             self._ear.stop()
@@ -267,9 +252,16 @@ class World:
             await self.clock.pass_until(min(at, self.day_seconds() + LOOK_SECONDS))
             self.submit_missing()
             self._note_leader()
-            self._check((*check_ends(self), *check_quota(self), *check_losses(self), *check_writers(self)))
+            self._check(
+                (
+                    *invariants.check_ends(self),
+                    *invariants.check_quota(self),
+                    *invariants.check_losses(self),
+                    *invariants.check_writers(self),
+                )
+            )
             self._raise()
-            now, unsettled = self.loop.time(), [] if self._active else [*check_settled(self)]
+            now, unsettled = self.loop.time(), [] if self._active else [*invariants.check_settled(self)]
             if not unsettled:
                 restless_since = now
             elif now > restless_since + SETTLE_SECONDS:
@@ -294,7 +286,9 @@ class World:
         return self._active > 0 and self.loop.time() > self._changed_at + seconds
 
     def _tell_states(self) -> None:
-        self._check((*check_resize(self.story), *check_leaders(self.story), *check_churn(self.story)))
+        self._check(
+            (*invariants.check_resize(self.story), *invariants.check_leaders(self.story), *invariants.check_churn(self.story))
+        )
         for job in self.jobs.values():
             status = self.status(job)
             self.story.tell(job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers")
@@ -351,7 +345,7 @@ class World:
             return
         name = pod["metadata"]["name"]
         if change == "ADDED":
-            self._check(check_grant(self, pod))
+            self._check(invariants.check_grant(self, pod))
         if change == "DELETED" or pod["status"].get("phase") in ENDED:
             self.gone_at.setdefault(name, self.loop.time())
 
@@ -363,10 +357,10 @@ class World:
     def _note_round(self, job: str, number: int, members: list[str]) -> None:
         name = job.partition("/")[2]
         self.newest[name], self.members[name] = number, members
-        self._check(check_round(self, job, members))
+        self._check(invariants.check_round(self, job, members))
 
     def _note_deletion(self, job: str, pod: str) -> None:
-        self._check(check_deletion(self, job, pod))
+        self._check(invariants.check_deletion(self, job, pod))
 
     def _check(self, found: Iterable[str]) -> None:
         for violation in found:
@@ -378,14 +372,14 @@ class World:
             if process.task.done():
                 process.task.result()
         if self.violations:
-            raise Violation(self.story, self.violations)
+            raise invariants.Violation(self.story, self.violations)
 
 
 def play(setting: Setting, acts: Iterable[Act]) -> Story:
     """Plays a world to its end.
 
     Raises:
-        Violation: something that must always hold does not.
+        invariants.Violation: something that must always hold does not.
     """
 
     async def run() -> Story:

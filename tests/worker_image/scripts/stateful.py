@@ -109,7 +109,6 @@ def make() -> SimpleNamespace:
         model=trained,
         optimizer=optimizer,
         sampler=sampler,
-        failed=False,
         ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
     )
     return SimpleNamespace(model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state)
@@ -159,10 +158,9 @@ def train() -> nn.Module:
                 (part.weight * loss).backward()
             if not part.last:
                 continue
-            if options.fail_at == state.step + 1 and not state.failed:
-                state.failed = True
-                if dist.get_rank() == dist.get_world_size() - 1:
-                    raise ValueError("told to fail")
+            last_rank = dist.get_rank() == dist.get_world_size() - 1
+            if options.fail_at == state.step + 1 and first == 0 and last_rank:  # once: the next group begins later
+                raise ValueError("told to fail")
             if parts is not None:
                 parts.take_gradients()
             optimizer.step()

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 from elastic_pytorch.state.commit_interval import BUDGET, LEAST_COMMITS, CommitInterval, next_interval
-from elastic_pytorch.state.step_boundary import StepBoundary
+from elastic_pytorch.state.step_boundary import StepBoundary, Wait
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,11 +54,11 @@ class Meeting:
         self.ranks = ranks
         self.agreement = Agreement()
 
-    def start(self, numbers: torch.Tensor) -> "Agreement":
+    def start(self, numbers: torch.Tensor) -> Wait:
         if len(self.agreement.tensors) == self.ranks:
             self.agreement = Agreement()
         self.agreement.tensors.append(numbers)
-        return self.agreement
+        return self.agreement.wait
 
 
 class Agreement:

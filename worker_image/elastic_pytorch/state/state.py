@@ -10,6 +10,7 @@ import torch.distributed as dist
 from elastic_pytorch.group import in_process
 from elastic_pytorch.group.rank_group import Alone, RankGroup, TorchGroup, cpu_group, gather_parts
 from elastic_pytorch.log import logger
+from elastic_pytorch.memory.commit_copies import Lane
 from elastic_pytorch.memory.gpu_copies import CudaLane
 from elastic_pytorch.memory.pod_memory import PodMemory, leave, pod_number, writes_for_its_pod
 from elastic_pytorch.memory.snapshot import Snapshot
@@ -86,7 +87,7 @@ class State(Registered):
         self._identity = names.give(usable(folder), options.name)
         self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)
         self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
-        self._commits = Commits(self._interval, CudaLane(), self._objects.values(), overlap=options.overlap)
+        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
@@ -389,6 +390,9 @@ class State(Registered):
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
         unfinished.pop(self, None)
+
+    def _lane(self) -> Lane:
+        return CudaLane()
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)

@@ -114,8 +114,8 @@ class ShardedState(State):
         comparison = Comparison(self._identity, {}, self._objects, self._plain)
         parameters = describe(self._objects)
         told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
+        comparison.refuse_different(group, told)  # first, as a State does: one rank may have the other kind
         self._stages = agree_on_stages(group, parameters, numbers)
-        comparison.refuse_different(group, told)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
