@@ -97,6 +97,19 @@ class Named:
         self.completed += 1
 
 
+def test_last_step_of_a_state_that_nothing_refers_to_is_completed_once() -> None:
+    completed, turns = [0], Turns()
+
+    class Local:
+        def _complete_step(self) -> None:
+            completed[0] += 1
+
+    turns.count(Local())
+    turns.complete()
+    turns.complete()
+    assert completed == [1]
+
+
 @pytest.mark.parametrize(
     ("committed", "refused"),
     [

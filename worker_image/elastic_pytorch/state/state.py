@@ -173,7 +173,7 @@ class State(Registered):
         turns.take(self)
         self._end_step(loss=loss)
         if not any(getattr(each, "_epoch_is_over", False) for each in self._objects.values()):
-            self._complete_step()
+            turns.complete()
 
     def _end_step(self, *, loss: Any = None) -> None:
         """Counts and reports a step, and advances a registered `ElasticSampler`. `_complete_step` does the rest of `commit`."""

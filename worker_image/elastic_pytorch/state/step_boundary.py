@@ -69,11 +69,12 @@ class Turns:
     def __init__(self) -> None:
         self._latest: weakref.ref[Stepping] | None = None  # that was committed
         self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()  # that have been committed in this group
-        self._counted: weakref.ref[Stepping] | None = None  # whose last step may not be complete
+        # Whose last step may not be complete. Strong: it may be a local variable of a function that has returned.
+        self._counted: Stepping | None = None
 
     def count(self, state: Stepping) -> None:
         """Notes that a State's step is counted: what the loop's body, or the epoch's, still does belongs to it."""
-        self._counted = weakref.ref(state)
+        self._counted = state
 
     def complete(self) -> None:
         """Completes that step: something else begins. All ranks have to call it.
@@ -82,7 +83,8 @@ class Turns:
             RuntimeError: a peer is lost.
             GroupChanged: see `State.commit`.
         """
-        if self._counted is not None and (state := self._counted()) is not None:
+        state, self._counted = self._counted, None
+        if state is not None:
             state._complete_step()
 
     def take(self, state: Stepping) -> None:
@@ -107,7 +109,7 @@ class Turns:
         self._begun.discard(state)
         if self._latest is not None and self._latest() is state:
             self._latest = None
-        if self._counted is not None and self._counted() is state:
+        if self._counted is state:
             self._counted = None
 
 
