@@ -39,9 +39,11 @@ def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
 
 def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
     """Returns which steps a stopped job has done that no checkpoint has, by its `status.progress`; empty: none, as far as is known."""
-    step, saved = progress.get("step"), progress.get("checkpointStep")
-    if step is None or saved is None or step <= saved:
+    step, saved = progress.get("step") or 0, progress.get("checkpointStep")
+    if step <= (saved or 0):
         return ""
+    if saved is None:
+        return f"no checkpoint was reported, and steps 1 to {step} are done again, unless the script saves them itself"
     return f"the last checkpoint is of step {saved}, and steps {saved + 1} to {step} are done again"
 
 

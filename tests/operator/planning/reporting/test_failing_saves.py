@@ -83,7 +83,8 @@ def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(seconds: 
     ("progress", "told"),
     [
         ({}, ""),
-        ({"step": 7}, ""),
+        ({"step": 0}, ""),
+        ({"step": 7}, "no checkpoint was reported, and steps 1 to 7 are done again, unless the script saves them itself"),
         ({"step": 7, "checkpointStep": 7}, ""),
         ({"step": 9, "checkpointStep": 7}, "the last checkpoint is of step 7, and steps 8 to 9 are done again"),
     ],
