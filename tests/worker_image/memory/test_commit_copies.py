@@ -31,8 +31,7 @@ def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 class StateOnDevice(elastic.State):
     """A State of whose tensors a gated lane copies those of 32-bit floats."""
 
-    def _lane(self) -> GatedLane:
-        return GatedLane()
+    _LANE = GatedLane
 
 
 class Training:

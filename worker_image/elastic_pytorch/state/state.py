@@ -72,6 +72,7 @@ class State(Registered):
 
     Options = StateOptions
     _FLUSH_SECONDS = 5.0
+    _LANE: type[Lane] = CudaLane
 
     def __init__(
         self, folder: str | os.PathLike[str] | None, options: StateOptions | None = None, /, **registered: Any
@@ -87,7 +88,7 @@ class State(Registered):
         self._identity = names.give(usable(folder), options.name)
         self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)
         self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
-        self._commits = Commits(self._interval, self._lane(), self._objects.values(), overlap=options.overlap)
+        self._commits = Commits(self._interval, self._LANE(), self._objects.values(), overlap=options.overlap)
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
@@ -376,7 +377,6 @@ class State(Registered):
         self._write()
 
     def _exchange(self) -> None:
-        """Has the ranks tell each other what the next state needs. Collective."""
         exchange_all(self._objects.values(), self._group)
         if self._shared_values is not None:  # waits for all: a step in which a rank is lost is kept nowhere
             self._shared_values.take_over(self._values)
@@ -390,9 +390,6 @@ class State(Registered):
         else:  # in a new group in this process, another one may be rank 0
             last_commits.pop(self._name, None)
         unfinished.pop(self, None)
-
-    def _lane(self) -> Lane:
-        return CudaLane()
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
