@@ -162,7 +162,7 @@ def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Pa
 
 
 def install(user: User) -> None:
-    user.does(block(INSTALL, f"helm install {NAME} oci://").rstrip() + " --plain-http")
+    user.does(block(INSTALL, f"helm install {NAME} oci://REGISTRY/").rstrip() + " --plain-http")
 
 
 def build_training_image(user: User, image: str) -> None:
