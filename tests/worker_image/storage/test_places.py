@@ -9,7 +9,7 @@ POD = f"""\
 690 688 0:245 / /proc rw,nosuid - proc proc rw
 701 688 8:1 /pods/1/volumes/pvc /checkpoints rw,relatime - ext4 /dev/sda1 rw
 702 688 0:52 / /data\\040sets rw,relatime - nfs4 10.0.0.1:/data rw
-703 688 8:1 /pods/1/volumes/disk /work/cache rw,relatime - ext4 /dev/sda1 rw
+703 688 8:1 /pods/1/volumes/disk /scratch/cache rw,relatime - ext4 /dev/sda1 rw
 704 688 0:60 / {TOKEN} ro,relatime - tmpfs tmpfs rw
 """
 MACHINE = """\
@@ -25,8 +25,8 @@ MACHINE = """\
         ("/checkpoints", POD, False),
         ("/checkpoints/a/b", POD, False),
         ("/checkpoints-of-mine", POD, True),
-        ("/work", POD, True),
-        ("/work/cache/run", POD, False),
+        ("/scratch", POD, True),
+        ("/scratch/cache/run", POD, False),
         ("/data sets/run", POD, False),
         ("/", POD, True),
         ("/runs", MACHINE, False),  # no pod of the operator: its token is a plain file
