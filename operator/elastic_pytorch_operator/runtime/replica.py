@@ -263,7 +263,9 @@ class Replica:
         hosts, now = [urlsplit(settings.operator_url).hostname or ""], self._time_of_day().timestamp()
         name = secret_name(settings.name)
         self._trust = await keep_trust(cluster, settings.namespace, hosts, now, self._trust, name)
-        return self._trust.shown
+        shown = self._trust.shown
+        assert shown is not None  # it has just been made, if there was none
+        return shown
 
     async def _prime(self) -> None:
         for tries in itertools.count(1):

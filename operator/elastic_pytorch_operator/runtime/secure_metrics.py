@@ -57,9 +57,9 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
         try:
             existing = settings.existing_secret
             secret = await cluster.get(SECRETS, settings.namespace, existing or secret_name(settings.name))
-            trust, _ = read_trust(secret)
-            if existing or trust.serving is not None:
-                load_certificate(read_existing(secret) if existing else trust.shown, tls)
+            shown = read_existing(secret) if existing else read_trust(secret)[0].shown
+            if shown is not None:
+                load_certificate(shown, tls)
                 return
         except (ClusterError, UnusableSecretError) as error:
             if not logged:

@@ -45,8 +45,10 @@ class Trust:
         return "".join(pair.certificate for pair in self.authorities)
 
     @property
-    def shown(self) -> Shown:
-        assert self.serving is not None  # `tls.secret.renew` has made one
+    def shown(self) -> Shown | None:
+        """What clients get; None: there is no certificate yet."""
+        if self.serving is None:
+            return None
         return Shown(self.serving.certificate, self.serving.key, self.bundle, self.serving.made_at + SERVING_DAYS * DAY)
 
 
