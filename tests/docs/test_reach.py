@@ -17,7 +17,7 @@ TASKS = {
     "move this PyTorchJob": "docs/use/migrate.md",
     "use spot nodes": "docs/use/scheduling.md",
     "resize by hand": "docs/use/getting-started.md",
-    "train a model larger than a pod": "docs/use/units.md",
+    "train a model larger than a pod": "docs/use/large-models.md",
     "what did interruptions cost": "docs/use/observability.md",
     "install on an air-gapped cluster": "docs/operate/install.md",
     "run it on minikube": "docs/operate/install.md",
