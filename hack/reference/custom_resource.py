@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
+MAX_INT32 = 2**31 - 1  # which is no bound for people
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
 Look up here what each field of a job means, and which values it takes. `make docs` writes this reference from
 `crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts. Where fields do not fit each other, the
-API server refuses the job and says which field to change; [troubleshooting.md](../use/troubleshooting.md#the-api-server-refuses-it) has
-examples.
+API server [refuses the job](../use/troubleshooting.md#the-api-server-refuses-it) and says which field to change.
 
 The API is `{api}`, kind `{kind}`, short name `{short}`.
 
@@ -27,14 +27,14 @@ def page(definition: Schema) -> str:
     parts = [HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])]
     for part in ("spec", "status"):
         found = list(_walk(part, schema["properties"][part]))
-        parts += [f"## {part}\n\n{found[0][1]['description']}\n", "| field | type | meaning |", "|---|---|---|"]
+        parts.append(f"## {part}\n\n{found[0][1]['description']}\n")
         fields = (field for field in found[1:] if not field[0].endswith("[]"))
-        parts += [f"| `{path}` | {_type_of(child)} | {_cell(child['description'])} |" for path, child in fields]
+        parts += [f"- `{path}` ({_type_of(child)}): {_line(child['description'])}" for path, child in fields]
         parts.append("")
-    parts += ["## Columns of `kubectl get epj`\n", "| column | meaning |", "|---|---|"]
+    parts.append("## Columns of `kubectl get epj`\n\nThose in brackets come with `-o wide`.\n")
     for column in version["additionalPrinterColumns"]:
-        wide = " (with `-o wide`)" if column.get("priority") else ""
-        parts.append(f"| {column['name'].upper()} | {_cell(column['description'])}{wide} |")
+        name = f"({column['name'].upper()})" if column.get("priority") else column["name"].upper()
+        parts.append(f"- {name}: {_line(column['description'])}")
     return "\n".join(parts) + "\n"
 
 
@@ -84,11 +84,11 @@ def _type_of(schema: Schema) -> str:
         kind, _, bounds = _type_of(schema["items"]).partition(" ")
         return f"list of {kind}s {bounds}".rstrip()
     if "enum" in schema:
-        return " \\| ".join(f"`{word}`" for word in schema["enum"])
-    low, high = schema.get("minimum"), schema.get("maximum")
-    bounds = "" if low is None else f" from {low}" if high is None else f" from {low} to {high}"
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    low, high = schema.get("minimum"), schema.get("maximum", MAX_INT32)
+    bounds = "" if low is None else f" from {low}" if high == MAX_INT32 else f" from {low} to {high}"
     return f"{schema['type']}{bounds}"
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _line(text: str) -> str:
+    return " ".join(text.split())

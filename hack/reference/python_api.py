@@ -2,13 +2,12 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from docstrings import Docstring, read, sentence
-from measure import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"elastic_pytorch": ROOT / "worker_image", "elastic_pytorch_client": ROOT / "plugin"}
@@ -19,10 +18,9 @@ QUOTED_CLASS = re.compile(r"'([A-Z]\w*)'")
 
 HEAD = """# Python API
 
-Authors of training scripts and of pipelines find here each public name of the training library (`elastic_pytorch`) and of the client
-(`elastic_pytorch_client`), with its signature and docstring. [training-library.md](../use/training-library.md) and
-[plugin.md](../use/plugin.md#from-python) explain how to use them. Examples import `elastic_pytorch` as `elastic`. A call that does not fit
-raises a TypeError, ValueError or RuntimeError, whose message says why; `help()` lists them. `make docs` writes this page from the source.
+Look up here a public name of the training library (`elastic_pytorch`, in examples `elastic`) or of the client (`elastic_pytorch_client`).
+[training-library.md](../use/training-library.md) and [plugin.md](../use/plugin.md#from-python) explain how to use them. A call that does
+not fit raises a TypeError, ValueError or RuntimeError, whose message says why. `make docs` writes this page from the docstrings.
 """
 
 
@@ -79,6 +77,7 @@ INTERNAL = {
     "ElasticEnvironment": {"validate_settings"},
     "ElasticSampler": {
         *("trains", "has_micro_batches", "has_own_order", "counted_samples", "finished", "micro_batches_per_epoch"),
+        *("state_dict", "load_state_dict"),
     },
     "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
     "ElasticTrainerMixin": {"get_train_dataloader", "set_initial_training_values", "get_batch_samples", "training_step"},
@@ -191,21 +190,24 @@ def _entry(name: str, node: Public) -> Iterator[str]:
 
 def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     yield f"{about.text}\n"
-    if arguments := about.entries.get("Args"):
-        yield _table(("argument", "meaning"), ((f"`{name}`", sentence(text)) for name, text in arguments.items()))
-    if any(kind for kind, _ in its_attributes.values()):
-        rows = ((f"`{name}`", kind and f"`{kind}`", sentence(text)) for name, (kind, text) in its_attributes.items())
-        yield _table(("attribute", "type", "meaning"), rows)
-    elif its_attributes:
-        yield _table(("attribute", "meaning"), ((f"`{name}`", sentence(text)) for name, (_, text) in its_attributes.items()))
+    arguments = about.entries.get("Args", {}).items()
+    yield from _list("Arguments", (_item(name, text) for name, text in arguments))
+    kinds = ((f"{name}: {kind}" if kind else name, text) for name, (kind, text) in its_attributes.items())
+    yield from _list("Attributes", (_item(name, text) for name, text in kinds))
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
-    if errors := {name: text for name, text in about.entries.get("Raises", {}).items() if name not in MISTAKES}:
-        yield _table(("raises", "when"), ((f"`{name}`", sentence(text)) for name, text in errors.items()))
+    errors = about.entries.get("Raises", {}).items()
+    yield from _list("Raises", (_item(name, text) for name, text in errors if name not in MISTAKES))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return markdown.table(head, ([cell.replace("|", "\\|") for cell in row] for row in rows))
+def _list(head: str, items: Iterable[str]) -> Iterator[str]:
+    if found := list(items):
+        yield "\n".join([f"**{head}:**\n", *found, ""])
+
+
+def _item(name: str, text: str) -> str:
+    """Returns an item of a list; what has no text is clear from its name and its type."""
+    return f"- `{name}`: {sentence(text)}" if text else f"- `{name}`"
 
 
 def attributes(name: str) -> dict[str, tuple[str, str]]:

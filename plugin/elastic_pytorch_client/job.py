@@ -18,13 +18,7 @@ DELETE_SECONDS = 60.0
 class Job:
     """An ElasticPyTorchJob on a cluster.
 
-    Returned by `Job.create`, `Job.get` and `Job.list_all`. Every method may raise an EpjError, whose message is one line.
-
-    Args:
-        name: the name of the job.
-        namespace: the namespace of the job.
-        cluster: the cluster on which it runs.
-        clock: the time, for tests.
+    `Job.create`, `Job.get` and `Job.list_all` return one. Every method may raise an EpjError, whose message is one line.
     """
 
     def __init__(self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None) -> None:
@@ -92,13 +86,7 @@ class Job:
         return view_job(self.manifest)
 
     def scale(self, replicas: int, *, wait: bool = False, timeout_seconds: float | None = None) -> None:
-        """Changes the number of workers.
-
-        Args:
-            replicas: the number, from minReplicas to maxReplicas.
-            wait: whether to wait until all of them train.
-            timeout_seconds: how long to wait; None: without a limit.
-        """
+        """Changes the number of workers, to one from minReplicas to maxReplicas. With `wait`, waits until all of them train."""
         self.cluster.scale_job(self.namespace, self.name, replicas)
         if wait:
             self.wait_until_whole(timeout_seconds=timeout_seconds)
@@ -114,9 +102,7 @@ class Job:
     def delete(self, *, wait: bool = False, timeout_seconds: float = DELETE_SECONDS) -> None:
         """Deletes the job and all that it owns; it is no error if it does not exist any more.
 
-        Args:
-            wait: whether to wait until it is deleted (its pods may take their grace period).
-            timeout_seconds: how long to wait.
+        With `wait`, waits until it is gone; its pods may take their grace period.
         """
         try:
             self.cluster.delete_job(self.namespace, self.name)
@@ -140,7 +126,7 @@ class Job:
         """Waits until the job is complete.
 
         Raises:
-            JobFailed: it has failed, with the reason and the root cause, or was deleted.
+            JobFailed: it has failed or was deleted.
             TimedOut: it has not ended in time.
         """
         view = self._wait_for(lambda view: view.ended, "it had ended", timeout_seconds)

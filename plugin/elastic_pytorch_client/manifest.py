@@ -25,23 +25,12 @@ def build_manifest(
     pod: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns a job's manifest.
+    """Returns a job's manifest. An argument that is None leaves its field out.
 
-    Args:
-        name: the name of the job.
-        image: an image with torch and the script.
-        args: the words that would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`.
-        replicas: the number of workers.
-        min_replicas: the fewest workers that the job trains with; None: a job of a fixed size, which needs all of them.
-        max_replicas: the most workers that it can be scaled to; None: as many as `replicas`.
-        nproc_per_node: training processes in each pod, or `auto`, `cpu`, `gpu`, `xpu`; None: one for each accelerator that the
-            container asks for, else one.
-        env: environment variables of the training container.
-        resources: requests and limits of the training container, such as `{"limits": {"nvidia.com/gpu": "1"}}`.
-        labels: the labels of the job.
-        pod: more fields of the pod's spec, as the API names them, such as `{"volumes": […]}`; its container `pytorch` is added
-            to, if it has one.
-        spec: more fields of the job's spec, as the API names them, such as `{"failurePolicy": {"maxFailures": 1}}`.
+    `args` are the words that would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`, and `image` has torch and the script.
+    `env` and `resources`, such as `{"limits": {"nvidia.com/gpu": "1"}}`, are those of the training container. `pod` and `spec` have
+    more fields of the pod's and the job's spec, as the API names them, such as `{"failurePolicy": {"maxFailures": 1}}`. A container
+    `pytorch` in `pod` keeps its other fields.
     """
     pod_spec: dict[str, Any] = dict(pod or {})
     containers = [dict(container) for container in pod_spec.get("containers") or ()]

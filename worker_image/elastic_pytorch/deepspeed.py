@@ -31,16 +31,14 @@ NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and 
 class DeepSpeedState(ShardedState):
     """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
 
-    It has no memory, as DeepSpeed gives its parts of the state to files only. Every few steps all ranks together write a checkpoint. So
-    the loss of a worker costs the steps since the last one. A stop at a boundary costs none: it always saves. Everything else that the
-    training would miss is registered, such as the sampler.
+    DeepSpeed gives its parts of the state to files only, so all ranks together write a checkpoint every few steps. The loss of a worker
+    costs the steps since the last one, and a stop at a boundary costs none. Register all else that the training needs, such as the sampler.
 
     Args:
-        folder: the folder of the checkpoints, on a volume that all pods share.
+        folder: on a volume that all pods share.
         engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal": true}` in its configuration.
         options: see `State.Options`. `every` must be given: the steps of the optimizer from one checkpoint to the next, for which
             training waits. There is no `memory`, and `initial` is refused.
-        registered: what to save beside the engine, by names of your choice.
 
     Raises:
         ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks than its data-parallel ones; the

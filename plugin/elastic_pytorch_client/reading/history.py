@@ -15,20 +15,17 @@ PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType({phase: phase for phase
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """An entry of `status.history`: a change of the group, or a sample of loss and speed.
+    """An entry of `status.history`: a change of the group, or a sample of loss and speed. What is not known is None.
 
     Attributes:
-        at: since when the group has trained, or when the sample was taken; None: not known.
+        at: when the group began to train, or when the sample was taken.
         round: the round that has trained since; 0 in a sample.
         cause: one word; empty in a sample.
-        before: the number of workers that trained before; None: not known.
+        before: the number of workers that trained before.
         workers: the number of workers that have trained since; None in a sample.
         seconds: how long the training stood still, or all of its interruptions together; None: it was not interrupted.
-        phases: the seconds of each phase that is known, in their order.
-        steps_lost: the steps that were done again; None: not known.
+        steps_lost: the number of steps that were repeated.
         count: the number of interruptions; above 1, their seconds and steps are sums.
-        loss: the loss then; None: not known.
-        steps_per_second: the speed then; None: not known.
     """
 
     at: datetime | None = None

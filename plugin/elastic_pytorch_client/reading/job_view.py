@@ -21,11 +21,8 @@ class Condition:
     """One entry of `status.conditions`.
 
     Attributes:
-        type: its type, such as `Running`.
+        since: of its last transition.
         true: whether its status is True.
-        reason: one word.
-        message: a sentence.
-        since: the time of its last transition.
         unknown: whether its status is Unknown.
     """
 
@@ -46,7 +43,6 @@ class Worker:
         index: its number among the job's workers, which its replacement gets, too.
         rank: its rank in the current group; None if it is not in it, if stock torchrun gives the ranks, or if it is not known.
         node: empty until it has one.
-        state: one word.
         listed: whether the status lists it; otherwise its rank is not known.
         processes: the number of processes that it would run, if that keeps it out of the group.
         state_since: when the set-up that goes on, or the wait for the last checkpoint, has begun; None: it is in another state.
@@ -68,16 +64,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the training is, as its script reports it; None: it does not report this.
-
-    Attributes:
-        step: the last step that is done.
-        total: the step at which the training is done.
-        loss: the newest loss.
-        steps_per_second: the present speed.
-        checkpoint_step: the step of the newest checkpoint.
-        metrics: other numbers that the script reports, by name.
-    """
+    """`status.progress`: what the script reports, None where it reports nothing."""
 
     step: int | None = None
     total: int | None = None
@@ -109,17 +96,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """`status.rootCause`: the last failure that counted.
+    """`status.rootCause`: the last failure that counted. What is not known is None or empty.
 
     Attributes:
-        worker: the worker that failed.
-        rank: its rank; None: not known.
-        exit_code: the exit code of the process, after signal N 128+N; None: not known.
-        signal: the signal that has ended it; empty: none.
-        message: what failed, in words.
-        node: the node of the worker; empty: not known.
-        pid: the process in the container.
-        time: when it failed.
+        exit_code: after signal N, 128+N.
     """
 
     worker: str
@@ -153,45 +133,29 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job's spec and status, parsed.
+    """A job's spec and status, parsed. A time that has not come is None.
 
     Attributes:
-        name: the name of the job.
-        namespace: the namespace of the job.
-        uid: the UID of the job.
-        created: when it was created.
         wanted: `spec.replicas`.
-        minimum: `spec.minReplicas`; of a job of a fixed size, its size.
-        maximum: `spec.maxReplicas`; of a job of a fixed size, its size.
-        elastic: whether it has a minReplicas; without, it trains with all wanted workers or waits.
-        suspended: `spec.suspend`.
+        minimum: `spec.minReplicas`, or of a job of a fixed size its size.
+        maximum: `spec.maxReplicas`, or of a job of a fixed size its size.
+        elastic: whether it has a minReplicas.
         managed_by: `spec.managedBy`; empty: the operator.
         backend: `spec.rendezvous.backend`.
         max_failures: `failurePolicy.maxFailures`; None: only its template may say that.
         backoff_limit: `failurePolicy.backoffLimit`; None: it sets no limit.
         allowed: `resizePolicy.allowedReplicas`, rising.
-        state: the conditions in one word.
         ready: workers that train, or are ready to, without spares.
         world: processes that train together, 0 while nothing trains.
-        round: the number of the current round.
         failures: the failures that have counted since the last progress.
         total_failures: the failures that have counted since the job began.
         interruptions: how often the training stopped, and went on.
         seen: whether the operator has looked at the newest spec.
-        started: `status.startTime`; None: not yet.
-        completed: `status.completionTime`; None: not yet.
-        progress: how far the training is.
-        history: what has happened to its group, oldest first.
-        root_cause: the last failure that counted; None: there was none.
         workers: the workers that the status lists, which are not all of a large job.
-        conditions: the conditions of the job.
         unlisted: the indexes of the workers that the status does not list, by state.
         refusals: the writes of the operator for this job that the API server refuses, each in a sentence.
-        stragglers: the ranks that are slow, the slowest first.
-        spares: `spec.spares`, pods that are to be ready to take over.
-        ready_spares: `status.readySpares`.
+        spares: `spec.spares`.
         unit: `spec.unitReplicas`.
-        goodput: what its time was spent on.
     """
 
     name: str

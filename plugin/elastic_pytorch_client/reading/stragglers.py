@@ -11,8 +11,6 @@ class Straggler:
 
     Attributes:
         rank: RANK in the training script.
-        worker: the pod of the rank.
-        node: the node of the pod.
         slowdown: the ratio of its work to the group's median.
         median_seconds: the median of the group's ranks, in seconds of work in a step.
     """

@@ -13,14 +13,10 @@ MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """One event.
+    """An event of a job.
 
     Attributes:
-        at: when it happened.
-        reason: one word.
-        note: a sentence.
-        warning: whether it is bad news.
-        round: the number of the round that it declares, None if it declares none.
+        round: the round that it declares; None: it declares none.
         workers: the number of workers in that round, or in the group that trains again.
         cause: the cause of that round, in words; or the reason of the interruption that is over.
         seconds: how long the interruption took.

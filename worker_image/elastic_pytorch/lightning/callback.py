@@ -30,17 +30,7 @@ class ElasticCallback(Callback):
 
     It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. It also keeps
     the loops' counters, logged metrics, and the states of the other callbacks and of the data module, and what their hooks
-    `on_save_checkpoint` keep.
-
-    Args:
-        folder: the folder of the checkpoints, as for `State`; None: there are none.
-        batch_size: samples of a batch of the whole group; see `options`.
-        micro_batch_size: samples that a rank computes at once; see `options`.
-        name: the name of the training; see `State`.
-        every: steps from one commit to the next; see `State`.
-        keep: how many checkpoints to keep; see `State`.
-        keep_every_steps: steps between checkpoints that are kept permanently; see `State`.
-        flush_seconds: the least time between two checkpoints on disk; see `State`.
+    `on_save_checkpoint` keep. Its arguments are those of `options`, without `callbacks` and `plugins`.
     """
 
     def __init__(

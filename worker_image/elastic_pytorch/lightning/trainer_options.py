@@ -25,19 +25,9 @@ def options(
 
         Trainer(**elastic_pytorch.lightning.options("/checkpoints", batch_size=48), max_epochs=3)
 
-    Args:
-        folder: the folder of the checkpoints, as for `State`; None: there are none.
-        batch_size: samples of a batch of the whole group, which replaces that of the DataLoader. Not to be given if the DataLoader has an
-            `ElasticSampler` as batch_sampler.
-        micro_batch_size: splits each batch into micro-batches of this size, whatever the world size, and distributes them to the
-            ranks. It replaces accumulate_grad_batches.
-        callbacks: the script's own callback, or several.
-        plugins: the script's own plugin, or several.
-        name: the name of the training, if it is not the only one in the folder; see `State`.
-        every: steps from one commit to the next; see `State`.
-        keep: how many checkpoints to keep; see `State`.
-        keep_every_steps: steps between checkpoints that are kept permanently; see `State`.
-        flush_seconds: the least time between two checkpoints on disk; see `State`.
+    `batch_size` counts the samples of the whole group, and replaces that of the DataLoader; leave it out if the DataLoader has an
+    `ElasticSampler` as batch_sampler. `micro_batch_size` is that of `ElasticSampler`, and replaces accumulate_grad_batches. `callbacks` and
+    `plugins` are the script's own, one or several. The other arguments are those of `State` and `State.Options`.
     """
     elastic = ElasticCallback(
         folder,

@@ -7,9 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a State commits, and where its checkpoints go.
-
-        state = elastic.State(folder, elastic.State.Options(every=1), model=model, optimizer=optimizer)
+    """How a State commits, and where its checkpoints go: `elastic.State(folder, elastic.State.Options(every=1), …)`.
 
     Attributes:
         name: the name of the training, if it is not the only one in the folder: its checkpoints are in a sub-folder of that name.

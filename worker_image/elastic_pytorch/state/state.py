@@ -52,16 +52,16 @@ class State(Registered):
     value is an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. Rank 0's values count: all
     ranks have them after the next commit. The states of the random number generators are always included.
 
-    A commit is a copy in the pod's memory, which outlives the process; each pod of the group has one. Every few seconds another process
-    writes rank 0's to the checkpoint folder. So a lost worker or node costs only steps that were not committed, and all pods a few seconds.
+    A commit is a copy in the memory of each pod, which outlives the process. Every few seconds another process writes rank 0's to the
+    checkpoint folder.
 
     Successive trainings in a script each have their own State, with its own folder or name. Without both, a State is the n-th that the
-    script creates, and must be the n-th after a restart, too. Models that learn together, as in a GAN, belong in one State.
-    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`.
+    script creates, and must be the n-th after a restart, too. With a sharded model (FSDP2's fully_shard, before this), it is a
+    `ShardedState`.
 
     Args:
-        folder: the folder of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there is none.
-        options: see `State.Options`. None: its defaults.
+        folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there are none.
+        options: see `State.Options`.
         registered: what to commit, by names of your choice.
 
     Raises:

@@ -164,9 +164,7 @@ class Epochs(ABC):
         return self._epochs is not None and self.epoch >= self._epochs
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
-
-        What the loop's body does at the end of an epoch belongs to the epoch's last step, which is committed after it.
+        """Yields the epochs as `elastic_pytorch.epochs` does, without a State.
 
         Raises:
             RuntimeError: a whole epoch has passed, and `advance` was not called.

@@ -39,7 +39,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as indices; or a BatchSampler of one.
         shuffle: whether each epoch has its own order.
         seed: the seed of the orders, the same on all ranks.
-        drop_last: whether to leave out the last batch of an epoch where it is shorter.
+        drop_last: whether to leave out a shorter last batch.
         seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
         mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
             count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.

@@ -50,16 +50,10 @@ class ShardedState(State):
     """What `State` is for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
 
     So the loss of a pod costs the steps since the last copies, and a planned change costs none. Every few minutes all ranks together
-    write a checkpoint as well, for the loss of several pods at once. Register the sharded model and its optimizer, besides what State
-    takes. Without the agent of elastic-pytorch, such as under plain torchrun, there are only the checkpoints.
+    write a checkpoint as well, from a copy while training goes on, if all containers have the memory for that. Without the agent of
+    elastic-pytorch, there are only the checkpoints. The arguments are those of `State`.
 
     It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
-
-    Args:
-        folder: the folder of the checkpoints, on a volume that all pods share; or a URL such as s3://BUCKET/PREFIX. None: there are none.
-        options: see `State.Options`. Training goes on while a checkpoint is written for `flush_seconds`, from a copy, if all
-            containers have the memory for that.
-        registered: what to save, by names of your choice.
 
     Raises:
         ValueError: an argument is invalid.

@@ -20,13 +20,11 @@ class Trained:
         model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), lora)
         state = elastic.State(folder, model=elastic.Trained(model), optimizer=optimizer)
 
-    Each start of the script must load the frozen weights before `restore()`, the same ones on all ranks. Their checksums are kept, and
-    `restore()` refuses other weights by name. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen
-    one that the script writes to, as far as that is seen: torch counts writes, but not those by `.data`, numpy or other libraries. The
-    first commit of a group reads all frozen weights again, to see these writes, too.
+    Each start of the script must load the same frozen weights on all ranks before `restore()`, which refuses other weights by name, by
+    their checksums. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen one that the script writes
+    to; writes by `.data`, numpy or other libraries are seen only by the first commit of a group.
 
-    A model may be sharded (FSDP2's fully_shard), before `restore()`. A checksum is then of the whole weight, whatever each rank has of it,
-    and a group of any size goes on. With each commit the ranks tell each other how many weights seem changed.
+    A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes on.
 
     Args:
         model: the model. It may be wrapped in DistributedDataParallel or compiled, before or later.

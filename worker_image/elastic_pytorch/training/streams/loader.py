@@ -29,9 +29,8 @@ class StreamLoader:
     prefetch besides. What a changed group did not train on is read again.
 
     Args:
-        stream: the stream whose batches to yield.
         collate_fn: makes a batch of a list of samples. None: torch's `default_collate`.
-        num_workers: the number of worker processes, as of a DataLoader, the same on all ranks. Each worker reads other shards.
+        num_workers: the same on all ranks. Each worker reads other shards.
         options: other options of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`, `worker_init_fn`, `multiprocessing_context`.
 
     Raises:

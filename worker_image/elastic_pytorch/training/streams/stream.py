@@ -70,11 +70,8 @@ class ElasticStream(Epochs):
         stream = elastic.ElasticStream(urls, read, batch_size=256, seed=1)
         loader = stream.loader(num_workers=4)
 
-    Whole shards are dealt to the ranks, and to the workers of their loaders. The place is the number of samples that are taken of each
-    shard. All ranks know it after each step, so a group of any size deals out what is left. Each sample of each shard comes exactly once in
-    an epoch.
-
-    Iterating a loader never changes the place. `advance` does, once a step; `State.commit` calls it.
+    Whole shards are dealt to the ranks, and to the workers of their loaders. Each sample comes exactly once in an epoch: the place is the
+    number of samples that are taken of each shard, and a group of any size deals out what is left.
 
     Args:
         shards: the names, paths, URLs or numbers of the shards, which must be the same after each restart.
@@ -83,17 +80,13 @@ class ElasticStream(Epochs):
         batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes to the end of its shards, and when
             there are fewer shards left than ranks.
         micro_batch_size: the most samples that the model sees at once; a rank's share of a step is split accordingly. None: it is not.
-        shuffle: whether each epoch has its own order of the shards.
         shuffle_block: how many successive samples of a shard are put into a random order together, in memory. To go on within a shard takes
             reading that many again. 0: none.
-        seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out the rest of a worker's shards that is less than a rank's share of a step.
         skip_unreadable: whether to go on without the rest of a shard that cannot be read: see `skipped`. Otherwise that is an error.
         seed_random: whether `part` seeds the random number generators, by the step and the rank.
-        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way, as for ElasticSampler.
 
     Attributes:
-        epoch: the current one, from 0.
         samples: how many of this epoch the group has trained on.
         skipped: the shards of this epoch that could not be read to their end.
 
