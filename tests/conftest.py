@@ -1,5 +1,3 @@
-"""What all tests rely on."""
-
 import atexit
 import gc
 import os

@@ -52,7 +52,6 @@ def blocks(page: Path) -> list[Block]:
 
 
 def block(page: Path, beginning: str) -> str:
-    """The only block of a page that begins with these words."""
     (found,) = (each.text for each in blocks(page) if each.text.startswith(beginning))
     return found
 
@@ -69,7 +68,6 @@ def indented_commands(page: Path) -> list[tuple[int, str]]:
 
 
 def name_of(page: Path) -> str:
-    """A page's path in the repository."""
     return str(page.relative_to(ROOT))
 
 

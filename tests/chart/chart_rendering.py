@@ -31,7 +31,6 @@ def needs_helm(test: Test) -> Test:
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs helm, which may fail."""
     assert HELM is not None
     return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
@@ -40,7 +39,6 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 def template(
     *settings: str, kubernetes: str = "1.34.0", values: Path | None = None, registry: str = REGISTRY
 ) -> subprocess.CompletedProcess[str]:
-    """`helm template` with values in JSON, as `crds.keep=false`, or with a file of them; the images are in a registry."""
     settings = (f'global.imageRegistry="{registry}"', *settings) if registry else settings
     options = [option for setting in settings for option in ("--set-json", setting)]
     files = [f"--values={values}"] if values else []
@@ -57,19 +55,16 @@ def render(*settings: str, values: Path | None = None) -> list[Object]:
 
 
 def only(objects: list[Object], kind: str, name: str = "elastic-pytorch-operator") -> Object:
-    """The one object of a kind and name."""
     (found,) = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
     return found
 
 
 def pod_of(objects: list[Object]) -> Object:
-    """The operator's pod template."""
     pod: Object = only(objects, "Deployment")["spec"]["template"]
     return pod
 
 
 def container_of(objects: list[Object]) -> Object:
-    """The operator's container."""
     container: Object
     (container,) = pod_of(objects)["spec"]["containers"]
     return container

@@ -1,5 +1,3 @@
-"""The Helm chart, linted and rendered by the real helm."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Which images the chart names."""
-
 import pytest
 import yaml
 

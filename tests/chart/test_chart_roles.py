@@ -1,5 +1,3 @@
-"""What the chart lets the operator and the users of jobs do."""
-
 import json
 
 import pytest

@@ -68,7 +68,6 @@ def is_there(page: Path, target: str) -> bool:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """What GitHub calls the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

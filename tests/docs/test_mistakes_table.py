@@ -14,7 +14,6 @@ COUNT = 9
 
 
 def table() -> list[str]:
-    """The rows below the table's head."""
     section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("|")][2:]
 
@@ -28,7 +27,6 @@ def test_each_row_is_of_the_form_that_is_checked() -> None:
 
 
 def faults_of(row: re.Match[str]) -> Iterator[str]:
-    """What a row says otherwise than its manifest."""
     first, _, fields = (PAGE.parent / row["file"]).read_text().partition("\n")
     if first != f"# expect: {row['words']}":
         yield f"{row['file']} has {first}"

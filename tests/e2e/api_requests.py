@@ -32,7 +32,6 @@ class Answer:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The object's spec; there must be one."""
         assert self.code < 300, self.words
         spec: dict[str, Any] = self.body["spec"]
         return spec
@@ -52,7 +51,6 @@ class Resource:
         return self._request("POST", "", manifest, query)
 
     def get(self, name: str) -> Answer:
-        """Reads an object."""
         return self._request("GET", f"/{name}")
 
     def list(self, selector: str) -> list[dict[str, Any]]:
@@ -63,7 +61,6 @@ class Resource:
         return items
 
     def patch(self, name: str, change: dict[str, Any], subresource: str = "", *, dry_run: bool = False) -> Answer:
-        """Merges a change into an object, or into a subresource of it, such as `status`."""
         query = {"dryRun": "All"} if dry_run else None
         return self._request("PATCH", f"/{name}/{subresource}".rstrip("/"), change, query)
 

@@ -96,7 +96,6 @@ def made_namespace(what: str) -> Iterator[str]:
 
 @pytest.fixture
 def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Kubectl in the test's namespace."""
     return lambda *arguments, **options: run_kubectl("-n", namespace, *arguments, **options)
 
 

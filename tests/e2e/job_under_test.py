@@ -79,8 +79,6 @@ def members_of(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass
 class JobUnderTest:
-    """A job on the cluster."""
-
     name: str
     namespace: str
 

@@ -16,7 +16,6 @@ from tests.e2e.job_under_test import JobUnderTest, leading_operator, members_of,
 
 
 def docker(*arguments: str) -> None:
-    """Runs a docker command; raises if it fails."""
     subprocess.run(["docker", *arguments], check=True, capture_output=True, timeout=60)
 
 
@@ -73,7 +72,6 @@ def without_controller_manager() -> Iterator[None]:
 
 @contextmanager
 def cordoned(*nodes: str) -> Iterator[None]:
-    """Nodes that take no more pods."""
     run_kubectl("cordon", *nodes)
     try:
         yield
@@ -83,7 +81,6 @@ def cordoned(*nodes: str) -> Iterator[None]:
 
 @contextmanager
 def tainted(node: str, key: str, effect: str) -> Iterator[None]:
-    """A node with a taint."""
     run_kubectl("taint", "node", node, f"{key}=now:{effect}", "--overwrite")
     try:
         yield
@@ -93,7 +90,6 @@ def tainted(node: str, key: str, effect: str) -> Iterator[None]:
 
 @contextmanager
 def labelled(node: str, key: str, value: str) -> Iterator[None]:
-    """A node with a label."""
     run_kubectl("label", "node", node, f"{key}={value}", "--overwrite")
     try:
         yield
@@ -103,7 +99,6 @@ def labelled(node: str, key: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def reporting(node: str, kind: str) -> Iterator[None]:
-    """A node with a condition that is True."""
     _set_condition(node, {"type": kind, "status": "True", "reason": "HardwareFailure", "message": "[DCGM_FR_FAULTY_MEMORY]"})
     try:
         yield

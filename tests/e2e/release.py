@@ -18,7 +18,6 @@ ACCOUNT = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{NAME}"
 
 
 def helm(*arguments: str, namespace: str = OPERATOR_NAMESPACE) -> str:
-    """Runs helm in a namespace, usually the operator's; its words are in the error if it fails."""
     command = [
         str(ROOT / ".cluster" / "bin" / "helm"),
         *arguments,
@@ -37,7 +36,6 @@ def upgrade(*values: str) -> None:
 
 
 def uninstall() -> None:
-    """Removes the release, and waits until its objects are gone."""
     helm("uninstall", NAME, "--wait", "--timeout=2m")
 
 
@@ -69,7 +67,6 @@ def may(verb: str, resource: str, namespace: str, account: str = ACCOUNT) -> boo
 
 
 def operators() -> set[str]:
-    """The operator's pods that are to stay."""
     found = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", f"app.kubernetes.io/name={NAME}", "-o", "json").stdout
     return {pod["metadata"]["name"] for pod in json.loads(found)["items"] if "deletionTimestamp" not in pod["metadata"]}
 

@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 @pytest.fixture
 def export() -> Callable[..., None]:
-    """The script's main function."""
     spec = importlib.util.spec_from_file_location("to_safetensors", ROOT / "examples" / "export" / "to_safetensors.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -27,7 +27,6 @@ ENVIRONMENT = {
 
 
 def until_step(events: Events, step: int, world: int, started: list[Agent]) -> None:
-    """Waits until a group of a size has done a step."""
     events.until_step(step, world, WAIT_SECONDS, started)
 
 

@@ -1,5 +1,3 @@
-"""What the operator hears when NCCL or CUDA fails, in their own words."""
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

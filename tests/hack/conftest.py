@@ -1,5 +1,3 @@
-"""A small API server, over HTTP, and a client of it."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A small API server."""
-
 import json
 from typing import Any
 from urllib.parse import unquote

@@ -1,5 +1,3 @@
-"""A shell that hides how the user's own torchrun has ended: the job is not complete unless the agents have said so."""
-
 import contextlib
 import os
 import signal

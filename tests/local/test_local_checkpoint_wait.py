@@ -1,5 +1,3 @@
-"""Changes that wait for a checkpoint, with real agents and a script that knows nothing of them."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Local mode's command with ConfigMaps and Secrets: what the process of a pod finds of them."""
-
 import base64
 import os
 import subprocess

@@ -12,7 +12,6 @@ SLOW = "1"
 
 
 def named(job: LocalJob) -> list[str]:
-    """The workers of slow ranks, by the status."""
     return [straggler["worker"] for straggler in job.status.get("stragglers") or ()]
 
 

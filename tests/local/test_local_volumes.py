@@ -1,5 +1,3 @@
-"""The volumes that a job brings, in local mode: a claim is a folder that all workers share, and /dev/shm is this machine's."""
-
 import os
 import subprocess
 import sys

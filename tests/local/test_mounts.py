@@ -1,5 +1,3 @@
-"""Paths of a container as paths of this machine: wherever a word holds one, and nowhere else."""
-
 from pathlib import Path
 from typing import Any
 

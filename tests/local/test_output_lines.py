@@ -1,5 +1,3 @@
-"""What a pod of local mode prints becomes lines of a log, whatever it is."""
-
 import pytest
 from elastic_pytorch_local.pods.output_lines import BAR_SECONDS, MAX_LINE_BYTES, OutputLines
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""What local mode tells of a job while it trains."""
-
 from dataclasses import replace
 
 from elastic_pytorch_client.reading.history import HistoryEntry

@@ -71,7 +71,6 @@ async def api_server() -> AsyncIterator[tuple[ApiServer, str]]:
 
 
 def write_kubeconfig(folder: Path, url: str) -> Path:
-    """A kubeconfig for a server."""
     kubeconfig = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

@@ -1,5 +1,3 @@
-"""Short ways to say what a test needs to have said."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -178,12 +176,10 @@ def an_extra(job: Job, number: int, state: str = "admitted", *, flavor: str = "s
 
 
 def a_target(job: Job) -> Target:
-    """All workers that the spec of a job asks for."""
     return Target(job.wanted, spares=job.spares)
 
 
 def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> Job:
-    """A job in the queue `team`."""
     maximum = replicas if minimum else None
     return replace(a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team"))
 

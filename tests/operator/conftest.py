@@ -1,5 +1,3 @@
-"""A running controller for the tests of what it writes, and time that passes at once."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
@@ -15,10 +13,7 @@ def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callabl
 
 
 @pytest.fixture
-def virtual_time() -> None:
-    """The time of the event loop passes at once."""
-
-
+def virtual_time() -> None: ...
 @pytest.fixture
 async def running(virtual_time: None) -> AsyncIterator[Running]:
     running = Running()

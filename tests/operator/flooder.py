@@ -20,7 +20,6 @@ class _Sender:
 
 
 def chunk(content: bytes) -> bytes:
-    """A chunk of a body."""
     return b"%x\r\n%b\r\n" % (len(content), content)
 
 

@@ -49,21 +49,17 @@ class KueueCluster(FakeCluster):
         self._put("ResourceFlavor", "", {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": NODE_LABELS}})
 
     def add_priority_class(self, name: str, value: int) -> None:
-        """Adds a WorkloadPriorityClass."""
         self._put("WorkloadPriorityClass", "", {"metadata": {"name": name}, "value": value})
 
     def workload(self, name: str) -> MutableManifest:
-        """A Workload of the namespace `default`."""
         return copy.deepcopy(self._get(kueue.WORKLOAD, "default", name))
 
     @property
     def workloads(self) -> dict[str, MutableManifest]:
-        """All Workloads, by name."""
         return {found["metadata"]["name"]: found for (kind, _, _), found in self._objects.items() if kind == kueue.WORKLOAD}
 
     @property
     def used(self) -> int:
-        """How many pods have quota."""
         return sum(map(count_of, filter(holds_quota, self.workloads.values())))
 
     def label_job(self, name: str, labels: Mapping[str, str]) -> None:

@@ -52,7 +52,6 @@ class QueueWorld(RunningController[KueueCluster]):
             self._born, self._dying, self._beats = before._born, before._dying, before._beats
 
     def submit(self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any) -> None:
-        """Creates a job in the queue, with the name of a WorkloadPriorityClass."""
         manifest = a_manifest(name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec)
         manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
         if priority:
@@ -65,7 +64,6 @@ class QueueWorld(RunningController[KueueCluster]):
         self.cluster.apply_job({**job, "spec": {**job["spec"], **spec}})
 
     def relabel(self, name: str, queue: str | None) -> None:
-        """`kubectl label`: puts a job into another queue; None takes the label off."""
         labels = dict(self.cluster.job(name)["metadata"].get("labels") or {})
         labels.pop(kueue.LABEL_QUEUE, None)
         if queue is not None:
@@ -77,21 +75,17 @@ class QueueWorld(RunningController[KueueCluster]):
         self._ended.add(name)
 
     def size(self, name: str) -> int:
-        """How many workers of a job train."""
         return self.rounds.get(name, [("", 0)])[-1][1]
 
     def pods(self, name: str) -> list[MutableManifest]:
-        """The pods of a job that have not ended."""
         found = [pod for pod in self.cluster.pods() if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name]
         return [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
     def condition(self, name: str, type_: str) -> tuple[str, str, str]:
-        """Status, reason and message."""
         found = find_condition(self.cluster.job(name)["status"], type_)
         return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
     def events(self, name: str, reason: str) -> list[str]:
-        """The notes of a job's events."""
         mine = (event for event in self.cluster.events if event["regarding"]["name"] == name)
         return [event["note"] for event in mine if event["reason"] == reason]
 

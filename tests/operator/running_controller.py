@@ -29,13 +29,11 @@ Memory = TypeVar("Memory", bound=FakeCluster)
 
 
 def running_status(address: str = "10.0.0.1") -> dict[str, Any]:
-    """The status of a worker pod that runs."""
     containers = [{"name": "pytorch", "state": {"running": {}}}]
     return {"phase": "Running", "podIP": address, "containerStatuses": containers}
 
 
 def succeeded_status() -> dict[str, Any]:
-    """The status of a worker pod that has ended with success."""
     ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     return {"phase": "Succeeded", "containerStatuses": [{"name": "pytorch", "state": ended}]}
 
@@ -137,7 +135,6 @@ class Running(RunningController[FaultyCluster]):
             self.cluster.set_pod_status("default", pod["metadata"]["name"], running_status())
 
     def members(self) -> tuple[str, ...]:
-        """The workers of the newest round."""
         declared = self.round_of("lm")
         return declared.workers if declared else ()
 

@@ -104,7 +104,6 @@ class Simulation:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The workers of the current round, in rank order."""
         return self.round.workers if self.round else ()
 
     @property
@@ -120,7 +119,6 @@ class Simulation:
         return condition(self.status, type_)
 
     def reconcile(self) -> Plan:
-        """One plan, carried out and checked."""
         todo = self.last = plan(self.job, self.observe(), self.memory)
         self.memory = todo.memory
         self._check_account()

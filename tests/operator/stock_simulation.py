@@ -48,7 +48,6 @@ class StockSimulation:
         return dict(self.job.status)
 
     def of(self, role: str) -> list[PodView]:
-        """The pods of a role, by index."""
         return sorted((pod for pod in self.pods.values() if pod.role == role), key=lambda pod: (pod.index, pod.created_at))
 
     def running(self, role: str = "worker") -> list[PodView]:
@@ -91,7 +90,6 @@ class StockSimulation:
         return todo
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Lets time pass."""
         until = self.now + seconds
         while self.now < until:
             self.now += STEP_SECONDS
@@ -141,7 +139,6 @@ class StockSimulation:
             self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
     def end(self, pod: PodView, exit_code: int | None = 1, message: str = "", reason: str = "Error") -> None:
-        """Ends a pod's container."""
         self.pods[pod.name] = replace(
             self.pods[pod.name],
             started=False,
@@ -158,6 +155,5 @@ class StockSimulation:
             self.end(pod, message=message)
 
     def restart_operator(self) -> None:
-        """Forgets all that an operator keeps in memory."""
         self.memory = Memory()
         self.pods = {name: replace(pod, ended_before_takeover=pod.ended) for name, pod in self.pods.items()}

@@ -34,6 +34,5 @@ class _Selector(selectors.SelectSelector):
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a coroutine to its end."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main)

@@ -65,4 +65,4 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Says nothing."""
+        ...

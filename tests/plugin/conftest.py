@@ -1,5 +1,3 @@
-"""A command line on a recorded cluster."""
-
 import io
 from collections.abc import Callable
 from datetime import datetime

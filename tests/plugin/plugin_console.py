@@ -17,8 +17,6 @@ def text_of(shown: RenderableType, width: int = 120) -> str:
 
 
 class FakeTime:
-    """Time that passes by sleeping only."""
-
     def __init__(self) -> None:
         self.now = 0.0
         self.on_sleep: Callable[[], Any] = lambda: None

@@ -1,5 +1,3 @@
-"""Which columns a table of jobs has on a narrow screen: names, states and workers stay whole."""
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Commands in pods, through a WebSocket as the API server has it."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

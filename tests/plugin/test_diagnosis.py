@@ -1,5 +1,3 @@
-"""Why a job does not run, found in what real clusters say, and in changes of it."""
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Jobs as objects, on a recorded cluster."""
-
 import copy
 from pathlib import Path
 from typing import Any

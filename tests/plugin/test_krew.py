@@ -1,5 +1,3 @@
-"""What krew installs: the archive, its manifest, and the launcher in it."""
-
 import hashlib
 import os
 import subprocess

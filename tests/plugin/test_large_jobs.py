@@ -1,5 +1,3 @@
-"""Jobs whose status does not list all their workers: the others are read from their pods, or counted."""
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +18,6 @@ LISTED = recorded("young")["job"]["status"]["workers"][0]
 
 
 def a_large_job(**states: str) -> Object:
-    """A job of which the status lists one worker."""
     job = copy.deepcopy(recorded("young")["job"])
     job["status"] |= {"workers": [LISTED], "unlistedWorkers": states}
     return job

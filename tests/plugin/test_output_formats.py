@@ -1,5 +1,3 @@
-"""`-o`: one option for the format of what is printed, with the same formats in all verbs that have it."""
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,3 @@
-"""The example of the Python client."""
-
 import copy
 import importlib.util
 from types import ModuleType

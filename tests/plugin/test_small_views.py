@@ -1,5 +1,3 @@
-"""Lists and progress bars."""
-
 import pytest
 from elastic_pytorch_client.views.list_view import show_list
 from elastic_pytorch_client.views.widgets import progress_bar

@@ -1,5 +1,3 @@
-"""`kubectl epj stacks`: real processes write where they are, and equal stacks come together."""
-
 import json
 import os
 import subprocess

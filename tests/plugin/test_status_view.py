@@ -1,5 +1,3 @@
-"""One job on one screen, from what a real cluster said of it."""
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""`kubectl epj restart`: a suspension that ends once no worker runs, also if the wait for it is given up."""
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,5 +1,3 @@
-"""Which processes of a container train."""
-
 import pytest
 from elastic_pytorch_client.training_processes import Process, read_processes, training_processes
 

@@ -1,5 +1,3 @@
-"""Logs by rank, followed over replacements."""
-
 import copy
 from itertools import islice
 

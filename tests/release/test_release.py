@@ -39,7 +39,6 @@ AARCH64 = 0xB7  # e_machine of an ELF file
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Returns what a program prints, if it succeeds."""
     done = subprocess.run(
         command, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=False, timeout=3600
     )

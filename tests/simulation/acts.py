@@ -163,7 +163,6 @@ def slow_node(world: "World", dice: random.Random) -> str:
 
 
 def trouble_api(world: "World", dice: random.Random) -> str:
-    """The API server refuses, or is away."""
     trouble, seconds = world.server.trouble, dice.choice((2.0, 8.0, 30.0, 120.0))
     kind = dice.choice(("409", "410", "429", "500", "away", "some"))
     if kind == "away":

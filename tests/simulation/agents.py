@@ -250,7 +250,6 @@ class Agent:
         self.beat()
 
     def fail(self, failure: dict[str, Any], group: Group | None = None, *, within_seconds: float = 1.0) -> None:
-        """One of its processes fails by itself, or as its peers' connections close."""
         here = self.group
         if self.ended or here is None or (group is not None and here is not group) or self.state != "running":
             return
@@ -260,7 +259,6 @@ class Agent:
         self._enter("failed")
 
     def succeed(self, group: Group) -> None:
-        """Its processes exit with 0."""
         if not self.ended and self.group is group and self.state == "running":
             self._enter("succeeded")
 

@@ -69,8 +69,6 @@ class Trouble:
 
 @dataclass
 class Counts:
-    """What was asked of the API server for each job and hour."""
-
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     events: Counter[tuple[str, int]] = field(default_factory=Counter)
     pods: Counter[tuple[str, int]] = field(default_factory=Counter)

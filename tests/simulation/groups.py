@@ -29,9 +29,7 @@ class Surroundings(Protocol):
         """Seconds since the world's begin, skipped ones included."""
         ...
 
-    def door_for(self, agent: "Agent") -> "Door | None":
-        """The replica that an agent reaches now."""
-        ...
+    def door_for(self, agent: "Agent") -> "Door | None": ...
 
     def after(self, seconds: float, what: Callable[[], None]) -> Due:
         """Has something happen in a number of seconds, skipped ones included."""
@@ -45,31 +43,15 @@ class Surroundings(Protocol):
         """The group of an agent's round."""
         ...
 
-    def exited(self, agent: "Agent", code: int) -> None:
-        """An agent's container has ended."""
-        ...
+    def exited(self, agent: "Agent", code: int) -> None: ...
 
-    def formed(self, group: "Group") -> None:
-        """A group begins to train."""
-        ...
+    def formed(self, group: "Group") -> None: ...
 
-    def completed(self, group: "Group") -> None:
-        """A group has made its last step."""
-        ...
+    def completed(self, group: "Group") -> None: ...
 
 
 @dataclass
 class Training:
-    """What a job's script does.
-
-    Attributes:
-        total: steps.
-        step_seconds: of each.
-        reports: whether it reports steps.
-        saved: the last step whose state is on a disk.
-        unit: how many workers, of consecutive indices, hold the state together.
-    """
-
     total: int
     step_seconds: float
     reports: bool = True
@@ -112,7 +94,6 @@ class Group:
 
     @property
     def step(self) -> int:
-        """The last step that is done."""
         if self.formed_at is None:
             return 0
         until = self.stopped_at if self.stopped_at is not None else self.world.day_seconds()
@@ -155,7 +136,6 @@ class Group:
             self.world.loop.call_later(0.3 * self.world.dice.random(), member.succeed, self)
 
     def stop(self) -> None:
-        """No further step is done."""
         if self.stopped_at is None:
             reached = self.step
             self.stopped_at = self.world.day_seconds()

@@ -18,16 +18,6 @@ DEADLINES = (("startTime", "activeDeadlineSeconds"), ("completionTime", "ttlSeco
 
 @dataclass
 class UsersJob:
-    """A job as its user knows it.
-
-    Attributes:
-        name: of the job.
-        sort: its kind.
-        manifest: what the user has applied last.
-        training: what its script does.
-        invalid: the last edit is invalid.
-    """
-
     name: str
     sort: str
     manifest: MutableManifest
@@ -103,7 +93,6 @@ SORTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
 
 
 def template(version: int = 0) -> dict[str, Any]:
-    """A pod template; each version requests something else."""
     limits = {"cpu": str(1 + version)}
     return {
         "spec": {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"], "resources": {"limits": limits}}]}

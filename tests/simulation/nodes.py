@@ -74,7 +74,6 @@ class Nodes:
         return [agent for agent in self.agents.values() if agent.node == name and not agent.ended]
 
     def fail(self, name: str, *, dies: bool) -> None:
-        """A node is cut off, or dies with all that runs there."""
         node = self.nodes[name]
         node.up, node.outages = False, node.outages + 1
         for agent in self.on(name):
@@ -108,7 +107,6 @@ class Nodes:
                 self._loop.call_later(1.0, agent.end, 137)
 
     def remove(self, name: str) -> None:
-        """A node is removed, and its pods with it."""
         if name not in self.nodes:
             return
         del self.nodes[name]
@@ -200,7 +198,6 @@ class Nodes:
             self._stop(pod)
 
     def _stop(self, pod: Manifest) -> None:
-        """A pod is being deleted: its agent has its grace period."""
         agent = self.agents.get(pod["metadata"]["uid"])
         if agent is None or agent.ended:
             self._loop.call_later(REMOVE_SECONDS, self._remove, pod["metadata"]["name"], pod["metadata"]["uid"])

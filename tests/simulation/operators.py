@@ -166,7 +166,6 @@ class Process:
         return self.replica is not None and self.replica.leading and not self.connection.is_dead
 
     def die(self) -> None:
-        """Ends at whatever it awaits, without a word."""
         self.connection.is_dead = True
         self._close_door()
         self.task.cancel()

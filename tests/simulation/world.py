@@ -175,7 +175,6 @@ class World:
     # What acts do to it.
 
     def undo_after(self, seconds: float, undo: Callable[[], None], *, active: bool = True) -> None:
-        """Has something end after a while; until then, the world is not quiet."""
         self._active += active
         self.troubled_until(seconds if active else 0.0)
 
@@ -244,7 +243,6 @@ class World:
         self.story.tell("act", f"{act.number} {act.name} {told}".rstrip())
 
     async def _live_until(self, at: float) -> None:
-        """Lives until a time, and skips quiet."""
         quiet_since: float | None = None
         told = False
         restless_since = self.loop.time()
@@ -280,7 +278,6 @@ class World:
                 self._skip(at)
 
     def _is_still(self) -> bool:
-        """Whether all only waits for the end of an act: nothing but progress has changed for a while."""
         silent = any(not agent.connected for agent in self.living_agents())
         seconds = STILL_SECONDS if silent else QUIET_SECONDS
         return self._active > 0 and self.loop.time() > self._changed_at + seconds

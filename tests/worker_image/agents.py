@@ -84,7 +84,6 @@ class Agent:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends the agent as a lost node would: nothing is said any more, and nobody is left, whatever session it is in."""
         family = descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -93,7 +92,6 @@ class Agent:
                 os.kill(pid, signal.SIGKILL)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> int:
-        """Waits for its end and returns the exit code."""
         return self.process.wait(seconds)
 
     def text(self) -> str:
@@ -101,7 +99,6 @@ class Agent:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and theirs, whatever sessions they are in."""
     return [descendant for child in children(pid) for descendant in (child, *descendants(child))]
 
 

@@ -23,7 +23,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_to_save() -> Iterator[None]:
-    """What a test leaves unsaved is of no use, and this process would wait for it at its end."""
     yield
     if (last := sys.modules.get("elastic_pytorch.state.last_commits")) is not None:
         last.unfinished.clear()
@@ -60,7 +59,6 @@ def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What the package logs, from INFO on."""
     before, logger.propagate = logger.propagate, True  # an agent's logger does not, should one have been started here
     caplog.set_level(logging.INFO, logger.name)
     yield caplog

@@ -18,8 +18,6 @@ LINE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Request:
-    """What a client has asked for, as far as faults depend on it."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -69,8 +67,6 @@ Fault = Answer | CutAnswer | CutRequest | None
 
 
 class S3Server:
-    """moto's server."""
-
     def __init__(self) -> None:
         # Without buffering, and without the colours that would hide the port.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
@@ -239,8 +235,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass
 class Bucket:
-    """A bucket of its own for a test, behind a proxy of its own."""
-
     name: str
     server: S3Server
     proxy: Proxy

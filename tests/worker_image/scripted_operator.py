@@ -60,12 +60,10 @@ class ScriptedOperator:
         return f"http://[{self.host}]:{self._port}" if ":" in self.host else f"http://{self.host}:{self._port}"
 
     def come_back(self) -> None:
-        """Starts to listen, where it did before."""
         self._server = _Server((self.host, self._port), self)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def go_away(self) -> None:
-        """Stops to listen and cuts all connections."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -91,20 +89,17 @@ class ScriptedOperator:
         return self.host if ":" in self.host else address(worker)
 
     def ask_all(self) -> None:
-        """Nudges."""
         with self._changed:
             self.nudge += 1
             self._changed.notify_all()
 
     def ask_for_stacks(self) -> None:
-        """Wants to see the workers' stacks."""
         with self._changed:
             self.dump += 1
             self.nudge += 1
             self._changed.notify_all()
 
     def end(self, verdict: str) -> None:
-        """Ends the job."""
         with self._changed:
             self.verdict = verdict
             self._changed.notify_all()
@@ -115,7 +110,6 @@ class ScriptedOperator:
         return self.declare(*workers)
 
     def complete(self, *workers: str) -> None:
-        """Waits until workers have succeeded, and ends the job."""
         self.wait_for("succeeded", *workers)
         self.end("complete")
 
@@ -124,13 +118,11 @@ class ScriptedOperator:
             return next((heard for heard in reversed(self.heard) if heard.worker == worker), None)
 
     def states(self, worker: str) -> list[str]:
-        """The states that a worker went through, each once in a row."""
         with self._changed:
             states = [heard.state for heard in self.heard if heard.worker == worker]
         return [state for i, state in enumerate(states) if i == 0 or states[i - 1] != state]
 
     def wait(self, what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-        """Waits until something is true and returns it."""
         return until(what, lambda: f"this; what was heard last: {self.heard[-6:]}", seconds)
 
     def wait_for(self, state: str, *workers: str, number: int | None = None, seconds: float = WAIT_SECONDS) -> None:
@@ -167,7 +159,6 @@ class ScriptedOperator:
 
 
 def address(worker: str) -> str:
-    """Workers are called w0, w1…; each has a loopback address of its own."""
     return f"127.0.0.{int(worker[1:]) + 1}"
 
 
@@ -190,9 +181,7 @@ class _Server(http.server.ThreadingHTTPServer):
         self._connections.discard(request)
         super().shutdown_request(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A cut connection is no error here."""
-
+    def handle_error(self, request: Any, client_address: Any) -> None: ...
     def cut(self) -> None:
         for connection in list(self._connections):
             self.shutdown_request(connection)
@@ -247,9 +236,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     return
                 after, nudge = found["round"], found["nudge"]
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing: the agents' logs say enough."""
-
+    def log_message(self, *_: Any) -> None: ...
     def _worker(self) -> str:
         return self.headers["Authorization"].removeprefix("Bearer ")
 

@@ -1,5 +1,3 @@
-"""Which URLs a State's checkpoints can be kept at."""
-
 from pathlib import Path
 
 import pytest

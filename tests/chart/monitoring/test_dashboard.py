@@ -43,7 +43,6 @@ def test_panels_link_to_the_runbook_where_it_can_be_read() -> None:
 
 
 def faults_of(panel: dict[str, Any]) -> Iterator[str]:
-    """What a panel does not say of itself, and labels of its legend that the series do not have."""
     if not panel["description"].endswith("."):
         yield f"its description is no sentence: {panel['description']}"
     urls = [link["url"] for link in panel["links"]]
@@ -56,7 +55,6 @@ def faults_of(panel: dict[str, Any]) -> Iterator[str]:
 
 @cache
 def anchors(page: str) -> set[str]:
-    """What the headings of a page are linked by."""
     headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
     return {heading.lower().replace(" ", "-") for heading in headings}
 

@@ -36,7 +36,6 @@ def promtool(*arguments: str, folder: Path) -> str:
 
 
 def cases() -> dict[str, Any]:
-    """The cases as promtool takes them: each expected alert has all its annotations."""
     found: dict[str, Any] = yaml.safe_load(CASES.read_text())
     for test in found["tests"]:
         for rule in test["alert_rule_test"]:

@@ -61,16 +61,13 @@ class Jobs:
         return "" if tried.code == 201 else tried.words
 
     def make(self, change: Change = lambda job: None) -> str:
-        """Creates a job; returns its name."""
         made = run_kubectl("-n", self.namespace, "create", "-o", "name", "-f", "-", input=json.dumps(changed(change)))
         return made.stdout.strip()
 
     def patch(self, job: str, patch: dict[str, Any], *options: str) -> str:
-        """Changes a job."""
         return self._asked("patch", job, "--type=merge", "--patch", json.dumps(patch), *options)
 
     def label(self, job: str, queue: str | None) -> str:
-        """Puts a job into a queue."""
         return self.patch(job, {"metadata": {"labels": {QUEUE: queue}}})
 
     def scale(self, job: str, replicas: int) -> str:
@@ -110,7 +107,6 @@ def applied(shared_namespace: str) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def jobs(shared_namespace: str, applied: list[dict[str, Any]]) -> Jobs:
-    """Jobs in a namespace where the policies hold already."""
     found = Jobs(shared_namespace)
     queued = found.make()
     until_they_hold(found)

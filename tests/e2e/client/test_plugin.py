@@ -45,7 +45,6 @@ ENVIRONMENT.pop("COLUMNS", None)  # of pytest-xdist; without it, what is no term
 
 
 def epj(namespace: str, *words: str, code: int = 0, seconds: float = 100) -> str:
-    """Runs `kubectl epj …`; returns what it printed, errors among it."""
     command = [str(KUBECTL), "epj", "-n", namespace, *words]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == code, f"kubectl epj {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
@@ -65,8 +64,6 @@ def running(namespace: str, *words: str, output: Path) -> Iterator[subprocess.Po
 
 
 def until_said(output: Path, words: str) -> None:
-    """Waits until a program has printed something."""
-
     def text() -> str:
         return output.read_text(errors="replace")
 

@@ -46,7 +46,6 @@ def kueue_reads_jobs() -> Iterator[None]:
 
 
 def fate_of_pod(namespace: str, owner: Owner) -> Literal["free", "seized", "refused"]:
-    """What Kueue does with a new pod of a job."""
     metadata = {"generateName": "worker-", "namespace": namespace, "ownerReferences": [owner]}
     spec = {"containers": [{"name": "pytorch", "image": "none"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -31,7 +31,6 @@ def spot(namespace: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def kinds(job: JobUnderTest) -> dict[str, set[str]]:
-    """The kinds of the nodes of each Workload's pods."""
     found: dict[str, set[str]] = {}
     for pod in job.pods():
         workload = pod["metadata"]["annotations"]["kueue.x-k8s.io/workload"]

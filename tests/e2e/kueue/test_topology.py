@@ -18,7 +18,6 @@ RACKS = {"elastic-pytorch-worker": "a", "elastic-pytorch-worker2": "b", "elastic
 
 
 def worker_pods() -> list[str]:
-    """The pods of all jobs of the cluster."""
     return run_kubectl("get", "pods", "-A", "-l", "elasticpytorch.dev/job-name", "-o", "name").stdout.split()
 
 

@@ -19,7 +19,6 @@ STILL_SECONDS = 3.0
 
 
 def apply(*manifests: dict[str, Any]) -> None:
-    """Creates objects, or changes them."""
     run_kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
 
 
@@ -72,11 +71,9 @@ class Workload:
         return True
 
     def patch(self, body: dict[str, Any], *, check: bool = True) -> str:
-        """Patches the spec; returns what the API server says if it refuses."""
         return self._patch(body, check)
 
     def patch_status(self, status: dict[str, Any], version: str | None = None, *, check: bool = True) -> str:
-        """Patches the status; returns what the API server says if it refuses."""
         body: dict[str, Any] = {"status": status}
         if version is not None:
             body["metadata"] = {"resourceVersion": version}

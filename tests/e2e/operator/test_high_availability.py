@@ -157,7 +157,6 @@ def lease_holder() -> str:
 
 
 def operators() -> list[dict[str, Any]]:
-    """The pods of all operators."""
     found: list[dict[str, Any]] = json.loads(
         run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
     )["items"]
@@ -165,7 +164,6 @@ def operators() -> list[dict[str, Any]]:
 
 
 def container_ids() -> set[str]:
-    """Those of the operators."""
     return {status["containerID"] for pod in operators() for status in pod["status"]["containerStatuses"]}
 
 
@@ -187,12 +185,10 @@ def until_all_are_ready() -> None:
 
 
 def ready_operators() -> int:
-    """How many operators are ready."""
     return sum(state["ready"] for pod in operators() for state in pod["status"].get("containerStatuses") or ())
 
 
 def slices_of_the_service() -> list[dict[str, Any]]:
-    """All EndpointSlices of the agents' Service."""
     found: list[dict[str, Any]] = json.loads(
         run_kubectl("-n", OPERATOR_NAMESPACE, "get", "endpointslices", "-l", SLICES, "-o", "json").stdout
     )["items"]

@@ -32,7 +32,6 @@ for token in told["tokens"]:
 
 @pytest.fixture
 def accounts() -> Iterator[tuple[str, str]]:
-    """Tokens for the API server: of an account that may read the metrics, and of one that may not."""
     names = READER, f"{READER}-other"
     for name in names:
         run_kubectl("-n", OPERATOR_NAMESPACE, "create", "serviceaccount", name)

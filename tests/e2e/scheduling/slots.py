@@ -18,6 +18,5 @@ def give_slots(nodes: list[str], slots: int) -> None:
 
 
 def allocatable_slots(node: str) -> int:
-    """The slots of a node that pods can have."""
     found = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"]["allocatable"]
     return int(found.get(SLOT, 0))

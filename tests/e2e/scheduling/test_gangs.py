@@ -72,7 +72,6 @@ def minimum_of(job: JobUnderTest, gang: GangScheduler) -> int:
 
 
 def placed(job: JobUnderTest) -> list[str]:
-    """The pods that have a node."""
     return [pod["metadata"]["name"] for pod in job.pods() if pod["spec"].get("nodeName")]
 
 

@@ -60,7 +60,6 @@ RULE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 
 @pytest.fixture
 def job(start_shared_job: StartJob) -> JobUnderTest:
-    """Three workers, one of which may be missing."""
     policy = {"maxFailures": 9, "rules": [RULE]}
     return start_whole(start_shared_job, script=SCRIPT, minReplicas=2, progressDeadlineSeconds=8, failurePolicy=policy)
 

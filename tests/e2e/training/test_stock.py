@@ -20,7 +20,6 @@ RENDEZVOUS = "elasticpytorch.dev/rendezvous"
 
 
 def pods(job: JobUnderTest, role: str = "worker") -> list[dict[str, Any]]:
-    """The running pods of a role."""
     found = [pod for pod in job.pods() if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role]
     return [pod for pod in found if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]]
 

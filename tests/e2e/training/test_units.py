@@ -14,7 +14,6 @@ ARGS = ["/examples/units/train.py", "--checkpoint-dir", "/checkpoints", "--steps
 
 
 def indices(job: JobUnderTest) -> list[int]:
-    """The indices of the members, by rank."""
     return [worker["index"] for worker in members_of(job.status)]
 
 

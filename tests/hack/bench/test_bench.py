@@ -49,8 +49,6 @@ def a_pod(name: str, node: str) -> dict[str, Any]:
 
 
 class WholeStage(BenchStage):
-    """One whose job of three workers, two of them on one node, is always whole: it takes a step."""
-
     async def whole(self, world: int) -> None:
         self.watcher.job = replace(self.watcher.job, round=self.watcher.job.round + 1)
         await asyncio.sleep(0.002)

@@ -1,5 +1,3 @@
-"""The demo on a cluster in memory."""
-
 import asyncio
 from pathlib import Path
 

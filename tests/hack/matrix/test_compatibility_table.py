@@ -1,5 +1,3 @@
-"""The program behind `make matrix`, but for the environments that it makes."""
-
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path

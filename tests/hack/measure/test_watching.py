@@ -1,5 +1,3 @@
-"""The watcher on a small API server, over HTTP."""
-
 from pathlib import Path
 from typing import Any
 

@@ -84,7 +84,6 @@ def test_key_signs_before_the_identity_of_the_ci_job_and_cosign_alone_gets_the_s
 
 
 def versions(root: Path) -> set[str]:
-    """What each place says that has the version."""
     chart = yaml.safe_load((root / CHART).read_text())
     packages = {tomllib.loads((root / file).read_text())["project"]["version"] for file in PACKAGES}
     (operator,) = re.findall(r'^__version__ = "(.+)"$', (root / OPERATOR).read_text(), re.MULTILINE)

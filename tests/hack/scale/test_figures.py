@@ -1,5 +1,3 @@
-"""What the load generator and the operators tell becomes figures, and figures the tables of docs/evidence/scale.md."""
-
 import asyncio
 import json
 import re

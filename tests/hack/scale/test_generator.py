@@ -87,7 +87,6 @@ async def until(reached: Callable[[], object]) -> None:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
-    """With the operator on it, which has its own HTTP server and TLS."""
     cluster, port, stop = FakeCluster(), free_port(), asyncio.Event()
 
     async def watch(store: Cache, request_work: Callable[[JobKey, float], None]) -> None:
@@ -108,7 +107,6 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 @pytest.fixture
 async def api(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """With a load generator."""
     monkeypatch.setattr("scale.generator.IMPORT_SECONDS", 0.1)
     api, app = ApiServer(cluster), web.Application()
     app.add_routes([web.get("/api/v1/namespaces/default/pods", api.pods)])

@@ -1,5 +1,3 @@
-"""What the soak calls a broken promise, and what a fault excuses."""
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any

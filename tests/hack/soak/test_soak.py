@@ -1,5 +1,3 @@
-"""A soak's plan, its faults on a cluster that takes note, its jobs, and what it says at the end."""
-
 import json
 import subprocess
 import sys
@@ -80,7 +78,6 @@ class Cluster:
 
 
 def a_pod(name: str, job: str, index: int) -> dict[str, Any]:
-    """A pod on the node of its index."""
     labels = {"elasticpytorch.dev/job-name": job, "elasticpytorch.dev/worker-index": str(index)}
     container = {"name": "pytorch" if job else "operator", "containerID": f"containerd://c-{name}"}
     status = {"phase": "Running", "containerStatuses": [container]}

@@ -1,5 +1,3 @@
-"""The acts on a job, on a cluster in memory that runs one job quickly."""
-
 import pytest
 from elastic_pytorch_local.faults import acts, watcher
 from elastic_pytorch_local.faults.acts import ActFailed, Acts

@@ -1,5 +1,3 @@
-"""What a change has cost is told by the job's status where its script reports, and by its log otherwise."""
-
 import pytest
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_local.faults.cost import (

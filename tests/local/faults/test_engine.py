@@ -1,5 +1,3 @@
-"""Faults are drawn from a seed, made to targets, and undone whatever happens."""
-
 from collections.abc import Awaitable, Callable
 
 import pytest

@@ -1,5 +1,3 @@
-"""Steps around a fault, and the job's status, become what the fault has cost."""
-
 from dataclasses import replace
 
 import pytest

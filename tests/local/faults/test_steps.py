@@ -1,5 +1,3 @@
-"""Lines of workers' logs become records, and records the steps of groups."""
-
 import pytest
 from elastic_pytorch_local.faults.steps import (
     Began,

@@ -1,5 +1,3 @@
-"""What a pod gets of ConfigMaps and Secrets that come from files."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What one machine cannot do is refused by name if the script would see it, and named otherwise."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A container's environment in local mode, and references to it in commands."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""A served API of agents."""
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -67,8 +67,6 @@ async def serving(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIter
 
 
 class Stream:
-    """An agent's end of a stream."""
-
     def __init__(self, answer: aiohttp.ClientResponse, lines: asyncio.Queue[bytes]) -> None:
         self.status = answer.status
         self._answer, self._lines = answer, lines
@@ -88,7 +86,6 @@ class Stream:
         return found
 
     async def receive(self, kind: str) -> Any:
-        """The next line, which is of a kind."""
         found, fields = await self.receive_any()
         assert found == kind, fields
         return fields

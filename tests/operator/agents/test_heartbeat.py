@@ -1,5 +1,3 @@
-"""Heartbeats: what is one, and garbage that is not."""
-
 import math
 from typing import Any
 

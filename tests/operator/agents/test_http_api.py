@@ -1,5 +1,3 @@
-"""The agents' HTTP API, on a real server: who may speak, what is answered, and when."""
-
 import time
 
 import pytest

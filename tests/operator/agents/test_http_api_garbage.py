@@ -56,8 +56,6 @@ BEATS = st.fixed_dictionaries(
 
 
 class TwoJobs:
-    """A served API, with a job whose pod sends garbage and one whose pod is quiet."""
-
     def __init__(self) -> None:
         self.cluster, self.cache, self.registry = FakeCluster(), Cache(), AgentRegistry()
         self.asked: set[JobKey] = set()

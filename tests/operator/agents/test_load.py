@@ -1,5 +1,3 @@
-"""When what agents say cannot be heard: the event loop is late, or they wait to be let in."""
-
 import asyncio
 import math
 from collections.abc import AsyncIterator
@@ -17,8 +15,6 @@ from elastic_pytorch_operator.agents.load import (
 
 
 class Clock:
-    """Goes as a test says."""
-
     def __init__(self) -> None:
         self.now = 100.0
 

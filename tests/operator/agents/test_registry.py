@@ -1,5 +1,3 @@
-"""What the registry makes of heartbeats, and what that costs."""
-
 from functools import partial
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A round as agents get it."""
-
 import json
 from typing import Any
 

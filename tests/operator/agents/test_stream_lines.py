@@ -1,5 +1,3 @@
-"""Lines as they come in pieces, what they count as, and how long the next is not read after one that was refused."""
-
 import asyncio
 from typing import Any
 
@@ -21,8 +19,6 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 class Body:
-    """The body of a request, as it comes."""
-
     def __init__(self, *pieces: bytes) -> None:
         self._pieces = list(pieces)
 

@@ -1,5 +1,3 @@
-"""Whose a token is: what the API server is asked, how often, and what is served while it is slow, away, or of another opinion."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""Whose a token is by its signature: what counts as one, and when the API server's keys are read."""
-
 import asyncio
 import base64
 import time

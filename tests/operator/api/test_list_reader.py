@@ -1,5 +1,3 @@
-"""Lists as they come in pieces, however they are written and cut, and how much of them is in memory."""
-
 import json
 import tracemalloc
 from collections.abc import AsyncIterator

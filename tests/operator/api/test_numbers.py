@@ -1,5 +1,3 @@
-"""Numbers, as the API has them in labels, annotations and quantities, and sets of indexes as Indexed Jobs write them."""
-
 import pytest
 from elastic_pytorch_operator.api.numbers import MAX_INDEX, format_ranges, parse_count, parse_quantity, parse_ranges
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Real answers of API servers, and what they mean for a pod that was to be made."""
-
 import pytest
 from elastic_pytorch_operator.api.write_errors import Cause, Judgement, judge
 from elastic_pytorch_operator.cluster.interface import ClusterError

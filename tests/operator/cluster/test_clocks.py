@@ -1,5 +1,3 @@
-"""The time of day that decisions are made by, and the seconds of the election."""
-
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

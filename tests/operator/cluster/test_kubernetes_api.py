@@ -1,5 +1,3 @@
-"""What the operator sends to an API server, and what it reads of its answers."""
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Which connections are let in, and which give way."""
-
 from elastic_pytorch_operator.http.connections import (
     MAX_PER_CLIENT,
     ConnectionLimits,

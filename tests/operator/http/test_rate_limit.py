@@ -1,5 +1,3 @@
-"""Token buckets: what is admitted, and how long the rest has to wait."""
-
 import pytest
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 

@@ -34,7 +34,6 @@ class Served:
 
     @property
     def memory_bytes(self) -> int:
-        """What the process holds in memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1024
 

@@ -1,5 +1,3 @@
-"""What the cache knows, and what it does not let itself be told."""
-
 import gc
 import weakref
 from typing import Any

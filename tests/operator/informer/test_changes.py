@@ -1,5 +1,3 @@
-"""Which object a manifest is of, whatever it is made of."""
-
 import copy
 from dataclasses import replace
 from typing import Any

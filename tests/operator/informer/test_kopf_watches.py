@@ -1,5 +1,3 @@
-"""What kopf is told to leave out."""
-
 from typing import Any
 
 import kopf

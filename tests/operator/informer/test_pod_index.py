@@ -1,5 +1,3 @@
-"""The index of pods: right answers, and none that looks at the pods of other jobs."""
-
 from dataclasses import replace
 from functools import partial
 

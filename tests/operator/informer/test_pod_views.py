@@ -1,5 +1,3 @@
-"""From the API server's objects to views."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Objects that cannot be read: each is left out by itself, and told once."""
-
 import copy
 import logging
 from collections.abc import Iterator
@@ -183,7 +181,6 @@ def test_annotation_that_is_no_number_counts_as_none(value: str) -> None:
 
 
 def spoilt(kind: str, version: int, **labels: str) -> dict[str, Any]:
-    """An object that cannot be read."""
     found = a_reported(kind)
     found["metadata"] |= {"resourceVersion": str(version), "generation": "no number", "deletionTimestamp": None}
     part = {"Pod": ("status", {"containerStatuses": 7}), "Node": ("spec", {"taints": 7})}.get(kind, ("spec", {"podSets": 7}))

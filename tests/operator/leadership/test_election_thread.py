@@ -1,5 +1,3 @@
-"""The election goes on while the operator's event loop is busy, and ends if that hangs."""
-
 import asyncio
 import threading
 import time

@@ -1,5 +1,3 @@
-"""A replica that does not lead writes nothing."""
-
 import asyncio
 import inspect
 

@@ -1,5 +1,3 @@
-"""The EndpointSlice by which agents find the leader."""
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

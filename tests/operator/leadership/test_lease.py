@@ -1,5 +1,3 @@
-"""The rules of the election: who may claim the lease, and for how long one leads."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The place of a pod beside its unit."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a pod looks like into which the agent is brought."""
-
 from typing import Any
 
 import pytest

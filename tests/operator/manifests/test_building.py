@@ -1,5 +1,3 @@
-"""A builder that fails says what it builds."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""The pods of a job whose group stock torchrun forms."""
-
 import ast
 from typing import Any
 

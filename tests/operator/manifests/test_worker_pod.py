@@ -1,5 +1,3 @@
-"""What a job's pods and Service look like."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""What the taints, labels and conditions of a node announce, and which faults they report."""
-
 import math
 from typing import Any
 

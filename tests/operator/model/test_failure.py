@@ -1,5 +1,3 @@
-"""Whose fault a failure is: one table for workers, one for pods."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What a new leader takes from a job's status about workers that it has not heard."""
-
 from typing import Any
 
 import pytest

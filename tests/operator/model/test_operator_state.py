@@ -1,5 +1,3 @@
-"""What a leader leaves for the next one, and garbage in its place."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""When the operator must be restarted, and when the fault is not its own."""
-
 import pytest
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.monitoring.health import failed_checks

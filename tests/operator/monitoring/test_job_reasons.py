@@ -1,5 +1,3 @@
-"""Why jobs wait, are impaired and have failed, as labels of metrics: a fixed list, whatever a status says."""
-
 import inspect
 import re
 from types import ModuleType

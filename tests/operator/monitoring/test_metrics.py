@@ -1,5 +1,3 @@
-"""What Prometheus reads: names that it accepts, series that grow with jobs only on request, numbers that are right."""
-
 import inspect
 import re
 from concurrent.futures import ThreadPoolExecutor

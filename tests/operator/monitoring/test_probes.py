@@ -1,5 +1,3 @@
-"""What kubelets and Prometheus are answered, on a real server."""
-
 import asyncio
 import threading
 import tracemalloc

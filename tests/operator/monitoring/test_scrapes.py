@@ -1,5 +1,3 @@
-"""How often the metrics' text is made, where, and what that costs the event loop."""
-
 import asyncio
 import threading
 from collections.abc import Callable

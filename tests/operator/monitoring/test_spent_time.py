@@ -1,5 +1,3 @@
-"""The counters of what jobs spend their time on never fall, and come right."""
-
 from itertools import pairwise
 
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues

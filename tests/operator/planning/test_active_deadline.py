@@ -1,5 +1,3 @@
-"""Since when a job is active, and until when it may be."""
-
 from elastic_pytorch_operator.planning.completion import active_since, deadline_at
 from elastic_pytorch_operator.planning.target import Target
 

@@ -1,5 +1,3 @@
-"""A job whose rendezvous changes while it is suspended: the group goes on counting, whichever component forms it."""
-
 from dataclasses import replace
 from typing import Any
 

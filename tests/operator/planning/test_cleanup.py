@@ -1,5 +1,3 @@
-"""What is cleaned up after a job's end."""
-
 from typing import Any
 
 import pytest

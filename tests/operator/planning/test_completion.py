@@ -1,5 +1,3 @@
-"""How a job ends: one line an end."""
-
 from dataclasses import replace
 from typing import Any
 

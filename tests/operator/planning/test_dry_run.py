@@ -1,5 +1,3 @@
-"""When the API server is asked about a job's pods before one is made."""
-
 from typing import Any
 
 from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, Answers, FailedWrite, wants_dry_run

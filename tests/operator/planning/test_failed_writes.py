@@ -1,5 +1,3 @@
-"""When a write that has failed is tried again, and what is told of it."""
-
 import pytest
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.planning.failed_writes import (

@@ -1,5 +1,3 @@
-"""What a new leader remembers of a job: its status, put back into a budget."""
-
 from typing import Any
 
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds

@@ -1,5 +1,3 @@
-"""The whole plan of a job, in the order in which things happen to one."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""What fails in the course of a job: whose fault it is, what it costs, and what a new leader still knows of it."""
-
 from dataclasses import replace
 from typing import Any
 

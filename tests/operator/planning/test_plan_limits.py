@@ -1,5 +1,3 @@
-"""Suspension, deadlines, sizes and other people's jobs, in the course of a job."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +11,6 @@ from tests.operator.simulation import Simulation
 
 
 def respec(simulation: Simulation, **spec: Any) -> None:
-    """Changes the job's spec as `kubectl patch` would."""
     job = parse_job(a_manifest(**spec))
     simulation.job = replace(job, status=simulation.status, generation=simulation.job.generation + 1)
 

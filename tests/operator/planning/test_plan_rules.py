@@ -1,5 +1,3 @@
-"""`failurePolicy.rules` and `backoffLimit` in the course of a job, and what a new leader makes of them."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""A stock job's life as the operator sees and steers it."""
-
 from dataclasses import replace
 from typing import Any
 

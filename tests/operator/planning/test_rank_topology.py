@@ -1,5 +1,3 @@
-"""`scheduling.rankTopologyKey`: a job on nodes of two racks trains with each rack's workers side by side, whatever becomes of them."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +19,6 @@ def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
 
 
 def members(simulation: Simulation) -> list[tuple[int, str]]:
-    """The index of each member, and its node."""
     return [(simulation.pods[name].index, simulation.pods[name].node) for name in simulation.members]
 
 

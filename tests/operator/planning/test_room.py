@@ -1,5 +1,3 @@
-"""Nodes come and go under a job: which pods it asks the cluster for, and how often its group changes."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Spares: pods beyond the wanted ones that take over in the round that follows a loss."""
-
 from dataclasses import replace
 from typing import Any
 

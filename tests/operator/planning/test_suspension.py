@@ -1,5 +1,3 @@
-"""A job that rests: its conditions until no pod is left, and its template, which may be another one when it is resumed."""
-
 import copy
 from dataclasses import replace
 from typing import Any

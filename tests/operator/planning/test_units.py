@@ -1,5 +1,3 @@
-"""Jobs whose model spans several pods: units come, train, leave and are replaced as a whole."""
-
 from typing import Any
 
 from elastic_pytorch_operator.model.announced_ends import Taint
@@ -9,7 +7,6 @@ from tests.operator.simulation import Simulation
 
 
 def three_units(**fields: Any) -> Simulation:
-    """Three units of two workers that all train."""
     sizes = {"replicas": 6, "minimum": 2, "maximum": 8, "unitReplicas": 2}
     simulation = Simulation(a_job(**{**sizes, **fields}), pods_per_node=4)
     simulation.settle(10)

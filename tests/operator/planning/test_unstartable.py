@@ -1,5 +1,3 @@
-"""Jobs that will never start."""
-
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.planning.completion import GIVE_UP_SECONDS, why_it_cannot_start
 

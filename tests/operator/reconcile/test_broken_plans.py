@@ -1,5 +1,3 @@
-"""A job whose plan always raises costs little, and concerns no other job."""
-
 import asyncio
 from collections import Counter
 from typing import ClassVar

@@ -1,5 +1,3 @@
-"""The volume claims that a running controller creates, finds, and leaves alone."""
-
 import asyncio
 from typing import Any
 

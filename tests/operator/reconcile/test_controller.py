@@ -1,5 +1,3 @@
-"""The controller on a cluster in memory: what it writes, and what it does when the API server refuses or fails."""
-
 import asyncio
 import itertools
 from datetime import timedelta

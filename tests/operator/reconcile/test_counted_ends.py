@@ -1,5 +1,3 @@
-"""The end of a job is counted once, by the leader that has seen the job go on."""
-
 import asyncio
 import re
 
@@ -17,7 +15,6 @@ def ends(running: Running) -> dict[str, float]:
 
 
 async def fail(running: Running) -> None:
-    """Has a job fail."""
     running.cluster.apply_job(a_manifest(activeDeadlineSeconds=1))
     await running.until(lambda: running.condition("Failed").startswith("DeadlineExceeded"))
 

@@ -1,5 +1,3 @@
-"""What the executor knows of the objects that it has written."""
-
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.cluster.interface import ClusterError

@@ -1,5 +1,3 @@
-"""What becomes of the writes of a job that fail, and of those beside them."""
-
 import asyncio
 
 import pytest

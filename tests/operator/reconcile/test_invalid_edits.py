@@ -11,7 +11,6 @@ INVALID = {"failurePolicy": {"maxFailures": -1}}
 
 
 async def begin(world: QueueWorld) -> None:
-    """A job of four trains, and gets an edit that is half good and half invalid."""
     world.submit("a", 2, 4, activeDeadlineSeconds=3600)
     await world.until(lambda: world.size("a") == 4)
     world.change("a", replicas=3, **INVALID)

@@ -1,5 +1,3 @@
-"""Which writes of a job are sent when."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a list of the cluster has, if some of its namespaces cannot be listed."""
-
 import asyncio
 
 import pytest

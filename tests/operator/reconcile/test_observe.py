@@ -1,5 +1,3 @@
-"""What a plan is made from: pods whose deletion is on its way, and the round that a new leader finds."""
-
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.observed import Observed

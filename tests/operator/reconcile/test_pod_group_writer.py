@@ -1,5 +1,3 @@
-"""The PodGroups that a running controller creates, changes and deletes."""
-
 from typing import Any
 
 import pytest

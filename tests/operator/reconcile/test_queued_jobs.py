@@ -10,7 +10,6 @@ from tests.situations import situations
 
 
 def queued(world: QueueWorld) -> int:
-    """How many pods of the job `a` run by a Workload's quota."""
     return sum(kueue.ANNOTATION_WORKLOAD in pod["metadata"]["annotations"] for pod in world.pods("a"))
 
 

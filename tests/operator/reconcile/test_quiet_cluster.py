@@ -64,7 +64,6 @@ class QuietCluster(RunningController[FakeCluster]):
             self.cluster.apply_job(a_manifest(f"job-{number}", replicas=WORKERS, minimum=1, maximum=WORKERS))
 
     async def speak(self) -> None:
-        """Starts an agent in each pod, and speaks for all of them until it is cancelled."""
         for pod in self.cluster.pods():
             self.cluster.set_pod_status("default", pod["metadata"]["name"], running_status())
         pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in self.cluster.pods()]
@@ -95,13 +94,11 @@ class QuietCluster(RunningController[FakeCluster]):
         return lost
 
     def members(self, job: JobKey) -> tuple[str, ...]:
-        """The workers of a job's newest round."""
         declared = self.round_of(job.name)
         assert declared is not None
         return declared.workers
 
     def step(self, job: JobKey) -> int:
-        """That the status of a job says."""
         return int(self.cluster.job(job.name)["status"]["progress"]["step"])
 
 

@@ -1,5 +1,3 @@
-"""The operator reads a job's template when the job is new or resumes, keeps its UID in the status, and says what it waits for."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime

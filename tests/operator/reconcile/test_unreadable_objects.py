@@ -1,5 +1,3 @@
-"""A job's users learn of its objects that the operator cannot read."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""The queue's contract."""
-
 import asyncio
 
 import pytest

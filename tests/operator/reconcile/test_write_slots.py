@@ -1,5 +1,3 @@
-"""How many writes of all, and of a namespace, are on their way, and whose is next."""
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine

@@ -1,5 +1,3 @@
-"""The memory limit of the container, from files as the kernel writes them."""
-
 import math
 from pathlib import Path
 

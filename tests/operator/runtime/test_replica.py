@@ -141,7 +141,6 @@ class World:
         await self.until(lambda: running.replica.leading)
 
     async def found_by_agents(self) -> list[str]:
-        """The pods that the agents' Service leads to."""
         found = await self.cluster.get(ENDPOINT_SLICES, SYSTEM, SLICE)
         return [there["targetRef"]["name"] for there in found.get("endpoints") or ()]
 

@@ -1,5 +1,3 @@
-"""What the process is prepared for before it reads anything."""
-
 import json
 import sys
 

@@ -1,5 +1,3 @@
-"""The operator as a process: it starts, it is ready, and it ends at once when it is told to."""
-
 import asyncio
 import os
 import signal

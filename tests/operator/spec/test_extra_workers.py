@@ -1,5 +1,3 @@
-"""`spec.scheduling.extraWorkers`: other nodes for the workers beyond the minimum."""
-
 import itertools
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""`failurePolicy.rules`: which rule decides, and which rules are refused."""
-
 from typing import Any
 
 import pytest

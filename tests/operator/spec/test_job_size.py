@@ -1,5 +1,3 @@
-"""How large a job may be, and what is kept of one that is larger."""
-
 from typing import Any
 
 import pytest

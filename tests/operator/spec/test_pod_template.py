@@ -1,5 +1,3 @@
-"""Templates that no pod can be made from, and the field that is named."""
-
 from typing import Any
 
 import pytest

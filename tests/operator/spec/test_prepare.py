@@ -1,5 +1,3 @@
-"""`spec.prepare`."""
-
 from typing import Any
 
 import pytest

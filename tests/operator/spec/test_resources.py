@@ -1,5 +1,3 @@
-"""What containers and pods request, and the processes that follow from their accelerators."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""`spec.scheduling`."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""What becomes of a job whose spec cannot be carried out, by what is known of its last valid one."""
-
 from typing import Any
 
 import pytest

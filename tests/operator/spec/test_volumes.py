@@ -1,5 +1,3 @@
-"""What volumes a job adds to its pods: /dev/shm, and claims, of which an existing one may be another job's."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which authorities are made, which of them signs, and that agents trust what the operator shows through every change."""
-
 import asyncio
 import base64
 import json

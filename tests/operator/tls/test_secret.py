@@ -1,5 +1,3 @@
-"""Whatever the Secret holds, the operator has certificates that its server can show, and that last."""
-
 import asyncio
 import base64
 import json

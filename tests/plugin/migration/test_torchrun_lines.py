@@ -58,7 +58,6 @@ def numeric(name: str) -> bool:
 
 @st.composite
 def options(draw: st.DrawFn, *, shell: bool) -> list[list[str]]:
-    """Options in any order and spelling, each as its words; for a shell, with what only a shell works out."""
     names = draw(
         st.lists(st.sampled_from([*sorted(DECIDED | MOVED), "standalone", "role", "log-dir", "tee", "t", "r"]), max_size=9)
     )

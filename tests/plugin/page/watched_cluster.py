@@ -27,26 +27,21 @@ class WatchedCluster(RecordedCluster):
             yield change
 
     def change(self, job: Object) -> None:
-        """Has a job be as it says, and tells of it."""
         self.put(job)
         self._changes.put(("MODIFIED", self.get_job(self.namespace, job["metadata"]["name"])))
 
     def delete(self, name: str) -> None:
-        """Has a job be gone, and tells of it."""
         job = self.get_job(self.namespace, name)
         self.remove(name)
         self._changes.put(("DELETED", job))
 
     def tell(self, events: list[Object]) -> None:
-        """Has there be events."""
         self._events += events
 
     def put_nodes(self, nodes: list[Object]) -> None:
-        """Has the cluster have these nodes."""
         self._nodes = nodes
 
     def stop(self) -> None:
-        """Ends the watch."""
         self._changes.put(None)
 
 

@@ -1,5 +1,3 @@
-"""What is said of a job's time."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The phases of an interruption."""
-
 import pytest
 from elastic_pytorch_client.reading.history import PHASES, name_slowest
 from elastic_pytorch_operator.planning.reporting import interruption as operator_phases

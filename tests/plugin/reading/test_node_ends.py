@@ -1,5 +1,3 @@
-"""What nodes announce, as a client reads it."""
-
 from datetime import UTC, datetime
 from typing import Any
 

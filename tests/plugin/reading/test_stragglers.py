@@ -1,5 +1,3 @@
-"""The slow ranks of a job, as users see them."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""A job's events, and what their notes say."""
-
 from elastic_pytorch_client.reading.timeline import read_events
 
 from tests.plugin.recorded_cluster import events_of, recorded

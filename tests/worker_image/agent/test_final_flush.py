@@ -1,5 +1,3 @@
-"""How long an agent waits for the disk."""
-
 import os
 import signal
 import threading

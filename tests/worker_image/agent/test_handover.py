@@ -125,7 +125,6 @@ def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
 
 
 def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
-    """One of them has lost a peer. With NCCL, the others would not notice."""
     server = Server()
     handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
     handover.start_round()

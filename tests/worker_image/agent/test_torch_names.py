@@ -65,7 +65,6 @@ def private_names(tree: ast.AST) -> Iterator[str]:
 
 
 def own_names(tree: ast.AST) -> Iterator[str]:
-    """What a module defines or sets on its own objects."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name

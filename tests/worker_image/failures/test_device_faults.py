@@ -1,5 +1,3 @@
-"""Words of the driver and of CUDA that tell of a broken device, and those that do not."""
-
 import json
 import signal
 from pathlib import Path

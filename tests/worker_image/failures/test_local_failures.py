@@ -1,5 +1,3 @@
-"""Which of a pod's workers is told as the cause of a failure: a table, and agents whose workers fail together."""
-
 import signal
 from collections.abc import Callable
 from pathlib import Path

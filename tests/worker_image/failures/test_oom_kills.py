@@ -1,5 +1,3 @@
-"""The out-of-memory killer's count."""
-
 from pathlib import Path
 
 import pytest

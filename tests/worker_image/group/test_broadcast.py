@@ -1,5 +1,3 @@
-"""A state on its way from one rank to others, in pieces."""
-
 from typing import Any
 
 import pytest

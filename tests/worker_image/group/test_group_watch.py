@@ -1,5 +1,3 @@
-"""What the agent says of a broken group reaches a worker whose main thread waits."""
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""What torch has cached of a mesh serves no equal mesh of a later group."""
-
 import gc
 from collections.abc import Callable, Iterator
 from functools import lru_cache

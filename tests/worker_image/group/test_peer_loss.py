@@ -8,12 +8,10 @@ from elastic_pytorch.group.peer_loss import is_peer_loss
 GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41234"
 
 
-class DistBackendError(RuntimeError):
-    """As torch's."""
+class DistBackendError(RuntimeError): ...
 
 
-class DistStoreError(RuntimeError):
-    """As torch's."""
+class DistStoreError(RuntimeError): ...
 
 
 def nccl(what: str, explained: str, last: str) -> DistBackendError:

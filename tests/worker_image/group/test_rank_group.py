@@ -1,5 +1,3 @@
-"""What ranks tell each other in one exchange."""
-
 from typing import Any
 
 import pytest

@@ -35,13 +35,10 @@ class Small(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class Lost(Exception):
-    """The process ends here."""
+class Lost(Exception): ...
 
 
 class LostAt(Small):
-    """Is lost in the middle of training, after a number of batches."""
-
     def __init__(self, batches: int) -> None:
         super().__init__()
         self.batches = batches
@@ -113,7 +110,6 @@ def averaging() -> L.Callback:
 
 
 def trainer(folder: Path | None, *, epochs: int = 2, batch_size: int = 6, **arguments: Any) -> L.Trainer:
-    """A Trainer on the CPU with the library, and nothing that prints."""
     elastic_arguments = {name: arguments.pop(name) for name in ("micro_batch_size", "callbacks", "name") if name in arguments}
     options = elastic.lightning.options(folder, batch_size=batch_size, every=1, **elastic_arguments)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}

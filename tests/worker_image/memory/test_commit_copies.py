@@ -1,5 +1,3 @@
-"""Commits that are copied while the next step is computed: what is kept is what was committed, whatever the script does meanwhile."""
-
 import os
 import time
 from collections.abc import Iterator

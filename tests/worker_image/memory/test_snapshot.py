@@ -1,5 +1,3 @@
-"""A snapshot holds the newest state, whole, whatever happens to who writes it."""
-
 import json
 import os
 import threading

@@ -1,5 +1,3 @@
-"""Checkpoints seen from outside: real files, one look after the other."""
-
 import os
 from collections.abc import Callable
 from pathlib import Path

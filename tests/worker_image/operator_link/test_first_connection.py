@@ -1,5 +1,3 @@
-"""How an agent connects where one of several servers may be dead."""
-
 import contextlib
 import socket
 import time

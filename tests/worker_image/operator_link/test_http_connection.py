@@ -1,5 +1,3 @@
-"""How an agent finds the operator that leads, when another has led before."""
-
 import contextlib
 import socket
 import ssl

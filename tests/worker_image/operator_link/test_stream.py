@@ -1,5 +1,3 @@
-"""What an agent makes of the bytes of a streamed answer, however they come."""
-
 import pytest
 from elastic_pytorch.operator_link.retry import RefusedError
 from elastic_pytorch.operator_link.stream import AnswerReader, refusal_of

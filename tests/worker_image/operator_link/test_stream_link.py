@@ -1,5 +1,3 @@
-"""An agent's stream to the operator's own API: what each hears of the other, and how the agent comes back."""
-
 import asyncio
 import contextlib
 import socket

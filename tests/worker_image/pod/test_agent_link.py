@@ -1,5 +1,3 @@
-"""A worker that hears of a change of its group, and waits for the next one."""
-
 from typing import Any
 
 import pytest
@@ -9,8 +7,6 @@ from elastic_pytorch.pod.planned_stop import PlannedStop, script_end
 
 
 class Client:
-    """Says what it is told to, one each time; None: nothing came in that time."""
-
     def __init__(self, *messages: dict[str, Any] | None, stays: bool) -> None:
         self.coming = list(messages)
         self.come: list[dict[str, Any]] = []

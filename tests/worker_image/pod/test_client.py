@@ -1,5 +1,3 @@
-"""A worker's end: with an agent's server, with a server of its own, and when it is gone."""
-
 import os
 import signal
 import socket

@@ -1,5 +1,3 @@
-"""Which unit a process is of, and what it is given when it goes on in another group: as much as one that starts."""
-
 from types import SimpleNamespace
 
 import pytest

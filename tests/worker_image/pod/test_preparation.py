@@ -1,5 +1,3 @@
-"""What a script may do before it has a group, and what has it wait for one."""
-
 import os
 import subprocess
 import sys
@@ -34,7 +32,6 @@ def said(script: str, folder: Path | None = None) -> list[str]:
 
 
 def after(script: str) -> str:
-    """Whether a process still prepares after some lines, in words."""
     return said(script)[-1]
 
 

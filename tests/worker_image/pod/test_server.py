@@ -1,5 +1,3 @@
-"""The server outlives whatever workers do, and says to them what it is told to."""
-
 import contextlib
 import json
 import os

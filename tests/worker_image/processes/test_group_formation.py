@@ -1,5 +1,3 @@
-"""A warm worker's process group reports that it has formed."""
-
 import pytest
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET

@@ -1,5 +1,3 @@
-"""A process that outlives its script: what holds it is told, and a failed script's process ends."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""A container's cores limit its processes' threads, and its hard limit the files that they may open."""
-
 import os
 import resource
 import subprocess

@@ -1,5 +1,3 @@
-"""A script runs in a worker as it does under `python script.py`: both are done, and compared."""
-
 import gzip
 import json
 import os

@@ -1,5 +1,3 @@
-"""Shared memory that a group of processes leaves by name is gone when the group is."""
-
 import contextlib
 import subprocess
 import sys

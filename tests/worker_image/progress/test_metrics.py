@@ -1,5 +1,3 @@
-"""Metrics that a script reports: what arrives, and what `report` refuses."""
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Windows of the work of a pod's processes: when they end, and what they hold."""
-
 import pytest
 from elastic_pytorch.progress.work_windows import MAX_REPORTS, WINDOW_REPORTS, WINDOW_SECONDS, Work, WorkWindows
 

@@ -1,5 +1,3 @@
-"""How agents end: with the job, and without it."""
-
 import signal
 import time
 from collections.abc import Callable

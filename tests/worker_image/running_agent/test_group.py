@@ -1,5 +1,3 @@
-"""Rounds, failures and a silent operator, as three real agents take them."""
-
 import os
 import signal
 import time
@@ -30,7 +28,6 @@ class Group:
         self.operator.wait_for("ready", *WORKERS)
 
     def declare(self, *workers: str) -> tuple[int, list[dict[str, Any]]]:
-        """Declares a round and waits for its first steps. Returns its number and them."""
         now = time.time()
         number = self.operator.declare(*workers)
         self.operator.wait_for("running", *workers, number=number)

@@ -1,5 +1,3 @@
-"""SIGTERM reaches a script that handles it before the processes that it has started, such as those of its data loaders."""
-
 import os
 import shlex
 import signal
@@ -30,7 +28,6 @@ def has_gone(pid: int) -> bool:
 def test_helper_lives_until_the_script_has_saved(
     operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
 ) -> None:
-    """However the script was started: warm, cold, as a program, and below a shell."""
     shell = tmp_path / "run.sh"
     shell.write_text(f"#!/bin/sh\ntrap : TERM\n{sys.executable} {HELPER}\n")
     shell.chmod(0o755)

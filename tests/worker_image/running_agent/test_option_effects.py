@@ -1,5 +1,3 @@
-"""What torchrun's options do, each set by its variable."""
-
 import signal
 import sys
 import time

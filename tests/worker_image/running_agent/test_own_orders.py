@@ -1,5 +1,3 @@
-"""A training whose script says the order of the samples, or the batches, as its group changes within an epoch."""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Workers that set themselves up before their group exists: the others train on in the meantime, whatever becomes of them."""
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""All ways to start a script, and what it finds."""
-
 import os
 import signal
 import sys

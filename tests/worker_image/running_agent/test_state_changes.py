@@ -28,7 +28,6 @@ IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["re
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
-    """Starts agents and declares a first round of them all."""
     workers = [f"w{number}" for number in range(count)]
     started = [agents(worker, SCRIPT, *options, **ENVIRONMENT) for worker in workers]
     operator.begin(*workers)
@@ -43,7 +42,6 @@ def train_on(events: Events, world: int, steps: int = 2) -> None:
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> list[float]:
-    """Waits for the end of the job; returns the parameters that came out, the same on all ranks."""
     operator.complete(*workers)
     done = events.all(what="done")[-len(workers) :]
     assert len({e["digest"] for e in done}) == 1, "all ranks have the same parameters"

@@ -1,5 +1,3 @@
-"""A training on a stream of shards, as its group changes within an epoch and a rank is killed. A stock loader runs beside it."""
-
 import os
 import signal
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Groups of units of several pods: what the processes are told of them as units join and leave, and what becomes of a training."""
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -35,7 +33,6 @@ def start(agents: Agents, slow: Path, *workers: str, script: str = "units.py", o
 
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, list[float]]:
-    """Waits for the end, and checks that each sample was computed once in an epoch. Returns the parameters of each worker."""
     operator.complete(*workers)
     done = {event["worker"]: event["parameters"] for event in events.wait(len(workers), what="done")}
     steps = lineage(events)
@@ -125,7 +122,6 @@ def test_pipelines_train_what_one_process_does(
 
 
 def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
-    """They join with `in_process`, and have been prepared."""
     for worker in ("w0", "w1", "w2", "w3"):
         script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4, "--steps", 30)
         agents(worker, *script, **ENVIRONMENT, ELASTIC_PYTORCH_PREPARE_SECONDS=600)

@@ -6,7 +6,6 @@ import time
 
 
 def event(what: str, *, alone: bool = False, **more: object) -> None:
-    """Writes an event; one that is `alone` reads nothing of the group that its process may have."""
     names = ("LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT", *(() if alone else ("RANK", "WORLD_SIZE")))
     line = {"what": what, "at": time.time(), "pid": os.getpid(), "worker": os.environ["WORKER"]}
     line |= {name: int(os.environ[name]) for name in names if name in os.environ}

@@ -105,7 +105,6 @@ class _Collective:
         self.done: Future[Any] = Future()
 
     def end(self) -> None:
-        """Lets those go who wait."""
         self.done.set_result(self.arguments[0] if self.arguments else None)
 
     def __str__(self) -> str:

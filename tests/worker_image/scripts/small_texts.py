@@ -18,7 +18,6 @@ def texts(samples: int = SAMPLES) -> TensorDataset:
 
 
 def new_model() -> nn.Sequential:
-    """The same one in each process."""
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
 

@@ -17,8 +17,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 
 class StockShards(IterableDataset[int]):
-    """As a script without the library does it: each rank reads each n-th shard, from the beginning after each start."""
-
     def __iter__(self) -> Iterator[int]:
         mine = range(len(LENGTHS))[dist.get_rank() :: dist.get_world_size()]
         return chain.from_iterable(read(shard) for shard in mine)

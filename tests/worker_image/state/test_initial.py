@@ -85,7 +85,6 @@ def test_process_without_agent_and_folder_keeps_what_it_has_trained() -> None:
 
 
 def fail(words: str) -> list[str]:
-    """What each attempt of a rank raises, with the error's cause."""
     model = nn.Linear(2, 2)
 
     def load() -> Any:

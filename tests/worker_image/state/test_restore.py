@@ -78,8 +78,6 @@ class Ranks:
 
 
 class Rank:
-    """One of them, as a group that a state can be looked for in."""
-
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.ranks, self.rank = ranks, rank
         self.received = 0

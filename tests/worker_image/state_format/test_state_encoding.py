@@ -243,8 +243,7 @@ def test_schedulers_go_on_as_if_nothing_had_been(number: int) -> None:
 
 
 class Callback:
-    def __call__(self) -> None:
-        """Nothing."""
+    def __call__(self) -> None: ...
 
 
 LOOP: list[Any] = []

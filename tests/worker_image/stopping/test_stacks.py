@@ -1,5 +1,3 @@
-"""The stacks of workers that hang, asked for by the operator."""
-
 import json
 import os
 import shutil

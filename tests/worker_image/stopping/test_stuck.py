@@ -1,5 +1,3 @@
-"""When a worker is taken for one that cannot run its handler: a table of observations."""
-
 from collections.abc import Callable
 from functools import reduce
 

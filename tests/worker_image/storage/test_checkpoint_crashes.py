@@ -1,5 +1,3 @@
-"""Whatever happens while a checkpoint is written, the newest one or the one before it is there."""
-
 import errno
 import json
 import os

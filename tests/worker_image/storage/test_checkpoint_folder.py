@@ -1,5 +1,3 @@
-"""What is in a checkpoint folder, who may write there, and what is found of what is broken."""
-
 import errno
 import os
 import sys

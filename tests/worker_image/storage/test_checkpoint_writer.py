@@ -1,5 +1,3 @@
-"""The checkpoint writer writes a tenth of the time at most, and at once where somebody waits for it."""
-
 import os
 import queue
 from collections.abc import Iterator
@@ -19,8 +17,6 @@ Answers = queue.Queue[tuple[str, StateVersion | None]]
 
 
 class SlowWriter(CheckpointWriter):
-    """By its clock, which does not go on otherwise, a write takes eleven days."""
-
     def __init__(self) -> None:
         self.now = 0.0
         super().__init__(clock=lambda: self.now)

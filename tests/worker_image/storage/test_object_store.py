@@ -1,5 +1,3 @@
-"""Checkpoints in object storage: what a folder promises holds there, too, and what a network does to requests harms nothing."""
-
 import subprocess
 import sys
 import threading

@@ -1,5 +1,3 @@
-"""Objects as streams: what torch writes to one and reads from it, whatever the order."""
-
 import io
 import random
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Folders that are gone with their pod: those of the container's own disk, on which no volume is mounted."""
-
 import pytest
 from elastic_pytorch.storage.places import is_of_container
 

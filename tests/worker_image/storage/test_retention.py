@@ -1,5 +1,3 @@
-"""Which checkpoints stay: the newest few and milestones, in folders and buckets, written by one process or by all ranks."""
-
 import json
 from pathlib import Path
 from typing import NamedTuple

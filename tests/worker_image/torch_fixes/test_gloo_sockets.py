@@ -1,5 +1,3 @@
-"""Which connections are cut when a group is broken: gloo's, and no others."""
-
 import json
 import os
 import socket

@@ -1,5 +1,3 @@
-"""A group of gloo is left, although one of its operations never ends."""
-
 import datetime
 import os
 import signal
@@ -33,7 +31,6 @@ def form_group(folder: Path, rank: int) -> None:
 
 
 def stop_in_a_broadcast(folder: Path) -> None:
-    """Asks for a long message, and stops before any of it is read."""
     form_group(folder, 1)
     work = dist.broadcast(LONG, 0, async_op=True)
     assert work is not None

@@ -54,7 +54,6 @@ class Training:
         self.state.restore()
 
     def forget(self) -> None:
-        """Gives up all that this process has of the State, as its end would."""
         last_commits.pop(self.state._name)
         self.state._leave()
         pod_client().drop(self.state._name)

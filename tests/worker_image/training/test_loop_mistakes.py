@@ -178,8 +178,6 @@ def test_a_loader_that_does_not_keep_the_order() -> None:
 
 
 class Impatient(DataLoader[Any]):
-    """Ends before its time."""
-
     def __iter__(self) -> Any:
         return iter(list(super().__iter__())[:1])
 

@@ -56,7 +56,6 @@ class Training:
         self.state.seen += 1
 
     def kept(self) -> int:
-        """How many steps the State would go on from, if the process ended now."""
         end_training()
         version = checkpoint_folder.newest_and_claimed(str(self.folder))[0]
         return version.step if version else 0

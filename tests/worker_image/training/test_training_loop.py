@@ -137,16 +137,13 @@ class Committed(Registered):
     def step(self) -> int:
         return self._step
 
-    def restore(self) -> None:
-        """There is nothing."""
-
+    def restore(self) -> None: ...
     def _end_step(self, *, loss: Any) -> None:
         assert loss is None or loss.requires_grad is False
         self._step += 1
         self._advance()
 
-    def _complete_step(self) -> None:
-        """There is nothing to be kept."""
+    def _complete_step(self) -> None: ...
 
 
 def whole(parameter: Tensor) -> Tensor:

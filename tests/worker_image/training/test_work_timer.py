@@ -37,8 +37,6 @@ def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reports:
-    """What this process reports."""
-
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         os.environ[REPORT_SOCKET] = str(Path(tempfile.mkdtemp(), "report"))
@@ -46,7 +44,6 @@ class Reports:
         self._socket.setblocking(False)
 
     def of_work(self) -> list[tuple[float, float]]:
-        """The seconds of work and of the step, of each report that has them."""
         found = []
         while True:
             try:
@@ -102,7 +99,6 @@ def own_loop(parts: int) -> list[tuple[float, float]]:
 
 
 def librarys_loop() -> list[tuple[float, float]]:
-    """`elastic_pytorch.steps`."""
     reports, slowness = Reports(), Slowness()
     data = TensorDataset(torch.ones(64, 4))
     sampler = elastic.ElasticSampler(data, 6)
@@ -143,7 +139,6 @@ def test_the_library_measures_it_by_itself() -> None:
 
 
 def loop_alone() -> list[tuple[float, float]]:
-    """A group of one."""
     reports = Reports()
     data = TensorDataset(torch.ones(64, 4))
     sampler, model = elastic.ElasticSampler(data, 6), nn.Linear(4, 1)

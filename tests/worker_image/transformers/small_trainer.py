@@ -67,7 +67,6 @@ def losses(trainer: Any) -> list[float]:
 
 
 def close(trainer: Any) -> None:
-    """Ends what a process of its own would end by its exit."""
     trainer._elastic_state.close()
 
 
@@ -91,8 +90,6 @@ class Stops(transformers.TrainerCallback):  # type: ignore[misc]
 
 
 class Sees(transformers.TrainerCallback):  # type: ignore[misc]
-    """Collects what a user's callback is told."""
-
     def __init__(self) -> None:
         self.steps: list[tuple[int, float]] = []
         self.evaluated: list[int] = []

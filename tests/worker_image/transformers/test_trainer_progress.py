@@ -32,8 +32,7 @@ class Patience:
         return cls(**state["attributes"])
 
 
-class Printer:
-    """A callback without one."""
+class Printer: ...
 
 
 @dataclass

@@ -1,5 +1,3 @@
-"""How failures count."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Where a restart of the whole group stands: the status has the count, and each pod that of the time when it was made."""
-
 from typing import Any
 
 from elastic_pytorch_operator.model.failure import FailureRecord

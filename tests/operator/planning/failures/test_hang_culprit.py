@@ -1,5 +1,3 @@
-"""Whom the ranks of a hung group wait for."""
-
 import pytest
 from elastic_pytorch_operator.model.observed import SILENT, Place, PlaceKind
 from elastic_pytorch_operator.planning.failures.hang_culprit import Culprits, find_culprits

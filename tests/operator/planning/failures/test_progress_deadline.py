@@ -1,5 +1,3 @@
-"""Groups that hang."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Which of a round's failures explains the others: a table of situations."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 

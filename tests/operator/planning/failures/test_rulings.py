@@ -1,5 +1,3 @@
-"""Which pods and failures a rule decides on."""
-
 from dataclasses import replace
 from typing import Any
 

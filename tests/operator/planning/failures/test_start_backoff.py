@@ -1,5 +1,3 @@
-"""Pods that end before they have begun."""
-
 import pytest
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts, why_given_up

@@ -1,5 +1,3 @@
-"""Workers leave nodes that announce their end: after their replacements are ready, or in time."""
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

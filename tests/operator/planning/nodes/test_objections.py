@@ -1,5 +1,3 @@
-"""What speaks against nodes, since when and until when; and the course of jobs for which something does."""
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

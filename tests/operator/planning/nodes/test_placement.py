@@ -1,5 +1,3 @@
-"""Which nodes new pods keep away from, that a pod stays small however many there are, and which nodes could take a pod."""
-
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Saves that fail again and again are a reason of the condition Degraded, until one succeeds."""
-
 from typing import Any
 
 import pytest

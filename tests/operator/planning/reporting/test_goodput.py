@@ -1,5 +1,3 @@
-"""What a job's time was spent on: each second once, whatever is found out late."""
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

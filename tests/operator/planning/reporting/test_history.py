@@ -1,5 +1,3 @@
-"""What has happened to a group: bounded, oldest first, and nothing that adds up is lost."""
-
 import json
 from collections import Counter
 from collections.abc import Iterable

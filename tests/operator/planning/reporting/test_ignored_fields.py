@@ -1,5 +1,3 @@
-"""What a job asks for and does not get is named, however well the job goes."""
-
 from dataclasses import replace
 from typing import Any
 

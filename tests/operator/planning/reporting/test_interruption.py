@@ -1,5 +1,3 @@
-"""How long a change of the group took, and which part of it how long."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Why workers are missing: one clause a cause."""
-
 from typing import Any
 
 from elastic_pytorch_operator.model.observed import Observed

@@ -1,5 +1,3 @@
-"""What a status says of the progress of a training."""
-
 from typing import Any
 
 from elastic_pytorch_operator.planning.reporting.progress import describe_progress

@@ -22,7 +22,6 @@ TYPES = ["Running", "Resizing", "Degraded", "Suspended", "Complete", "Failed"]
 
 
 def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
-    """Some workers that train."""
     pods, agents = [a_pod(i) for i in indices], [an_agent(f"w{i}") for i in indices]
     return observed(pods, agents, round=a_round(*indices, size=size), **fields)
 

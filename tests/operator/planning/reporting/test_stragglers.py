@@ -1,5 +1,3 @@
-"""Which ranks are stragglers: one row for each course of windows, and what is said of them."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Which workers a status lists, and what it says of the others."""
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Waiting for a checkpoint: a table of what goes, what is held and until when, and a job that goes through it."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""`resizePolicy.minSecondsBetweenGrowths`: growth waits, nothing else does."""
-
 from elastic_pytorch_operator.planning.rounds.next_round import grows
 
 from tests.operator.builders import a_round

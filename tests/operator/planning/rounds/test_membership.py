@@ -1,5 +1,3 @@
-"""Who is in a group: a table of units, and what always holds."""
-
 import random
 from collections.abc import Sequence
 

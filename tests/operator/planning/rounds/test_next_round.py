@@ -1,5 +1,3 @@
-"""Who is in the next round: a table of situations."""
-
 from typing import Any
 
 import pytest

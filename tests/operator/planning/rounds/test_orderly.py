@@ -1,5 +1,3 @@
-"""Since when has nobody been lost: a table of changes, and chains of them."""
-
 from typing import Any
 
 from elastic_pytorch_operator.model.round import Round

@@ -1,5 +1,3 @@
-"""Which rank each member of a group has: tables of single workers, of units and of domains, and what always holds."""
-
 import random
 from collections.abc import Mapping, Sequence
 from itertools import groupby

@@ -1,5 +1,3 @@
-"""The group of stock torchrun's workers, as the operator sees it: each change is told as a round."""
-
 from typing import Any
 
 from elastic_pytorch_operator.planning.stock.group import START_SECONDS, StockGroup, adopt_group, next_group
@@ -11,7 +9,6 @@ SETTLED = NOW - 60
 
 
 def group(*indices: int, since: float = SETTLED, **fields: Any) -> StockGroup:
-    """A group whose members run."""
     return StockGroup(a_round(*indices, number=4), frozenset(f"w{i}" for i in indices), since, **fields)
 
 

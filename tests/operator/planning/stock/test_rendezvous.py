@@ -1,5 +1,3 @@
-"""What has become of a stock rendezvous, as its pods tell."""
-
 from typing import Any
 
 import pytest

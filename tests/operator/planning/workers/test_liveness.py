@@ -1,5 +1,3 @@
-"""Is a worker in, arriving, leaving or gone: a table of witnesses."""
-
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ SILENT = {"heard_at": NOW - 3.5}
 
 
 def liveness_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Liveness:
-    """The liveness of w0, in a group with w1 and w2."""
     others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
     pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
     seen = observed(pods, [*([agent] if agent else []), *others], **{"round": GROUP, **fields})

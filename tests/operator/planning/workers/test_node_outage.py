@@ -1,5 +1,3 @@
-"""When the nodes' conditions are not to be believed."""
-
 import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
 from elastic_pytorch_operator.planning.workers.liveness import is_outage

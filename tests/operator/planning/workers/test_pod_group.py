@@ -1,5 +1,3 @@
-"""When a job's PodGroup is written, and when pods wait for it."""
-
 from dataclasses import replace
 from typing import Any
 

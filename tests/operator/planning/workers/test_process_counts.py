@@ -1,5 +1,3 @@
-"""How many processes the workers of a group run: who is left out, and what a job with unlike nodes says."""
-
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each

@@ -1,5 +1,3 @@
-"""Jobs that hold places for fewer workers than their minimum."""
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Until when a worker that is not heard may be alive."""
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Which pods should exist, and who goes."""
-
 from dataclasses import replace
 from typing import Any
 

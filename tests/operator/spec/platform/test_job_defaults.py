@@ -1,5 +1,3 @@
-"""Defaults of the cluster's team hold where a job says nothing, and only there."""
-
 from typing import Any
 
 import pytest

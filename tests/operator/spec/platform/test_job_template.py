@@ -1,5 +1,3 @@
-"""A job with `templateRef` is its own spec over the template that its status names, or says what is wrong with the two together."""
-
 from typing import Any
 
 import pytest

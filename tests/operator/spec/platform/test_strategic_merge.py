@@ -1,5 +1,3 @@
-"""A job's own spec goes over its template's, by the keys of Kubernetes' lists."""
-
 from typing import Any
 
 import pytest

@@ -16,7 +16,6 @@ OPTIONS = (
 
 @contextmanager
 def page_at(browser: Any, url: str, width: int = 1280, height: int = 800, scheme: str = "light") -> Iterator[Any]:
-    """A page in a window of its own, that has said nothing on its console and asked no other server at its end."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, locale="en-GB", timezone_id="UTC"
     )

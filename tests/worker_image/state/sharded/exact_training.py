@@ -27,12 +27,6 @@ ROWS, COLUMNS = 11, 3  # with seven ranks, the last one has no row
 
 
 class Records:
-    """What the ranks of all groups have written down, each in a file of its own, which a kill leaves.
-
-    Args:
-        folder: of the files.
-    """
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -68,7 +62,6 @@ class Undisturbed:
             self.optimizer.load_state_dict(saved["optimizer"])
 
     def save(self, path: Path) -> None:
-        """Writes a file, which `load` takes."""
         partial = path.with_suffix(".partial")
         torch.save({"step": self.step, "weight": self.weight.data, "optimizer": self.optimizer.state_dict()}, partial)
         partial.rename(path)

@@ -29,7 +29,6 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.int8, torch.bool, 
 
 
 def filled(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Values of which neighbors are not alike."""
     numbers = torch.randint(1, 100, shape, generator=torch.Generator().manual_seed(1))
     return numbers.gt(50) if dtype is torch.bool else numbers.to(dtype)
 

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.torch
 
 
 def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int, float, list[int]]:
-    """Where it began, where the sampler is at the end, the best loss that was known, and the steps that are on the disk."""
     torch.manual_seed(0)
     model = fully_shard(nn.Linear(5, 3))
     optimizer = AdamW(model.parameters())

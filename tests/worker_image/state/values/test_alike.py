@@ -139,8 +139,6 @@ class WithoutState:
 
 
 class Metric(nn.Module):
-    """It counts in attributes, as metrics of torchmetrics do."""
-
     def __init__(self) -> None:
         super().__init__()
         self.total = torch.zeros(())
