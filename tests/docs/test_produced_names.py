@@ -43,7 +43,7 @@ OF_OTHERS = {
     "an example of a node's condition": {"AcmeFabricDown"},
 }
 OTHER_THINGS = {
-    "Kubernetes, Kueue and Argo CD": {"CreateNamespace", "DeviceTaintRule", "LowerPriority"},
+    "Kubernetes, Kueue and Argo CD": {"CreateNamespace", "LowerPriority"},
     "Python and frameworks": {
         *(
             "BackboneFinetuning",
