@@ -34,11 +34,12 @@ def objections() -> str:
 
 
 def metrics() -> str:
-    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    """The list of metrics: the name, type and labels of each, and what it means."""
+    items = []
     for family in Metrics().families:
         labels = ", ".join(f"`{label}`" for label in family.labels)
-        rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.text} |")
-    return "\n".join(rows)
+        items.append(f"- `{family.name}` ({family.kind}{f' by {labels}' if labels else ''}): {family.text}")
+    return "\n".join(items)
 
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {  # of each page below docs, by the name in their markers
