@@ -1,11 +1,13 @@
 """The CRD's schema: every field of it as a page, and as the operator and local mode read it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
 MAX_INT32 = 2**31 - 1  # which is no bound for people
+BOUNDS = re.compile(r" From \d+ to \d+\.")
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
@@ -91,4 +93,5 @@ def _type_of(schema: Schema) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    """Returns a description without the bounds, which the type has on the page, and kubectl does not print."""
+    return BOUNDS.sub("", " ".join(text.split()))
