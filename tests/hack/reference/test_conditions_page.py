@@ -11,30 +11,32 @@ PAGE = (ROOT / "docs" / "reference" / "conditions.md").read_text()
 CONSTANTS = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
 
 
-def table_under(heading: str) -> dict[str, list[str]]:
-    """The cells of a table of the page, row by row, by each name in the first one."""
+ITEM = re.compile(r"^- (?P<names>`\w+`(?:, `\w+`)*)(?: \((?P<of>[\w, ]+)\))?: (?P<meaning>.+\.)$")
+
+
+def list_under(heading: str) -> dict[str, str]:
+    """The conditions of each name in a list of the page; empty if the item has none."""
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
-    named = [(name.strip("`"), row[1:]) for row in rows for name in row[0].split(", ")]
+    lines = [line for line in section.splitlines() if line.startswith("-")]
+    items = [item for item in map(ITEM.match, lines) if item]
+    assert len(items) == len(lines), "an item has no name, or no sentence"
+    named = [(name.strip("`"), item["of"] or "") for item in items for name in item["names"].split(", ")]
     assert len(named) == len(dict(named))
     return dict(named)
 
 
-TYPES, REASONS, EVENTS = map(table_under, ("Conditions", "Reasons of conditions", "Reasons of events"))
+TYPES, REASONS, EVENTS = map(list_under, ("Conditions", "Reasons of conditions", "Reasons of events"))
 
 
-def test_every_name_of_a_condition_a_reason_or_an_event_is_explained_in_a_whole_row() -> None:
+def test_every_name_of_a_condition_a_reason_or_an_event_is_explained() -> None:
     words = {value for name, value in CONSTANTS.items() if re.fullmatch(r"([A-Z][a-z]+)+", value) and not name.endswith("KIND")}
     assert words == {*TYPES, *REASONS, *EVENTS}
-    for table, columns in ((TYPES, 1), (REASONS, 2), (EVENTS, 1)):
-        broken = [name for name, cells in table.items() if len(cells) != columns or not cells[-1].endswith(".")]
-        assert table and not broken
-    known = {*TYPES, "all", "at the end", "Degraded, or all, at the end"}
-    unknown = [name for name, (of, *_) in REASONS.items() if of not in known and not set(of.split(", ")) <= known]
+    unknown = [name for name, of in REASONS.items() if not {*of.split(", ")} <= {*TYPES, "all"}]
     assert not unknown, "their conditions"
+    assert not any([*TYPES.values(), *EVENTS.values()])
 
 
-def test_what_the_operator_says_in_a_place_is_in_the_table_of_that_place() -> None:
+def test_what_the_operator_says_in_a_place_is_in_the_list_of_that_place() -> None:
     tables = {
         ("Condition", 0): TYPES,
         ("Condition", 2): REASONS,
