@@ -80,7 +80,13 @@ INTERNAL = {
         *("state_dict", "load_state_dict"),
     },
     "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
-    "ElasticTrainerMixin": {"get_train_dataloader", "set_initial_training_values", "get_batch_samples", "training_step"},
+    "ElasticTrainerMixin": {
+        "get_train_dataloader",
+        "set_initial_training_values",
+        "get_batch_samples",
+        "train",
+        "training_step",
+    },
     "JobView": {"described_spares"},
     "KubernetesCluster": OF_A_CLUSTER,
     "Part": {"use_weight"},
@@ -90,7 +96,7 @@ INTERNAL = {
     "Worker": {"describe_state"},
 }
 # Classes whose methods another one's docstrings describe.
-DESCRIBED_BY = {"ElasticStream": "ElasticSampler"}
+DESCRIBED_BY = {"ElasticStream": "ElasticSampler", "ShardedState": "State"}
 
 Function = ast.FunctionDef
 Public = ast.ClassDef | Function

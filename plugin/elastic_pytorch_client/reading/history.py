@@ -15,17 +15,14 @@ PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType({phase: phase for phase
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """An entry of `status.history`: a change of the group, or a sample of loss and speed. What is not known is None.
+    """An entry of `status.history`, whose fields it has: a change of the group, or a sample of loss and speed, without a cause.
+
+    What is absent there is None, 0 or empty.
 
     Attributes:
-        at: when the group began to train, or when the sample was taken.
-        round: the round that has trained since; 0 in a sample.
-        cause: one word; empty in a sample.
+        at: its `time`.
         before: the number of workers that trained before.
-        workers: the number of workers that have trained since; None in a sample.
-        seconds: how long the training stood still, or all of its interruptions together; None: it was not interrupted.
-        steps_lost: the number of steps that were repeated.
-        count: the number of interruptions; above 1, their seconds and steps are sums.
+        workers: its `replicas`.
     """
 
     at: datetime | None = None

@@ -36,16 +36,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One entry of `status.workers`, or a pod that is none.
+    """An entry of `status.workers`, whose fields it has, or a pod that is none. What is not known is None or empty.
 
     Attributes:
-        name: the name of its pod.
-        index: its number among the job's workers, which its replacement gets, too.
-        rank: its rank in the current group; None if it is not in it, if stock torchrun gives the ranks, or if it is not known.
-        node: empty until it has one.
         listed: whether the status lists it; otherwise its rank is not known.
-        processes: the number of processes that it would run, if that keeps it out of the group.
-        state_since: when the set-up that goes on, or the wait for the last checkpoint, has begun; None: it is in another state.
     """
 
     name: str
@@ -96,11 +90,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """`status.rootCause`: the last failure that counted. What is not known is None or empty.
-
-    Attributes:
-        exit_code: after signal N, 128+N.
-    """
+    """`status.rootCause`: the last failure that counted. What is not known is None or empty."""
 
     worker: str
     rank: int | None

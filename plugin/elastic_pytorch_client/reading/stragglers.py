@@ -7,13 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """An entry of `status.stragglers`; times are decimal numbers in strings, as the status has them.
-
-    Attributes:
-        rank: RANK in the training script.
-        slowdown: the ratio of its work to the group's median.
-        median_seconds: the median of the group's ranks, in seconds of work in a step.
-    """
+    """An entry of `status.stragglers`, whose fields it has; numbers are decimals in strings there."""
 
     rank: int
     worker: str

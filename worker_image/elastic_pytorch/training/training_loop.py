@@ -44,18 +44,12 @@ NOT_CLEARED = (
 def epochs(state: State, count: int) -> Iterator[int]:
     """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
 
-        for epoch in elastic.epochs(state, 90):
-            for step in elastic.steps(state, loader, model):
-                ...
-            epoch_scheduler.step()
-            evaluate(model)
-
     What follows the inner loop belongs to the epoch, whose last step is committed when the loop goes on: a group that is lost in an
     evaluation does it again. An epoch whose inner loop is left before its end comes again, for its rest.
 
     Args:
-        state: the State with which the loader's ElasticSampler or ElasticStream is registered.
-        count: the number of epochs after which to end.
+        state: with which the loader's ElasticSampler or ElasticStream is registered.
+        count: the epochs after which to end.
 
     Raises:
         RuntimeError: none is registered, or more than one. Or a whole epoch has passed without a step.

@@ -16,8 +16,6 @@ Reshard = Callable[[list[Any], int, int], Any]
 class PerRank(Generic[Kept]):
     """Has a State keep an object by rank, such as the place in a stream of which each rank reads its own shards.
 
-        state = elastic.State(folder, model=model, optimizer=optimizer, loader=elastic.PerRank(loader))
-
     Where rank and world size are the same as at the commit, the object gets its state back. With each commit all ranks exchange their
     states, and each pod keeps all of them: it is for states of kilobytes.
 

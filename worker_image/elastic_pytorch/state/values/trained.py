@@ -17,9 +17,6 @@ ROWS = 1 << 14  # that are summed up at once: 64 MB
 class Trained:
     """Has a State keep only what is trained of a model: parameters that require gradients, and persistent buffers.
 
-        model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), lora)
-        state = elastic.State(folder, model=elastic.Trained(model), optimizer=optimizer)
-
     Each start of the script must load the same frozen weights on all ranks before `restore()`, which refuses other weights by name, by
     their checksums. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen one that the script writes
     to; writes by `.data`, numpy or other libraries are seen only by the first commit of a group.

@@ -67,9 +67,6 @@ class EpochLeft:
 class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
 
-        stream = elastic.ElasticStream(urls, read, batch_size=256, seed=1)
-        loader = stream.loader(num_workers=4)
-
     Whole shards are dealt to the ranks, and to the workers of their loaders. Each sample comes exactly once in an epoch: the place is the
     number of samples that are taken of each shard, and a group of any size deals out what is left.
 
