@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-MAX_DEFAULT_CHARACTERS = 100
-
 
 class Value(NamedTuple):
-    """One value of a chart: its path as `--set` names it, its default in JSON, its comment as one line."""
+    """One value of a chart: its path as `--set` names it, its default in JSON unless that is of its parts, its comment as one line."""
 
     path: str
     default: str
@@ -24,19 +22,19 @@ def values_of(text: str) -> list[Value]:
 
 
 def page(intro: str, about: Mapping[str, Any], text: str) -> str:
-    """Returns the README: the intro with the versions of Chart.yaml for its words VERSION and KUBERNETES, and the table of values."""
+    """Returns the README: the intro with the versions of Chart.yaml for its words VERSION and KUBERNETES, and the list of values."""
     kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
     intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
-    rows = ["| `{}` | {} | {} |".format(*value[:2], value.about.replace("|", "\\|")) for value in values_of(text)]
-    return "\n".join([intro.rstrip(), "", "| value | default | meaning |", "|---|---|---|", *rows, ""])
+    items = (f"- `{path}`{f' (`{default}`)' if default else ''}: {about}" for path, default, about in values_of(text))
+    return "\n".join([intro.rstrip(), "", *items, ""])
 
 
 def _values(node: Any, defaults: Mapping[str, Any], lines: Sequence[str], prefix: str) -> Iterator[Value]:
     for key, child in node.value:
         path, default = f"{prefix}{key.value}", defaults[key.value]
         above = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line]))
+        has_parts = isinstance(child, yaml.MappingNode) and not child.flow_style
         if about := " ".join(line.strip(" #") for line in reversed(list(above))):
-            words = json.dumps(default)
-            yield Value(path, f"`{words}`" if len(words) <= MAX_DEFAULT_CHARACTERS else "see values.yaml", about)
-        if isinstance(child, yaml.MappingNode) and not child.flow_style:
+            yield Value(path, "" if has_parts else json.dumps(default), about)
+        if has_parts:
             yield from _values(child, default, lines, f"{path}.")
