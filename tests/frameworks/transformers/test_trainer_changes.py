@@ -74,8 +74,8 @@ def counted(events: Events) -> Counter[int]:
     return Counter(sample for ranks in computed(events).values() for each in ranks for sample in each["samples"])
 
 
-def losses(done: dict[str, Any]) -> list[float]:
-    return [line["loss"] for line in done["history"] if "loss" in line]
+def losses(done: dict[str, Any], name: str = "loss") -> list[float]:
+    return [line[name] for line in done["history"] if name in line]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,8 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
     assert computed_twice(events) <= 1
     assert sorted(computed(events)) == list(range(1, STEPS + 1)), "no step is left out"
     assert counted(events) == dict.fromkeys(range(SAMPLES), 2), "each sample once an epoch"
-    assert losses(done) == pytest.approx(losses(undisturbed), abs=1e-5)
+    for name in ("loss", "eval_loss", "train_loss"):
+        assert losses(done, name) == pytest.approx(losses(undisturbed, name), abs=1e-5)
     assert done["parameters"] == pytest.approx(undisturbed["parameters"], abs=1e-3)
 
 

@@ -84,10 +84,12 @@ arguments = TrainingArguments(
     learning_rate=5e-3,
     lr_scheduler_type="cosine",
     warmup_steps=5,
-    logging_steps=1,
+    logging_steps=3,
     save_strategy="steps" if options.stock else "no",
     save_steps=options.save_steps,
-    eval_strategy="no",
+    eval_strategy="no" if options.stock else "steps",
+    eval_steps=7,
+    per_device_eval_batch_size=4,
     remove_unused_columns=False,
     dataloader_pin_memory=False,
     disable_tqdm=True,
@@ -112,7 +114,8 @@ else:
         def _trains_on_samples(self):
             return self._elastic_sampler.counted_samples[self._elastic_sampler._micro - 1] > 0
 
-    trainer = NotedTrainer(**settings, batch_size=options.batch_size, every=options.every or None)
+    rows = [{name: values for name, values in Numbers()[number].items() if name != "number"} for number in range(20)]
+    trainer = NotedTrainer(**settings, batch_size=options.batch_size, every=options.every or None, eval_dataset=rows)
     trainer.train()
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 event(

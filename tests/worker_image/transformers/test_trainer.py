@@ -69,6 +69,21 @@ def test_a_training_that_a_callback_has_ended_is_not_taken_up_again(small: Modul
     assert small.losses(second) == small.losses(first)
 
 
+def test_logged_losses_are_means_of_the_same_steps_after_a_restart(small: ModuleType, tmp_path: Path) -> None:
+    """The process ends within a window of the log, and another one goes on."""
+    trainers = []
+    for name, crashes in (("undisturbed", False), ("restarted", True), ("restarted", False)):
+        trainer = small.a_trainer(tmp_path / name, callbacks=[small.Crashes()] if crashes else [], logging_steps=4)
+        with pytest.raises(OSError, match="samples") if crashes else nullcontext():
+            trainer.train()
+        small.close(trainer)
+        trainers.append(trainer)
+    undisturbed, _, restarted = trainers
+    assert small.losses(restarted) == pytest.approx(small.losses(undisturbed), abs=1e-6)
+    ends = [trainer.state.log_history[-1] for trainer in (restarted, undisturbed)]
+    assert ends[0]["train_loss"] == pytest.approx(ends[1]["train_loss"], abs=1e-6)
+
+
 def test_evaluations_and_checkpoints_come_where_they_come_without_it(small: ModuleType, tmp_path: Path) -> None:
     sees = small.Sees()
     trainer = small.a_trainer(

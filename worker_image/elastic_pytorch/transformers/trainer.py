@@ -12,6 +12,7 @@ from transformers import Trainer, TrainerCallback
 
 from elastic_pytorch.group import in_process
 from elastic_pytorch.state.state import State
+from elastic_pytorch.state.values.per_rank import PerRank
 from elastic_pytorch.state.values.registered import innermost, refuse_sharded
 from elastic_pytorch.state.values.trained import Trained
 from elastic_pytorch.training.loaders import sampler_of
@@ -19,7 +20,7 @@ from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
 from elastic_pytorch.transformers.refused_arguments import RESUME, check_arguments
 from elastic_pytorch.transformers.seeded_dataset import SeededDataset
-from elastic_pytorch.transformers.trainer_progress import TrainerProgress
+from elastic_pytorch.transformers.trainer_progress import LossWindow, TrainerProgress, mean_window
 
 if TYPE_CHECKING:
     from typing import Any as AnyTrainer  # what the mixin is mixed into
@@ -28,7 +29,7 @@ else:
 
 OLDEST = "5.4"
 # Methods of Trainer that are not public, and that this module overrides or calls.
-HOOKS = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate", "_get_num_items_in_batch")
+HOOKS = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate", "_get_num_items_in_batch", "_finalize_training")
 IGNORED_LABEL = -100
 
 
@@ -56,6 +57,7 @@ class ElasticTrainerMixin(AnyTrainer):
     lr_scheduler: Any
     _elastic_state: State  # of the training that has begun
     _elastic_sampler: ElasticSampler  # the same
+    _elastic_window: LossWindow  # the same
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class ElasticTrainerMixin(AnyTrainer):
         self.create_scheduler(max_steps, optimizer)
         self._created_lr_scheduler = False  # the Trainer would create another one, after it is restored
         self._elastic_scheduler = self.lr_scheduler if own else None
-        progress = TrainerProgress(self)
+        progress, self._elastic_window = TrainerProgress(self), LossWindow(self)
         refuse_sharded({"model": self.model}, "write the loop with elastic.steps and elastic.State, which take sharded models")
         registered = {
             "model": Trained(self.model) if _is_adapter(self.model) else self.model,
@@ -170,6 +172,7 @@ class ElasticTrainerMixin(AnyTrainer):
             "scaler": getattr(self.accelerator, "scaler", None),
             "sampler": self._elastic_sampler,
             "trainer": progress,
+            "losses": PerRank(self._elastic_window, reshard=mean_window),
         }
         self._elastic_trainings += 1
         name = "" if self._elastic_trainings == 1 else f"training-{self._elastic_trainings}"
@@ -179,6 +182,9 @@ class ElasticTrainerMixin(AnyTrainer):
             **{name: each for name, each in registered.items() if each is not None},
         )
         return self._elastic_state, progress
+
+    def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
+        return super()._finalize_training(trial, num_train_samples, start_time - self._elastic_window.seconds_before)
 
     # --- a step ---
 
@@ -231,6 +237,14 @@ class ElasticTrainerMixin(AnyTrainer):
         self._elastic_weights += weight
         return (loss, *more) if more else loss
 
+    def prediction_step(self, *positional: Any, **named: Any) -> Any:
+        """Evaluates a batch, whose loss is its own mean. The Trainer would divide by the tokens of the other ranks' batches, too."""
+        self.args.average_tokens_across_devices = False
+        try:
+            return super().prediction_step(*positional, **named)
+        finally:
+            self.args.average_tokens_across_devices = True
+
     def _elastic_loss_is_mean(self, num_items_in_batch: Any) -> bool:
         """Whether the loss is the mean of its micro-batch, rather than its part of the mean over the whole batch."""
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
@@ -265,10 +279,13 @@ class ElasticTrainer(ElasticTrainerMixin, Trainer):
 
 
 class _StepCallback(TrainerCallback):
-    """Corrects the epoch that others see: the Trainer counts from where this process has begun."""
+    """Corrects the losses and the epoch that others see: the Trainer counts from where this process has begun."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._trainer._elastic_window.begin()
 
     def on_epoch_begin(self, *_: Any, **__: Any) -> None:
         self._trainer._elastic_epoch_ends = False

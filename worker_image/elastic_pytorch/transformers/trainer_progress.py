@@ -1,6 +1,7 @@
 """What a Trainer knows about its training besides model, optimizer and schedule: as a part of a State."""
 
 import json
+import time
 from typing import Any
 
 # Fields of transformers.TrainerState that the training has changed. The others follow from the arguments, or differ between ranks.
@@ -57,3 +58,48 @@ class TrainerProgress:
     def _exportable(self) -> list[Any]:
         callbacks = self._trainer.callback_handler.callbacks
         return [each for each in callbacks if hasattr(each, "state") and hasattr(each, "from_state")]
+
+
+class LossWindow:
+    """The losses that a Trainer has added up: since it last logged, of which each rank has its own part, and before.
+
+    The Trainer begins at zero in each process. With this, a logged loss is the mean of all steps since the last one, and `train_loss` and
+    the times at the end are those of the whole training.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._loaded = {"sum": 0.0, "total": 0.0, "logged": 0, "seconds": 0.0}
+        self._begun_at: float | None = None
+
+    @property
+    def seconds_before(self) -> float:
+        """For which the groups before have trained."""
+        return self._loaded["seconds"]
+
+    def begin(self) -> None:
+        """Has the Trainer continue from what is loaded, once it has set its own numbers."""
+        trainer, loaded = self._trainer, self._loaded
+        trainer._tr_loss += loaded["sum"]
+        trainer._total_loss_scalar, trainer._globalstep_last_logged = loaded["total"], loaded["logged"]
+        trainer._initial_global_step = 0  # what the totals are divided by
+        self._begun_at = time.time()
+
+    def state_dict(self) -> dict[str, Any]:
+        if self._begun_at is None:
+            return self._loaded
+        trainer, seconds = self._trainer, self.seconds_before + time.time() - self._begun_at
+        return {
+            "sum": float(trainer._tr_loss),
+            "total": trainer._total_loss_scalar,
+            "logged": trainer._globalstep_last_logged,
+            "seconds": seconds,
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        self._loaded = saved
+
+
+def mean_window(windows: list[dict[str, Any]], *_: int) -> dict[str, Any]:
+    """Returns the state of each rank's LossWindow in a group of another size: the Trainer logs the mean of the ranks' sums."""
+    return windows[0] | {"sum": sum(each["sum"] for each in windows) / len(windows)}
